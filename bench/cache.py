@@ -23,8 +23,8 @@ from pathlib import Path
 
 from bench.harness import RESULTS
 from forestay_pilot.cache.cache import Cache, CacheSettings
+from forestay_pilot.cache.cache_changes import CacheChanges
 from forestay_pilot.cache.cache_policy import POLICIES, CacheBook
-from forestay_pilot.cache.cache_report import CacheReport
 
 MB = 1000**2
 GOAL = 5000
@@ -39,7 +39,7 @@ Access = tuple[str, int, bool]
 
 def filled(folder: Path, entries: int) -> Cache:
     """A cache with so many files of a few bytes each."""
-    cache = Cache(CacheSettings(str(folder / "cache"), 10**12), CacheReport())
+    cache = Cache(CacheSettings(str(folder / "cache"), 10**12), CacheChanges())
     for number in range(entries):
         content = b"%08d" % number
         path = folder / "made"

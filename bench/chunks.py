@@ -28,12 +28,12 @@ from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.apps.compose.stores import Stores, open_stores
 from forestay.domain.flows.execution.case_names import job_of
 from forestay.domain.jobs.claim import Applied, claim, end
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Tie, lane_of
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, JobDocument, State, lane_of
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.jobs.submission import Element, Submission, new_job, new_jobs
-from forestay.ports.documents import Slip
-from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Written
-from forestay.services.jobs.submit_jobs import SubmitJobs
+from forestay.domain.jobs.submission import JobElement, Submission, new_job, new_jobs
+from forestay.ports.documents import Document
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Written
+from forestay.services.jobs.job_submitter import JobSubmitter
 
 CHUNK = 1000
 BULK = 500
@@ -50,15 +50,15 @@ class Scatter:
         self.stores = stores
         self.jobs = jobs
         self.case = str(uuid4())
-        self.submit = SubmitJobs(stores.jobs, CLOCK, IDS)
+        self.submit = JobSubmitter(stores.jobs, CLOCK, IDS)
         self.lane = str(lane_of(new_job(COMMON, job="", now=0, by="")))
         self.reading = asyncio.Lock()
         self.cursor: str | None = None
 
-    def elements(self, first: int, given: Sequence[dict[str, object]]) -> list[Element]:
+    def elements(self, first: int, given: Sequence[dict[str, object]]) -> list[JobElement]:
         return [
-            Element(
-                job_of(self.case, "each@1", at), at, one, Tie(self.case, "each@1", "f", at // 5000, at % 5000, 5000)
+            JobElement(
+                job_of(self.case, "each@1", at), at, one, FlowRef(self.case, "each@1", "f", at // 5000, at % 5000, 5000)
             )
             for at, one in enumerate(given, first)
         ]
@@ -101,35 +101,35 @@ class Scatter:
             page = await self.stores.jobs.search(query, sort="rank", limit=CHUNK, cursor=self.cursor)
             self.cursor = page.cursor
         for start in range(0, CHUNK, BULK):
-            claimed = [Change(_claimed(one.document), one.version) for one in page.jobs[start : start + BULK]]
+            claimed = [DocumentChange(_claimed(one.document), one.version) for one in page.jobs[start : start + BULK]]
             await self.finish(await self.written(claimed))
 
     # -- chunks ------------------------------------------------------------------------------------------------
 
-    def chunk(self, first: int, given: Sequence[dict[str, object]], low: int) -> Slip:
+    def chunk(self, first: int, given: Sequence[dict[str, object]], low: int) -> Document:
         body = {"case": self.case, "first": first, "low": low, "parameters": given}
-        return Slip(f"chunk:{self.case}:{first}", "bench", "chunk", body)
+        return Document(f"chunk:{self.case}:{first}", "bench", "chunk", body)
 
     async def accept_chunk(self, first: int) -> None:
-        (result,) = await self.stores.slips.put([(self.chunk(first, self.parameters(first), 0), None)])
+        (result,) = await self.stores.documents.put([(self.chunk(first, self.parameters(first), 0), None)])
         assert isinstance(result, Written), result
 
     async def run_chunk(self, first: int) -> None:
         name = f"chunk:{self.case}:{first}"
-        slip, version = (await self.stores.slips.get([name]))[name]
-        given = orjson.loads(orjson.dumps(slip.body["parameters"]))
+        document, version = (await self.stores.documents.get([name]))[name]
+        given = orjson.loads(orjson.dumps(document.body["parameters"]))
         for start in range(0, CHUNK, BULK):
             elements = self.elements(first + start, given[start : start + BULK])
             fresh = new_jobs(COMMON, elements, now=CLOCK.now(), by="case")
-            claimed = await self.written([Change(_claimed(one), None) for one in fresh])
-            (moved,) = await self.stores.slips.put([(self.chunk(first, given, start + BULK), version)])
+            claimed = await self.written([DocumentChange(_claimed(one), None) for one in fresh])
+            (moved,) = await self.stores.documents.put([(self.chunk(first, given, start + BULK), version)])
             assert isinstance(moved, Written), moved
             version = moved.version
             await self.finish(claimed)
 
     # -- both --------------------------------------------------------------------------------------------------
 
-    async def written(self, changes: Sequence[Change]) -> list[Stored]:
+    async def written(self, changes: Sequence[DocumentChange]) -> list[Stored]:
         results = await self.stores.jobs.write(changes)
         assert len(results) == BULK
         out = []
@@ -139,7 +139,7 @@ class Scatter:
         return out
 
     async def finish(self, claimed: Sequence[Stored]) -> None:
-        await self.written([Change(_ended(one.document), one.version) for one in claimed])
+        await self.written([DocumentChange(_ended(one.document), one.version) for one in claimed])
 
 
 def _claimed(document: JobDocument) -> JobDocument:
@@ -150,7 +150,7 @@ def _claimed(document: JobDocument) -> JobDocument:
 
 def _ended(document: JobDocument) -> JobDocument:
     assert document.claim is not None
-    ending = Ending(document.token, document.claim.id, Outcome.OK, exit_code=0, host="h")
+    ending = AttemptResult(document.token, document.claim.id, AttemptOutcome.OK, exit_code=0, host="h")
     verdict = end(document, ending, now=CLOCK.now(), by="p-1")
     assert isinstance(verdict, Applied), verdict
     return verdict.document

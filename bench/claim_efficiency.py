@@ -27,16 +27,16 @@ from bench.harness import Run, keep, leave, measure, opensearch_pid, paired, rat
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.jobs.claim import claim
+from forestay.domain.jobs.hash_slots import SLOTS
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.slots import SLOTS
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.formats.jobs.job_json import job_to_json
-from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
-from forestay.services.scheduling.claim_jobs import ClaimJobs
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.claim_settings import ClaimSettings
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.services.shared.checked_writer import CheckedWriter
 
 BULK = 500
 FLIGHTS = 2
@@ -53,7 +53,7 @@ async def insert(store: OpenSearchJobStore, documents: list[JobDocument]) -> lis
     stored: list[Stored] = []
     for start in range(0, len(documents), 2000):
         part = documents[start : start + 2000]
-        for document, result in zip(part, await store.write([Change(one, None) for one in part]), strict=True):
+        for document, result in zip(part, await store.write([DocumentChange(one, None) for one in part]), strict=True):
             assert isinstance(result, Written), result
             stored.append(Stored(document, result.version))
     await store.refresh()
@@ -168,8 +168,8 @@ async def bare_single(bare: Bare, stored: list[Stored]) -> int:
 
 async def forestay(store: OpenSearchJobStore, tenant: str, count: int, most: int, claimers: int) -> tuple[int, float]:
     writer = CheckedWriter(store)
-    desk = ClaimJobs(store, writer, SystemClock(), RandomIds(), ClaimSettings(bulk=BULK, flights=FLIGHTS))
-    desk.own(frozenset(range(SLOTS)))
+    desk = ClaimDispatcher(store, writer, SystemClock(), RandomIds(), ClaimSettings(bulk=BULK, flights=FLIGHTS))
+    desk.assign_hash_slots(frozenset(range(SLOTS)))
     running = asyncio.create_task(desk.run())
     taken = 0
 

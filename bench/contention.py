@@ -24,12 +24,12 @@ from bench.claim_efficiency import Bare, fresh
 from bench.harness import Run, keep, leave, measure, opensearch_pid
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.jobs.hash_slots import fallback_hash_slots, own_hash_slots
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.slots import heir_slots, own_slots
-from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
-from forestay.services.scheduling.claim_jobs import ClaimJobs
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.shared.checked_writer import CheckedWriter
 
 HOT = 1000
 CLAIMERS = 64
@@ -54,7 +54,7 @@ class Feeder:
     def done(self) -> bool:
         return self.left == 0 and len(self.taken) >= len(self.born)
 
-    async def run(self, told: list[ClaimJobs]) -> None:
+    async def run(self, told: list[ClaimDispatcher]) -> None:
         while self.left:
             want = min(self.left, HOT - (len(self.born) - len(self.taken)))
             if want < 50 and want < self.left:
@@ -63,7 +63,7 @@ class Feeder:
             documents = fresh(want, "hot", tenant=self.tenant)
             # From before the write on: a claimer may find them before the store's answer is here.
             self.born |= dict.fromkeys((one.id for one in documents), time.perf_counter())
-            results = await self.store.write([Change(one, None) for one in documents])
+            results = await self.store.write([DocumentChange(one, None) for one in documents])
             made = []
             for document, result in zip(documents, results, strict=True):
                 assert isinstance(result, Written)
@@ -101,9 +101,9 @@ async def naive(bare: Bare, store: OpenSearchJobStore, tenant: str, total: int) 
 async def forestay(url: str, prefix: str, tenant: str, total: int) -> tuple[int, float, Feeder]:
     names = [f"server-{number}" for number in range(4)]
     stores = [OpenSearchJobStore([url], prefix=prefix, timeout=30) for _ in names]
-    desks = [ClaimJobs(store, CheckedWriter(store), SystemClock(), RandomIds()) for store in stores]
+    desks = [ClaimDispatcher(store, CheckedWriter(store), SystemClock(), RandomIds()) for store in stores]
     for name, desk in zip(names, desks, strict=True):
-        desk.own(own_slots(name, names), heir_slots(name, names))
+        desk.assign_hash_slots(own_hash_slots(name, names), fallback_hash_slots(name, names))
     running = [asyncio.create_task(desk.run()) for desk in desks]
     feeder = Feeder(stores[0], tenant, total)
     feeding = asyncio.create_task(feeder.run(desks))
@@ -118,9 +118,9 @@ async def forestay(url: str, prefix: str, tenant: str, total: int) -> tuple[int,
     async def hand_over() -> None:
         while len(feeder.taken) < total // 2:  # noqa: ASYNC110 - a benchmark may poll
             await asyncio.sleep(0.05)
-        desks.pop().own(frozenset())
+        desks.pop().assign_hash_slots(frozenset())
         for name, desk in zip(names[:3], desks, strict=True):
-            desk.own(own_slots(name, names[:3]), heir_slots(name, names[:3]))
+            desk.assign_hash_slots(own_hash_slots(name, names[:3]), fallback_hash_slots(name, names[:3]))
 
     everyone = list(desks)
     await asyncio.gather(hand_over(), *(claimer(number) for number in range(CLAIMERS)))

@@ -31,9 +31,9 @@ from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.tables import jobs
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, standing_of
+from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, status_of
 from forestay.domain.jobs.job_document import State
-from forestay.ports.jobs.job_store import Change
+from forestay.ports.jobs.job_store import DocumentChange
 
 MANY, FEW = "many", "few"
 GOAL = 1.0
@@ -49,7 +49,7 @@ WRITTEN = 500
 async def copy_jobs(store: SqlJobStore, count: int) -> None:
     """So many jobs that are over, made by the store from one."""
     first = job("first", tenant=MANY, state=State.COMPLETED)
-    await store.write([Change(first, None)])
+    await store.write([DocumentChange(first, None)])
     quote = store.database.dialect.writer.dialect.identifier_preparer.quote
     others = ", ".join(quote(one.name) for one in jobs.columns if one.name != "id")
     for start in range(0, count, COPIED):
@@ -72,7 +72,7 @@ async def write_incidents(store: SqlIncidentStore, tenant: str, count: int, now:
                 context={"evidence": {"exit_code": 1, "log_tail": "reading\nKilled\n"}},
             )  # fmt: skip
             group = f"cause:{cause}@{n % 3}" if n % 10 == 0 else ""
-            standing = standing_of(one, group=group, core_seconds=3600 + n % 1000)
+            standing = status_of(one, group=group, core_seconds=3600 + n % 1000)
             note = "no rule answers it: look at the log, and write a rule"
             made.append((one, replace(standing, state=IncidentState.HELD, due=None, note=note)))
         await store.add_incidents(made)

@@ -29,12 +29,12 @@ from bench.harness import Run, measure, opensearch_pid, paired, rates
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.opensearch.queries import page_of
 from forestay.domain.jobs.claim import Applied, claim, end
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, State, lane_of
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, Manifest, State, lane_of
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.formats.jobs.job_json import job_to_json
-from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
 
 START = 1_760_000_000_000
 OWNERS = ("alice", "bob", "chandra", "dimitra")
@@ -103,7 +103,7 @@ async def create(store: OpenSearchJobStore, first: int, count: int) -> float:
     """Create jobs; the time spent in the store."""
     spent = 0.0
     for start in range(first, first + count, CREATE_BULK):
-        changes = [Change(job, None) for job in make_jobs(start, min(CREATE_BULK, first + count - start))]
+        changes = [DocumentChange(job, None) for job in make_jobs(start, min(CREATE_BULK, first + count - start))]
         begun = time.perf_counter()
         results = await store.write(changes)
         spent += time.perf_counter() - begun
@@ -143,27 +143,27 @@ async def candidates(store: OpenSearchJobStore, owner: str, count: int) -> list[
     return found
 
 
-def claimed(one: Stored) -> Change:
+def claimed(one: Stored) -> DocumentChange:
     taken = claim(
         one.document, claim_id=uuid4().hex, pilot="slurm:4711:0:8c1f", host="n0417.example.org", now=START + 10**6
     )
     assert isinstance(taken, JobDocument)
-    return Change(taken, one.version)
+    return DocumentChange(taken, one.version)
 
 
-def ended(document: JobDocument, version: Version) -> Change:
+def ended(document: JobDocument, version: Version) -> DocumentChange:
     assert document.claim is not None
     manifest = Manifest(f"work/{document.id}/{document.attempt}/manifest.json", token_hex(32), 3, 123_456_789)
-    ending = Ending(
-        document.token, document.claim.id, Outcome.OK, "exit", 0, None, START + 10**6, 812.25, 790.5, 1 << 30,
+    ending = AttemptResult(
+        document.token, document.claim.id, AttemptOutcome.OK, "exit", 0, None, START + 10**6, 812.25, 790.5, 1 << 30,
         document.claim.host, manifest,
     )  # fmt: skip
     done = end(document, ending, now=START + 2 * 10**6, by=document.claim.pilot)
     assert isinstance(done, Applied)
-    return Change(done.document, version)
+    return DocumentChange(done.document, version)
 
 
-Bulk = list[tuple[Change, dict[str, object]]]
+Bulk = list[tuple[DocumentChange, dict[str, object]]]
 
 
 async def adapter_loop(store: OpenSearchJobStore, bulks: Sequence[Bulk]) -> list[tuple[JobDocument, Version]]:
@@ -198,12 +198,12 @@ async def bare_loop(node: Node, index: str, bulks: Sequence[Bulk]) -> list[tuple
     return written
 
 
-def bulks_of(changes: Sequence[Change]) -> list[Bulk]:
+def bulks_of(changes: Sequence[DocumentChange]) -> list[Bulk]:
     pairs = [(change, job_to_json(change.document)) for change in changes]
     return [pairs[start : start + BULK] for start in range(0, len(pairs), BULK)]
 
 
-def split(changes: Sequence[Change], parts: int) -> list[list[Bulk]]:
+def split(changes: Sequence[DocumentChange], parts: int) -> list[list[Bulk]]:
     bulks = bulks_of(changes)
     step = max(1, len(bulks) // parts)
     return [bulks[start : start + step] for start in range(0, len(bulks), step)][:parts]
@@ -268,7 +268,7 @@ class Bench:
 
         return f"  count by lane: {await median_ms(work):.1f} ms"
 
-    async def claimed(self) -> tuple[list[str], list[Change]]:
+    async def claimed(self) -> tuple[list[str], list[DocumentChange]]:
         """Claims by the adapter and by the bare loop in turn, so that both see the same machine."""
         each = min(self.jobs * 4 // 5, MOST_CLAIMS) // len(OWNERS)
         changes = [claimed(one) for owner in OWNERS for one in await candidates(self.store, owner, each)]
@@ -292,7 +292,7 @@ class Bench:
         lines.append(f"  claims, adapter to bare loop: {ratio}")
         return lines, [ended(document, version) for document, version in taken]
 
-    async def finished(self, ends: list[Change]) -> list[str]:
+    async def finished(self, ends: list[DocumentChange]) -> list[str]:
         bulks = bulks_of(ends)
 
         async def work() -> int:
@@ -335,7 +335,7 @@ async def finished_size(node: Node, jobs: int) -> str:
     index = store.cluster.layout.alias("jobs")
     try:
         for first in range(0, jobs, CREATE_BULK):
-            changes = [Change(job, None) for job in make_jobs(first, CREATE_BULK)]
+            changes = [DocumentChange(job, None) for job in make_jobs(first, CREATE_BULK)]
             for step in (claimed, lambda one: ended(one.document, one.version)):
                 changes = [step(Stored(*one)) for one in await adapter_loop(store, bulks_of(changes))]
             await store.write(changes)

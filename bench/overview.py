@@ -33,10 +33,10 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.tables import jobs, standings
 from forestay.apps.compose.stores import Stores, open_stores
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, standing_of
+from forestay.domain.exceptions.incidents.incident import Incident, status_of
 from forestay.domain.jobs.job_document import State
-from forestay.ports.jobs.job_store import Change
-from forestay.services.operations.look_back import Span
+from forestay.ports.jobs.job_store import DocumentChange
+from forestay.services.operations.usage_history import HistorySpan
 
 TENANT = "many"
 GOAL = 1.0
@@ -108,9 +108,9 @@ async def send_rows(store: OpenSearchJobStore, count: int, incidents: int, now: 
 
 async def fill(stores: Stores, given: argparse.Namespace) -> None:
     now = time.time_ns() // 1_000_000
-    await stores.jobs.write([Change(job("first", tenant=TENANT, state=State.COMPLETED), None)])
+    await stores.jobs.write([DocumentChange(job("first", tenant=TENANT, state=State.COMPLETED), None)])
     first = Incident("first", TENANT, "ada", ExceptionType.ABORT, now, cause="memory", context={})
-    await stores.incidents.add_incidents([(first, standing_of(first))])
+    await stores.incidents.add_incidents([(first, status_of(first))])
     # The newest as they are, each of a job of its own: what came of them is read.
     for start in range(0, 2_500, 500):
         made = [
@@ -120,7 +120,7 @@ async def fill(stores: Stores, given: argparse.Namespace) -> None:
             )
             for n in range(start, start + 500)
         ]  # fmt: skip
-        await stores.incidents.add_incidents([(one, standing_of(one)) for one in made])
+        await stores.incidents.add_incidents([(one, status_of(one)) for one in made])
     if isinstance(stores.jobs, SqlJobStore):
         await copy_rows(stores.jobs, given.jobs, given.incidents, now)
     elif isinstance(stores.jobs, OpenSearchJobStore) and isinstance(stores.incidents, OpenSearchIncidentStore):
@@ -130,10 +130,10 @@ async def fill(stores: Stores, given: argparse.Namespace) -> None:
 async def ask(server: RunningServer, rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds of the answers of each span: the first of this server, and the median of later ones; and this process's CPU for those."""
     person = server.person("viewer", tenant=TENANT)
-    past = server.services.past
+    past = server.services.usage_history
     (await person.get("/v1/inbox")).raise_for_status()  # opens connections
     told: dict[str, dict[str, float]] = {}
-    for span in reversed(Span):
+    for span in reversed(HistorySpan):
         taken, worked = [], []
         for _ in range(rounds + 1):
             past.forget()

@@ -3,7 +3,7 @@
     just bench prune
     just bench prune --store opensearch --jobs 50000
 
-In turn so many jobs that are over are written, each with a record beside it, as servers write them in batches; and removed by `PruneJobs`, with no pause between its writes. The store is empty but for `--beside` jobs
+In turn so many jobs that are over are written, each with a record beside it, as servers write them in batches; and removed by `JobPruner`, with no pause between its writes. The store is empty but for `--beside` jobs
 that stay. The goal is what 10⁷ jobs a day come to in a second, four times: a keeper rests for half of the time, and what is kept for days must be made up for in hours.
 """
 
@@ -23,8 +23,8 @@ from bench.harness import Run, keep, leave, measure, paired, rates
 from forestay.adapters.system.clock import SystemClock
 from forestay.apps.compose.stores import open_stores
 from forestay.domain.jobs.job_document import State
-from forestay.ports.jobs.job_store import Change, JobStore, Written
-from forestay.services.operations.prune_jobs import DAY, PruneJobs
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
+from forestay.services.operations.job_pruner import DAY, JobPruner
 
 GOAL = 4 * 10**7 / 86_400
 BULK = 500
@@ -34,7 +34,9 @@ async def write(store: JobStore, name: str, count: int, changed: int) -> int:
     for start in range(0, count, BULK):
         names = [f"{name}-{number}" for number in range(start, min(count, start + BULK))]
         await store.add_records([record(f"r-{one}", kind="log", job=one, at=changed) for one in names])
-        results = await store.write([Change(job(one, state=State.COMPLETED, changed=changed), None) for one in names])
+        results = await store.write(
+            [DocumentChange(job(one, state=State.COMPLETED, changed=changed), None) for one in names]
+        )
         assert all(isinstance(one, Written) for one in results)
     return count
 
@@ -46,7 +48,7 @@ async def main(given: argparse.Namespace) -> bool:
         async with store_room(given.store, Path(folder)) as url:
             stores = open_stores(url)
             await stores.jobs.open()
-            service = PruneJobs(stores.jobs, stores.slips, SystemClock())
+            service = JobPruner(stores.jobs, stores.documents, SystemClock())
             await write(stores.jobs, "stays", given.beside, now)
 
             async def pruned() -> int:

@@ -26,34 +26,34 @@ from uuid import uuid4
 from bench.harness import keep, leave
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.slip_store import SqlSlipStore
 from forestay.adapters.system.clock import SystemClock
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
-from forestay.domain.exceptions.evidence.evidence import Evidence, Stage
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, Evidence
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, Standing, standing_of
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, Specification
 from forestay.domain.jobs.submission import Submission, new_job
-from forestay.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, with_tree
+from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, TreeKey, diff, with_tree
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
-from forestay.ports.jobs.job_store import Change
-from forestay.services.exceptions.decide.decide_faults import HOUSE
+from forestay.ports.jobs.job_store import DocumentChange
+from forestay.services.exceptions.decide.failure_decider import HOUSE
 from forestay.services.exceptions.detect.fault_incident import fault_incident
-from forestay.services.flows.keep_flows import KeepFlows
-from forestay.services.rules.keep_rules import KeepRules
-from forestay.services.rules.replay_rules import Question, Replayed, ReplayRules
+from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_replay import Replayed, ReplayRequest, RuleReplay
+from forestay.services.rules.rule_store import RuleStore
 
 GOAL = 60.0
 """Seconds for 100,000 incidents."""
 HELD_UP = 10.0
 """Milliseconds of its own CPU for which the loop may be held up at a time."""
 TENANT = "bench"
-HOUSE_SET = RuleSetId(TENANT, Level.DOMAIN, DOMAIN)
+HOUSE_SET = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
 CAUSES = [Cause.MEMORY, Cause.NODE, Cause.TIME, Cause.DISK, Cause.CODE, Cause.TRANSFER, Cause.NETWORK, Cause.UNKNOWN]
 STEPS = (
     ({"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0}}},),
@@ -101,8 +101,8 @@ def job_story(number: int, now: int, chance: random.Random) -> tuple[JobDocument
     told: list[tuple[Incident, Decision]] = []
     for attempt in range(1, faults + 1):
         host = f"node{chance.randrange(300)}"
-        last = Ending(
-            Token(0, attempt), f"claim-{number}-{attempt}", Outcome.FAULT, exit_code=137, wall=600.0, host=host
+        last = AttemptResult(
+            Token(0, attempt), f"claim-{number}-{attempt}", AttemptOutcome.FAULT, exit_code=137, wall=600.0, host=host
         )
         document = document.having(state=State.FAULTED, attempt=attempt, faults=attempt, last=last)
         lines = tuple(
@@ -110,16 +110,18 @@ def job_story(number: int, now: int, chance: random.Random) -> tuple[JobDocument
         )
         evidence = Evidence(
             exit_code=137, log_tail=(*lines, f"error {chance.randrange(300)}"), peak_memory=1 << 31, wall_time=600.0,
-            node=host, stage=Stage.EXECUTING, more={"reason": "exit"},
+            node=host, stage=AttemptStage.EXECUTING, more={"reason": "exit"},
         )  # fmt: skip
-        finding = Finding(
-            cause, 0.9, Retry.SAME, pattern=f"p{chance.randrange(300)}", words="It failed.", advice="Look."
+        finding = CauseFinding(
+            cause, 0.9, RetryNeed.SAME, pattern=f"p{chance.randrange(300)}", words="It failed.", advice="Look."
         )
         incident = fault_incident(document, evidence, finding, at + attempt * 700_000)
         detail = {"words": f"attempt {attempt + 1} of 4", "wait": 0, "charged": True}
         told.append((incident, Decision(incident.id, 1, TENANT, incident.at, "retry", HOUSE, detail=detail)))
     if chance.random() < 0.7:
-        won = Ending(Token(0, faults + 1), f"claim-{number}-won", Outcome.OK, exit_code=0, wall=900.0, host="node1")
+        won = AttemptResult(
+            Token(0, faults + 1), f"claim-{number}-won", AttemptOutcome.OK, exit_code=0, wall=900.0, host="node1"
+        )
         document = document.having(state=State.COMPLETED, attempt=faults + 1, winner=won, last=won)
     else:
         document = document.having(state=State.FAILED)
@@ -158,12 +160,12 @@ async def fill(store: SqlJobStore, incidents: SqlIncidentStore, count: int) -> N
     chance, now, made = random.Random(7), SystemClock().now(), 0
     number = 0
     while made < count:
-        jobs: list[Change] = []
+        jobs: list[DocumentChange] = []
         told: list[tuple[Incident, Decision]] = []
         while len(jobs) < 500 and made < count:
             document, some = job_story(number, now, chance)
             some = some[: count - made]
-            jobs.append(Change(document, None))
+            jobs.append(DocumentChange(document, None))
             told += some
             made += len(some)
             number += 1
@@ -172,8 +174,8 @@ async def fill(store: SqlJobStore, incidents: SqlIncidentStore, count: int) -> N
         await incidents.add_decisions([decision for _, decision in told])
 
 
-def _stands(incident: Incident) -> Standing:
-    return replace(standing_of(incident), state=IncidentState.COMPLETE, due=None, n=1)
+def _stands(incident: Incident) -> IncidentStatus:
+    return replace(status_of(incident), state=IncidentState.COMPLETE, due=None, n=1)
 
 
 async def _longest_gap(gaps: list[float]) -> None:
@@ -192,16 +194,16 @@ async def measured(kind: str, count: int, rules: int) -> dict[str, float]:
         since = time.perf_counter()
         await fill(store, incidents, count)
         filled = time.perf_counter() - since
-        slips, conditions = SqlSlipStore(store.database), CelConditions()
-        kept = KeepRules(slips)
+        documents, conditions = SqlDocumentStore(store.database), CelConditions()
+        kept = RuleStore(documents)
         house = made_rules(rules, random.Random(3))
-        await kept.store(Version(HOUSE_SET, 1, diff(RuleSet(HOUSE_SET), house), "bench", 0))
-        cache, sandbox = RuleCache(KeepRules(slips), conditions), CelSandbox()
-        service = ReplayRules(incidents, store, KeepFlows(store, clock), kept, cache, conditions, sandbox, clock)
+        await kept.store(RuleSetVersion(HOUSE_SET, 1, diff(RuleSet(HOUSE_SET), house), "bench", 0))
+        cache, sandbox = RuleCache(RuleStore(documents), conditions), CelSandbox()
+        service = RuleReplay(incidents, store, FlowStore(store, clock), kept, cache, conditions, sandbox, clock)
         gaps: list[float] = []
         watch = asyncio.create_task(_longest_gap(gaps))
         before, cpu = time.perf_counter(), time.process_time()
-        done = await service.replay(Question(HOUSE_SET, most=count))
+        done = await service.replay(ReplayRequest(HOUSE_SET, most=count))
         seconds, used = time.perf_counter() - before, time.process_time() - cpu
         watch.cancel()
         await sandbox.close()

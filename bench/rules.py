@@ -28,28 +28,28 @@ from pathlib import Path
 
 from bench.harness import keep, leave
 from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.slip_store import SqlSlipStore
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.context import Context, read_context
-from forestay.domain.rules.panel import Panel, decide_quickly
 from forestay.domain.rules.rule_set import (
-    Level,
     RuleSet,
     RuleSetId,
+    RuleSetLevel,
+    RuleSetVersion,
     TreeKey,
-    Version,
     changes_of,
     decide,
     diff,
     with_tree,
 )
+from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
 from forestay.domain.rules.tree_index import IndexedSet
-from forestay.services.rules import keep_rules
-from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules import rule_store
 from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import RuleStore
 
 GOALS = {10_000: 100.0, 100_000: 5.0}
 PAUSE = 1.0
@@ -124,13 +124,13 @@ def tree(chance: random.Random, count: int, prefix: str, told: list[dict[str, ob
 
 def sets_of(count: int, seed: int) -> tuple[list[RuleSet], list[Context]]:
     chance, told = random.Random(seed), list[dict[str, object]]()
-    flow = RuleSet(RuleSetId("bench", Level.FLOW, "reads"))
+    flow = RuleSet(RuleSetId("bench", RuleSetLevel.FLOW, "reads"))
     for task in range(TASKS):
         flow = with_tree(flow, TreeKey(ABORT, f"task{task}"), tree(chance, count // 100, f"f{task}-", told))
-    house = RuleSet(RuleSetId("bench", Level.DOMAIN, "house"))
+    house = RuleSet(RuleSetId("bench", RuleSetLevel.DOMAIN, "house"))
     house = with_tree(house, TreeKey(ABORT, "*"), tree(chance, count * 3 // 10, "d-", told))
     packs = [
-        with_tree(RuleSet(RuleSetId("bench", Level.PACK, f"pack{n}")), TreeKey(ABORT, "*"), tree(chance, count * 6 // 100, f"p{n}-", told))
+        with_tree(RuleSet(RuleSetId("bench", RuleSetLevel.PACK, f"pack{n}")), TreeKey(ABORT, "*"), tree(chance, count * 6 // 100, f"p{n}-", told))
         for n in range(5)
     ]  # fmt: skip
     strangers = [
@@ -174,8 +174,10 @@ def path(turns: int) -> dict[str, object]:
             rules[f"r{number}"] = Rule(
                 f"r{number}", text, Conclusion("hold"), RuleState.ACTIVE, parent=above, true_child=below
             )
-        ready = with_tree(RuleSet(RuleSetId("bench", Level.DOMAIN, "deep")), TreeKey(ABORT, "*"), RuleTree(rules))
-        asks[depth] = [Panel([IndexedSet(ready, lambda _: True)])]
+        ready = with_tree(
+            RuleSet(RuleSetId("bench", RuleSetLevel.DOMAIN, "deep")), TreeKey(ABORT, "*"), RuleTree(rules)
+        )
+        asks[depth] = [RuleSetIndex([IndexedSet(ready, lambda _: True)])]
     conditions = CelConditions()
     # In turns: what else runs on the machine meets all depths alike.
     each: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
@@ -236,14 +238,14 @@ async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> d
     with tempfile.TemporaryDirectory() as folder:
         jobs = SqlJobStore(f"sqlite:///{Path(folder)}/jobs.db")
         await jobs.open()
-        rules = KeepRules(SqlSlipStore(jobs.database))
+        rules = RuleStore(SqlDocumentStore(jobs.database))
         house = sets[1]
         current = RuleSet(house.id)
         changes = diff(current, house)
         # To begin with many at once, which nobody does by hand.
-        keep_rules.MOST_CHANGES = max(keep_rules.MOST_CHANGES, len(changes))
+        rule_store.MOST_CHANGES = max(rule_store.MOST_CHANGES, len(changes))
         number = 1
-        await rules.store(Version(house.id, number, changes, "bench", 0))
+        await rules.store(RuleSetVersion(house.id, number, changes, "bench", 0))
         current = RuleSet(house.id, number, house.trees)
         cache = RuleCache(rules, conditions)
         await cache.refresh()
@@ -256,7 +258,7 @@ async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> d
             name = f"new{place}"
             grown = add(before, Rule(name, f'cause == "memory" && pattern == "new{place}"', Conclusion("hold")), on)
             assert isinstance(grown, RuleTree)
-            version = Version(
+            version = RuleSetVersion(
                 house.id, current.version + 1, changes_of(key, before, grown, (on.last_tested, name)), "bench", 0
             )
             current = with_tree(current, key, grown)
@@ -318,11 +320,13 @@ def main() -> None:
         compiled = time.perf_counter() - since
         since = time.perf_counter()
         indexed = [IndexedSet(one, lambda _: True) for one in sets]
-        panels = [Panel(indexed[:1]), Panel(indexed[1:])]
+        panels = [RuleSetIndex(indexed[:1]), RuleSetIndex(indexed[1:])]
         built = time.perf_counter() - since
         gc.freeze()  # as `RuleCache` does once it has read the rules
 
-        def quickly(context: Context, panels: list[Panel] = panels, conditions: CelConditions = conditions) -> object:
+        def quickly(
+            context: Context, panels: list[RuleSetIndex] = panels, conditions: CelConditions = conditions
+        ) -> object:
             return decide_quickly(panels, ABORT, "task7", context, conditions.over(context))
 
         def plainly(context: Context, sets: list[RuleSet] = sets, conditions: CelConditions = conditions) -> object:

@@ -31,9 +31,9 @@ from bench.harness import Run, keep, leave, measure, opensearch_pid
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.apps.config.settings import Settings
 from forestay.apps.operations.tokens import make_token
-from forestay.domain.jobs.slots import SLOTS
+from forestay.domain.jobs.hash_slots import SLOTS
 from forestay.domain.jobs.specification import Specification
-from forestay.ports.jobs.job_store import Change, Written
+from forestay.ports.jobs.job_store import DocumentChange, Written
 
 TENANT = "bench"
 OWNERS = 20
@@ -111,7 +111,7 @@ async def fill(store: OpenSearchJobStore, count: int) -> None:
     for start in range(0, count, 10_000):
         size = min(10_000, count - start)
         documents = [one for owner in range(OWNERS) for one in fresh(size // OWNERS, f"owner-{owner}", tenant=TENANT)]
-        results = await store.write([Change(one, None) for one in documents])
+        results = await store.write([DocumentChange(one, None) for one in documents])
         assert all(isinstance(one, Written) for one in results)
         if start and start % 100_000 == 0:
             rate = start / (time.perf_counter() - began)

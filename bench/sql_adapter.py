@@ -22,9 +22,9 @@ from sqlalchemy import text
 
 from bench.opensearch_adapter import BULK, CREATE_BULK, OWNERS, claimed, ended, make_jobs, median_ms, queue
 from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.domain.jobs.hash_slots import own_hash_slots
 from forestay.domain.jobs.job_document import JobDocument, State
-from forestay.domain.jobs.slots import own_slots
-from forestay.ports.jobs.job_store import Change, JobQuery, Stored, Version, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
 
 WINDOW = 2_000
 CLAIMS = 4_000
@@ -53,7 +53,7 @@ async def create(store: SqlJobStore, count: int) -> tuple[float, float]:
     """Seconds and CPU-seconds of this process that creating the jobs took."""
     spent = cpu = 0.0
     for first in range(0, count, CREATE_BULK):
-        changes = [Change(job, None) for job in make_jobs(first, min(CREATE_BULK, count - first))]
+        changes = [DocumentChange(job, None) for job in make_jobs(first, min(CREATE_BULK, count - first))]
         begun, burnt = time.perf_counter(), time.process_time()
         results = await store.write(changes)
         spent, cpu = spent + time.perf_counter() - begun, cpu + time.process_time() - burnt
@@ -62,7 +62,7 @@ async def create(store: SqlJobStore, count: int) -> tuple[float, float]:
 
 
 async def write_all(
-    store: SqlJobStore, changes: Sequence[Change], at_once: int
+    store: SqlJobStore, changes: Sequence[DocumentChange], at_once: int
 ) -> tuple[list[tuple[JobDocument, Version]], float, float]:
     """Write in bulks; what was written, the seconds and the CPU-seconds of this process."""
     bulks = [changes[first : first + BULK] for first in range(0, len(changes), BULK)]
@@ -93,7 +93,7 @@ async def run(kind: str, count: int) -> list[str]:
             told.append(f"{kind:<9} {count:>8,} jobs  {what:<28} {items / spent:>8,.0f}/s   client {each:6.1f} µs each")
 
         tell(f"create, bulks of {CREATE_BULK}", count, *await create(store, count))
-        quarter = own_slots("a", "abcd")
+        quarter = own_hash_slots("a", "abcd")
         for what, slots in (("window, all slots", None), ("window, a quarter of them", quarter)):
             first = await store.search(queue(OWNERS[0], slots), sort="rank", limit=WINDOW)
             for place, cursor in (("first", None), ("second", first.cursor)):

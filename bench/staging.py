@@ -31,18 +31,18 @@ from typing import Any
 
 from bench.harness import Run, keep, leave, paired, pressure, rates
 from forestay_pilot.cache.cache import Cache, CacheSettings
-from forestay_pilot.cache.cache_report import CacheReport
+from forestay_pilot.cache.cache_changes import CacheChanges
 from forestay_pilot.staging.bring import bring
 from forestay_pilot.staging.single_flight import SingleFlight
 from forestay_pilot.staging.staging import stage_in
-from forestay_pilot.staging.transfer import Journey, Place, Terms
+from forestay_pilot.staging.transfer import FileLocation, TransferContext, TransferTerms
 
 GOALS = {"disk": 0.92, "loopback": 0.90, "amplification": 1.00, "hit": 10.0}
 BLOCK = 1 << 20
 
 
-def journey() -> Journey:
-    return Journey(Terms(), lambda: False)
+def journey() -> TransferContext:
+    return TransferContext(TransferTerms(), lambda: False)
 
 
 class Sender(multiprocessing.Process):
@@ -140,10 +140,10 @@ def transfers(folder: Path, given: argparse.Namespace, *, synced: bool, prefix: 
     known = {"size": given.bytes, "sha256": digest}
     arms: dict[str, Callable[[], object]] = {
         "dd": lambda: dd(source, target),
-        "pilot, a file": lambda: bring([Place("file", str(source))], str(target), journey(), **known),
+        "pilot, a file": lambda: bring([FileLocation("file", str(source))], str(target), journey(), **known),
         "raw loopback": lambda: raw_copy(raw, target),
         "pilot, HTTP": lambda: bring(
-            [Place("http", f"http://127.0.0.1:{web}/f", private=True)], str(target), journey(), **known
+            [FileLocation("http", f"http://127.0.0.1:{web}/f", private=True)], str(target), journey(), **known
         ),
     }  # fmt: skip
     runs: list[Run] = []
@@ -216,7 +216,7 @@ def amplification(folder: Path, size: int, wanting: int) -> float:
 
 def hits(folder: Path, many: int) -> tuple[list[float], list[float]]:
     """Seconds of hits in the cache, and of bare hard links, in turns of a hundred."""
-    cache = Cache(CacheSettings(str(folder / "cache"), 1 << 30), CacheReport())
+    cache = Cache(CacheSettings(str(folder / "cache"), 1 << 30), CacheChanges())
     job, file = folder / "job", folder / "file"
     job.mkdir()
     file.write_bytes(b"x" * 4096)

@@ -28,11 +28,11 @@ from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.apps.compose.stores import open_stores
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.safeguards.brakes import ALL_ACTS, RULE_ACTS, SITE_ACTS
-from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.services.rules.edit_rules import Draft, Edited, EditRules
-from forestay.services.rules.keep_rules import KeepRules
 from forestay.services.rules.rule_cache import DOMAIN
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
 
 GOAL = 10.0
 """Seconds in which every fault of 5,000 is handled."""
@@ -73,10 +73,12 @@ async def add_rule(site: WholeSite) -> None:
     await stores.jobs.open()
     sandbox = CelSandbox()
     try:
-        edit = EditRules(KeepRules(stores.slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
-        house = RuleSetId(TENANT, Level.DOMAIN, DOMAIN)
+        edit = RuleEditor(RuleStore(stores.documents), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        house = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
         seen = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
-        draft = Draft(house, ExceptionType.ABORT, "", 'cause == "memory"', Conclusion(steps=(MORE_MEMORY,)), "i1", seen)
+        draft = RuleDraft(
+            house, ExceptionType.ABORT, "", 'cause == "memory"', Conclusion(steps=(MORE_MEMORY,)), "i1", seen
+        )
         made = await edit.add(draft, by="ann", confirmed=True)
         if not isinstance(made, Edited) or not isinstance(await edit.promote(house, made.rule, by="ben"), Edited):
             raise SystemExit(f"the rule could not be added: {made}")

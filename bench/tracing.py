@@ -23,12 +23,12 @@ from pathlib import Path
 from bench.harness import keep, paired
 from bench.opensearch_adapter import make_jobs
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.components import make_components
 from forestay.apps.config.settings import Settings
 from forestay.domain.jobs.claim import claim, end, leave_fault
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome
-from forestay.ports.jobs.job_store import Change, Stored, Written
-from forestay.services.shared.write_checked import CheckedWriter, Settled, Wish
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
+from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
+from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied
 
 BULK = 100
 ARMS = ("none", "off", "on")
@@ -59,7 +59,7 @@ def _claimed(document: JobDocument, name: str) -> object:
 def _ended(document: JobDocument) -> object:
     held = document.claim
     assert held is not None
-    told = Ending(document.token, held.id, Outcome.OK, started=held.granted, wall=0.5)
+    told = AttemptResult(document.token, held.id, AttemptOutcome.OK, started=held.granted, wall=0.5)
     done = end(document, told, now=held.granted + 600, by="p", answer=leave_fault)
     return getattr(done, "document", done)
 
@@ -72,26 +72,30 @@ async def one(arm: str, jobs: int, url: str) -> float:
             writer = CheckedWriter(store)
         else:
             settings = Settings(state=Path(folder), otlp=url if arm == "on" else "")
-            parts = make_parts(settings)
+            parts = make_components(settings)
             store, writer = parts.store, parts.writer  # type: ignore[assignment]
         await store.open()
         known: list[Stored] = []
         for first in range(0, jobs, 1000):
             made = make_jobs(first, min(1000, jobs - first))
-            for document, result in zip(made, await store.write([Change(job, None) for job in made]), strict=True):
+            for document, result in zip(
+                made, await store.write([DocumentChange(job, None) for job in made]), strict=True
+            ):
                 assert isinstance(result, Written)
                 known.append(Stored(document, result.version))
         began = time.process_time()
         for first in range(0, jobs, BULK):
             some = known[first : first + BULK]
-            wishes = [
-                Wish(job.document.id, partial(_claimed, name=f"{first + n:032x}"), lambda _d: False, known=job)  # type: ignore[arg-type]
+            writes = [
+                ProposedWrite(job.document.id, partial(_claimed, name=f"{first + n:032x}"), lambda _d: False, known=job)  # type: ignore[arg-type]
                 for n, job in enumerate(some)
             ]
-            held = [answer.stored for answer in await writer.write(wishes) if isinstance(answer, Settled)]
+            held = [answer.stored for answer in await writer.write(writes) if isinstance(answer, WriteApplied)]
             assert len(held) == len(some)
-            done = await writer.write([Wish(job.document.id, _ended, lambda _d: False, known=job) for job in held])  # type: ignore[arg-type]
-            assert all(isinstance(answer, Settled) for answer in done)
+            done = await writer.write(
+                [ProposedWrite(job.document.id, _ended, lambda _d: False, known=job) for job in held]  # type: ignore[arg-type]
+            )
+            assert all(isinstance(answer, WriteApplied) for answer in done)
         if arm == "on" and parts.traces is not None:
             parts.traces.provider.shutdown()
         spent = time.process_time() - began

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.server import ServerParts
+from forestay.apps.compose.components import make_components
+from forestay.apps.compose.server import ServerComponents
 from forestay.apps.config.settings import Settings
 from forestay.apps.server.app import make_app
 
@@ -18,7 +18,7 @@ PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi
 def described() -> str:
     """The description of the code as it stands; nothing is started or stored for it."""
     with TemporaryDirectory() as state:
-        api = make_app(ServerParts(make_parts(Settings(state=Path(state))))).openapi()
+        api = make_app(ServerComponents(make_components(Settings(state=Path(state))))).openapi()
     return json.dumps(api, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from bench.pilots.arms import Arm, Caching
 from bench.pilots.caches import Caches
 from bench.pilots.workloads import Workload
+from forestay.domain.scheduling.colocation import ColocationRequest
 from forestay.domain.scheduling.matching import Matching
 from forestay.domain.scheduling.matching_policy import BOUND, LOOK_AHEAD, MatchingPolicy, Sharing
-from forestay.domain.scheduling.meeting import Meet
-from forestay.domain.scheduling.waiting_jobs import Wanted
+from forestay.domain.scheduling.waiting_jobs import CandidateJob
 
 SHARING = {
     Caching.NONE: Sharing.NONE,
@@ -24,7 +24,7 @@ def file_name(number: int) -> str:
     return f"f{number}"
 
 
-def meet(workload: Workload, job: int, most: int) -> Meet | None:
+def meet(workload: Workload, job: int, most: int) -> ColocationRequest | None:
     """With whom a job belongs together: those that write what one job reads, and all that read it, if a host has room for them."""
     first = min((file for file in workload.reads(job) if file < workload.jobs), default=job)
     readers = workload.readers(first)
@@ -32,7 +32,7 @@ def meet(workload: Workload, job: int, most: int) -> Meet | None:
         return None
     writers = [file for file in workload.reads(readers[0]) if file < workload.jobs]
     room = max(len(readers), len(writers))
-    return Meet(writers[0], room, len(readers) + len(writers)) if room <= most else None
+    return ColocationRequest(writers[0], room, len(readers) + len(writers)) if room <= most else None
 
 
 class Desk:
@@ -71,7 +71,7 @@ class Desk:
         """A job waits."""
         files = [file_name(one) for one in self._workload.reads(job)]
         together = meet(self._workload, job, self._caches.slots) if self._ahead else None
-        self.matching.arrive(Wanted(job, job, files, meet=together), now)
+        self.matching.arrive(CandidateJob(job, job, files, meet=together), now)
 
     def ask(self, pilot: int, now: float) -> int | None:
         """The job that a pilot gets; None: it stays idle."""

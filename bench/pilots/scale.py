@@ -32,8 +32,8 @@ from bench.pilots.workloads import WORKLOADS
 ROOT = Path(__file__).parents[2]
 SLOTS = 4
 COMPILED = (
-    "forestay/domain/scheduling/holdings.py", "forestay/domain/scheduling/meeting.py", "forestay/domain/scheduling/places.py",
-    "forestay/domain/scheduling/waiting_jobs.py", "forestay/domain/scheduling/holding_back.py", "forestay/domain/scheduling/matching.py",
+    "forestay/domain/scheduling/cache_index.py", "forestay/domain/scheduling/colocation.py", "forestay/domain/scheduling/cache_domains.py",
+    "forestay/domain/scheduling/waiting_jobs.py", "forestay/domain/scheduling/delay_scheduling.py", "forestay/domain/scheduling/matching.py",
     "forestay_pilot/cache/cache_policy.py",
     "bench/pilots/events.py", "bench/pilots/draws.py", "bench/pilots/caches.py", "bench/pilots/desk.py",
     "bench/pilots/simulation.py", "bench/pilots/workloads.py", "bench/pilots/bound.py",

@@ -16,7 +16,7 @@ from bench.pilots.draws import NEWS, ORDER, QUEUE, READ, WRITE, Draws, uniform
 from bench.pilots.events import Events
 from bench.pilots.workloads import Workload
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.sites.fleet import Pace, PilotCount, PilotSize, TaskGroup, Thresholds, plan
+from forestay.domain.sites.fleet import PilotCount, PilotSize, SubmissionPace, TaskGroup, Thresholds, plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Simulation:
             sizes=[PilotSize("one", Resources(cpus=1, memory=1, disk=0, gpus=0, wall=0))],
             groups=[TaskGroup("all", waiting, need)] if waiting else [],
             pilots={"one": PilotCount(self._inactive, self.desk.idle, self._active - self.desk.idle)},
-            pace=Pace(per_minute=self.many, at_once=self.many),
+            pace=SubmissionPace(per_minute=self.many, at_once=self.many),
         )
         for _number in range(found.total):
             pilot = self._free.pop()

@@ -17,13 +17,13 @@ from forestay_pilot.cache.cache import CacheSettings
 from forestay_pilot.cache.cache_policy import POLICIES
 from forestay_pilot.claims.lifetime import batch_job_name, least, told_by_batch_system
 from forestay_pilot.link.announcement import announce
-from forestay_pilot.link.environment import Place, look_around
+from forestay_pilot.link.environment import PilotEnvironment, check_environment
 from forestay_pilot.link.server_link import ServerRing
-from forestay_pilot.pilot import EnrolmentRefusedError, Pilot, Settings
+from forestay_pilot.pilot import EnrolmentRefusedError, PilotProcess, PilotSettings
 from forestay_pilot.process import libc
 from forestay_pilot.process.control_group import usable_memory
-from forestay_pilot.process.control_leaf import find_parent
 from forestay_pilot.process.payload import Surroundings
+from forestay_pilot.process.payload_cgroup import find_parent
 
 log = logging.getLogger("forestay_pilot")
 
@@ -198,8 +198,8 @@ def _own_certificate(path: str | None) -> str | None:
     return path
 
 
-def _place(arguments: argparse.Namespace) -> Place:
-    return Place(
+def _place(arguments: argparse.Namespace) -> PilotEnvironment:
+    return PilotEnvironment(
         ring=ServerRing(arguments.server, arguments.ca_file, _own_certificate(arguments.certificate)),
         work=_work(arguments),
         outputs=os.path.realpath(arguments.outputs),
@@ -217,7 +217,7 @@ def _place(arguments: argparse.Namespace) -> Place:
 def _unfit(arguments: argparse.Namespace, token: str) -> bool:
     """Look at this machine; when it is not fit to run jobs, say so here and to the servers."""
     place = _place(arguments)
-    findings = look_around(place)
+    findings = check_environment(place)
     for finding in findings:
         print(f"forestay-pilot: this machine is not fit to run jobs: {finding}", file=sys.stderr)  # noqa: T201
     if findings:
@@ -239,9 +239,9 @@ def _groups(named: str) -> str:
     return find_parent() if named == "auto" else os.path.realpath(named)
 
 
-def _settings(arguments: argparse.Namespace, token: str) -> Settings:
+def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
     work = _work(arguments)
-    return Settings(
+    return PilotSettings(
         servers=arguments.server,
         enrol_token=token,
         enrolment_file=arguments.enrolment_file,
@@ -288,7 +288,7 @@ def _cache_settings(arguments: argparse.Namespace) -> CacheSettings | None:
     )
 
 
-def _await_signals(pilot: Pilot) -> None:
+def _await_signals(pilot: PilotProcess) -> None:
     """Take signals in a thread of their own: a handler would run inside whatever lock the pilot just holds."""
     while True:
         signal.sigwait(_SIGNALS)
@@ -308,7 +308,7 @@ def main(words: list[str] | None = None) -> int:
         token = _enrol_token(arguments)
         if _unfit(arguments, token):
             return UNFIT
-        pilot = Pilot(_settings(arguments, token))
+        pilot = PilotProcess(_settings(arguments, token))
     except (OSError, ValueError) as error:
         print(f"forestay-pilot: {error}", file=sys.stderr)  # noqa: T201
         return 2

@@ -14,18 +14,18 @@ from forestay_pilot import __version__
 from forestay_pilot.cache.cache import CacheSettings
 from forestay_pilot.cache.pilot_cache import PilotCache
 from forestay_pilot.claims.claim_loop import ClaimLoop
-from forestay_pilot.claims.ends import Ends
+from forestay_pilot.claims.completion_queue import CompletionQueue
 from forestay_pilot.claims.lifetime import Lifetime
 from forestay_pilot.claims.log_orders import LogOrders
 from forestay_pilot.claims.slot import Slot
-from forestay_pilot.link.beat import Beat
-from forestay_pilot.link.channel import Channel
-from forestay_pilot.link.held_claims import QUANTITIES, Held, HeldClaims
-from forestay_pilot.link.identity import Identity
-from forestay_pilot.link.lease import Lease
+from forestay_pilot.link.channel import ServerChannel
+from forestay_pilot.link.heartbeat_sender import HeartbeatSender
+from forestay_pilot.link.held_claims import QUANTITIES, ClaimInHand, HeldClaims
+from forestay_pilot.link.identity import PilotIdentity
+from forestay_pilot.link.lease import PilotLease
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
 from forestay_pilot.process.guard_link import GuardLink
-from forestay_pilot.process.payload import ClaimedJob, Outcome, Surroundings
+from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome, Surroundings
 from forestay_pilot.process.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
 from forestay_pilot.process.work_folder import WorkFolder
 from forestay_pilot.staging.single_flight import SingleFlight
@@ -38,7 +38,7 @@ _MOST_ENDS_WAITING = 1000  # past this the pilot first delivers what it has
 
 
 @dataclass(frozen=True)
-class Settings:
+class PilotSettings:
     """What a pilot is started with."""
 
     servers: list[str]
@@ -72,17 +72,17 @@ class EnrolmentRefusedError(Exception):
     """The servers do not want this pilot."""
 
 
-class Pilot:
+class PilotProcess:
     """Wires the parts together and decides when each may work."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PilotSettings) -> None:
         self._settings = settings
         self._lifetime = Lifetime(settings.time_left, margin=settings.time_margin, grace=settings.surroundings.grace)
         self._draining = threading.Event()
         self._stop_asked = threading.Event()
         self._wake = threading.Event()
         self._ring = ServerRing(settings.servers, settings.ca_file, settings.certificate)
-        self._identity = Identity(
+        self._identity = PilotIdentity(
             self._ring,
             settings.enrol_token,
             self._registration(),
@@ -128,7 +128,7 @@ class Pilot:
         self._stager = Stager(
             flight, cache_for=self._cache.for_job, outputs=self._settings.outputs, sign=self._sign_uploads
         )
-        self._ends = Ends(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
+        self._ends = CompletionQueue(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
         self._identity.tell(self._cache.registration())
         try:
@@ -146,10 +146,10 @@ class Pilot:
         log.info(
             "pilot %s on %s: %d slots, lease %.0f s", standing.pilot, settings.host, settings.slots, standing.lease
         )
-        lease = self._lease = Lease(enrolled_at + standing.lease, self._guard.extend_lease)
+        lease = self._lease = PilotLease(enrolled_at + standing.lease, self._guard.extend_lease)
         self._logs = LogOrders(self._ring, self._identity, self._held)
-        channel = Channel(self._ring, self._identity, on_order=self._on_order, silence=settings.silence)
-        beat = Beat(
+        channel = ServerChannel(self._ring, self._identity, on_order=self._on_order, silence=settings.silence)
+        beat = HeartbeatSender(
             self._ring,
             self._identity,
             self._held,
@@ -193,7 +193,7 @@ class Pilot:
         log.info("ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered")
         return 0 if delivered else 1
 
-    def _slot(self, number: int, folder: WorkFolder, lease: Lease) -> Slot:
+    def _slot(self, number: int, folder: WorkFolder, lease: PilotLease) -> Slot:
         return Slot(
             number,
             held=self._held,
@@ -269,10 +269,10 @@ class Pilot:
         if not welcome:
             self._hand_back(added)
 
-    def _hand_back(self, unstarted: list[Held]) -> None:
+    def _hand_back(self, unstarted: list[ClaimInHand]) -> None:
         for held in unstarted:
             reason = unbegun(held.stop_why)
-            self._ends.put([make_end(held.job, Outcome(), reason=reason, host=self._settings.host)])
+            self._ends.put([make_end(held.job, PayloadOutcome(), reason=reason, host=self._settings.host)])
 
     def _on_settled(self, claim: str, result: str) -> None:
         if result != "committed":
@@ -298,7 +298,7 @@ class Pilot:
             log.info("cancelling job %s", held.job.job)
             self._stop(held, "cancelled")
 
-    def _stop(self, held: Held, why: str) -> None:
+    def _stop(self, held: ClaimInHand, why: str) -> None:
         if not held.stop_why:
             held.stop_why = why
         if held.stop_call is not None:

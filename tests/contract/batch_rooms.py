@@ -20,7 +20,7 @@ from forestay.adapters.psij.batch import PsijSubmitter
 from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, PilotJob, SubmitRefused
-from forestay.ports.commands import Ran
+from forestay.ports.commands import CommandResult
 from forestay.ports.sites.batch import BatchSystem
 
 
@@ -65,7 +65,7 @@ class Counted:
         environment: Mapping[str, str] | None = None,
         given: str = "",
         seconds: float = 30.0,
-    ) -> Ran:
+    ) -> CommandResult:
         self.asked.append(tuple(command))
         return await self.inner.run(command, environment=environment, given=given, seconds=seconds)
 

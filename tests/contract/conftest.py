@@ -19,17 +19,17 @@ from tests.contract.examples import many_jobs
 from tests.contract.room import Room, Stores
 
 from forestay.adapters.opensearch.audit import OpenSearchAuditStore
+from forestay.adapters.opensearch.document_store import OpenSearchDocumentStore
 from forestay.adapters.opensearch.incident_store import OpenSearchIncidentStore
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.opensearch.pilot_store import OpenSearchPilotStore
-from forestay.adapters.opensearch.slip_store import OpenSearchSlipStore
 from forestay.adapters.sql.audit import SqlAuditStore
+from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.pilot_store import SqlPilotStore
-from forestay.adapters.sql.slip_store import SqlSlipStore
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.ports.jobs.job_store import Change, JobStore, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
 
 CLOSED_PORT = 9
 """The old discard service: nothing listens there."""
@@ -39,7 +39,7 @@ def _sql(url: str, schema: str | None = None) -> Stores:
     jobs = SqlJobStore(url, schema=schema)
     database = jobs.database
     return Stores(
-        jobs, SqlPilotStore(database), SqlSlipStore(database), SqlIncidentStore(database), SqlAuditStore(database)
+        jobs, SqlPilotStore(database), SqlDocumentStore(database), SqlIncidentStore(database), SqlAuditStore(database)
     )
 
 
@@ -100,7 +100,7 @@ class OpenSearchRoom:
         return Stores(
             jobs,
             OpenSearchPilotStore(cluster),
-            OpenSearchSlipStore(cluster),
+            OpenSearchDocumentStore(cluster),
             OpenSearchIncidentStore(cluster),
             OpenSearchAuditStore(cluster),
         )
@@ -199,7 +199,7 @@ async def filled(adapter: str) -> AsyncIterator[tuple[JobStore, dict[str, JobDoc
         await store.open()
         try:
             jobs = many_jobs()
-            results = await store.write([Change(job, None) for job in jobs])
+            results = await store.write([DocumentChange(job, None) for job in jobs])
             assert all(isinstance(result, Written) for result in results)
             await store.refresh()
             yield store, {job.id: job for job in jobs}

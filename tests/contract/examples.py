@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from forestay.domain.jobs.job_document import (
+    AttemptOutcome,
+    AttemptResult,
     Claim,
     Delivery,
-    Ending,
+    FlowRef,
     JobDocument,
-    Outcome,
-    Phase,
+    JobPhase,
     State,
-    Tie,
     Token,
 )
 from forestay.domain.jobs.resources import Resources
@@ -46,10 +46,12 @@ def job(identifier: str = "job-1", *, tenant: str = "alpha", owner: str = "ada",
     return replace(new_job(submission, job=identifier, now=NOW, by=owner), **changes)
 
 
-def ending(document: JobDocument, outcome: Outcome = Outcome.OK, exit_code: int | None = 0) -> Ending:
+def ending(
+    document: JobDocument, outcome: AttemptOutcome = AttemptOutcome.OK, exit_code: int | None = 0
+) -> AttemptResult:
     """The end of a claimed job's attempt."""
     assert document.claim is not None
-    return Ending(document.token, document.claim.id, outcome, exit_code=exit_code, host=document.claim.host)
+    return AttemptResult(document.token, document.claim.id, outcome, exit_code=exit_code, host=document.claim.host)
 
 
 def pilot(identifier: str = "pilot-1", **changes: Any) -> Pilot:
@@ -71,11 +73,11 @@ def many_jobs(count: int = 120) -> list[JobDocument]:
     return [_any_job(dice) for _ in range(count)]
 
 
-def _any_tie(dice: random.Random) -> Tie | None:
+def _any_tie(dice: random.Random) -> FlowRef | None:
     if dice.random() < 0.5:
         return None
     case, work = dice.choice(["c1", "c2", ODD_TEXTS[1]]), dice.choice(["align@1", "loop@1/2/align@3"])
-    return Tie(case, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
+    return FlowRef(case, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
 
 
 def _any_job(dice: random.Random) -> JobDocument:
@@ -108,7 +110,13 @@ def _any_job(dice: random.Random) -> JobDocument:
         claim = Claim(f"{dice.getrandbits(64):x}", dice.choice(["pilot-1", "pilot-2"]), host, NOW + dice.randrange(9))
     elif attempt:
         code = dice.choice([None, 0, 1, 137])
-        last = Ending(Token(0, attempt), "claim", Outcome.OK if code == 0 else Outcome.FAULT, exit_code=code, host=host)
+        last = AttemptResult(
+            Token(0, attempt),
+            "claim",
+            AttemptOutcome.OK if code == 0 else AttemptOutcome.FAULT,
+            exit_code=code,
+            host=host,
+        )
     tie = _any_tie(random.Random(made.id))
     delivery = made.delivery
     if delivery is not None:
@@ -119,7 +127,7 @@ def _any_job(dice: random.Random) -> JobDocument:
         attempt=attempt,
         generation=dice.choice([0, 0, 3]),
         claim=claim,
-        phase=dice.choice(list(Phase)) if claim else None,
+        phase=dice.choice(list(JobPhase)) if claim else None,
         last=last,
         faults=dice.randrange(3),
         releases=dice.randrange(3),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from forestay.ports.documents import SlipStore
+from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.audit import AuditStore
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore
@@ -19,7 +19,7 @@ class Stores(NamedTuple):
 
     jobs: JobStore
     pilots: PilotStore
-    slips: SlipStore
+    documents: DocumentStore
     incidents: IncidentStore
     audit: AuditStore
 

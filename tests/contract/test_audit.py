@@ -11,28 +11,36 @@ from tests.contract.examples import ODD_TEXTS
 from tests.contract.room import Stores
 
 from forestay.adapters.system.clock import RandomIds, SystemClock
-from forestay.domain.exceptions.safeguards.audit import AuditPage, Broken, Head, Note, check, head_of, next_page
+from forestay.domain.exceptions.safeguards.audit import (
+    AuditHead,
+    AuditNote,
+    AuditPage,
+    Broken,
+    check,
+    head_of,
+    next_page,
+)
 from forestay.ports.errors import Transient
 from forestay.ports.exceptions.audit import AuditStore
-from forestay.services.exceptions.record.keep_audit import KeepAudit
+from forestay.services.exceptions.record.audit_log import AuditLog
 
 OpenAnother = Callable[[], Awaitable[Stores]]
 
 
-def page(head: Head | None = None, name: str = "n1", tenant: str = "alpha", count: int = 2) -> AuditPage:
+def page(head: AuditHead | None = None, name: str = "n1", tenant: str = "alpha", count: int = 2) -> AuditPage:
     notes = [
-        Note(ODD_TEXTS[number % 7], "job.cancel", f"j{number}", detail={"odd": list(ODD_TEXTS)})
+        AuditNote(ODD_TEXTS[number % 7], "job.cancel", f"j{number}", detail={"odd": list(ODD_TEXTS)})
         for number in range(count)
     ]
-    return next_page(head or Head(), notes, tenant=tenant, name=name, now=1_700_000_000_123)
+    return next_page(head or AuditHead(), notes, tenant=tenant, name=name, now=1_700_000_000_123)
 
 
-def keeper(stores: Stores) -> KeepAudit:
-    return KeepAudit(stores.audit, SystemClock(), RandomIds())
+def keeper(stores: Stores) -> AuditLog:
+    return AuditLog(stores.audit, SystemClock(), RandomIds())
 
 
-def note(number: int) -> Note:
-    return Note("ann", "job.cancel", f"j{number}")
+def note(number: int) -> AuditNote:
+    return AuditNote("ann", "job.cancel", f"j{number}")
 
 
 async def test_a_page_is_read_back_at_once_as_it_was_written(stores: Stores) -> None:
@@ -54,7 +62,7 @@ async def test_what_stands_stays(stores: Stores) -> None:
 
 async def test_pages_are_found_by_entry_and_the_last_of_all(stores: Stores) -> None:
     assert await stores.audit.last("alpha") is None
-    head, pages = Head(), list[AuditPage]()
+    head, pages = AuditHead(), list[AuditPage]()
     for number in range(12):
         pages.append(page(head, f"n{number}", count=number % 3 + 1))
         head = head_of(pages[-1])
@@ -77,7 +85,7 @@ async def test_many_writers_make_one_chain(stores: Stores, another: OpenAnother)
     assert numbers == list(range(1, 121))
     assert all(entries[1].before == entries[0].hash for entries in written)
     entries, head = await keeper(stores).read("alpha", start=1, limit=1_000)
-    assert check(entries, Head()) == Head(0, 120, head.hash)
+    assert check(entries, AuditHead()) == AuditHead(0, 120, head.hash)
     assert head.number == 120
     assert {entry for found in written for entry in (one.hash for one in found)} == {one.hash for one in entries}
     assert sum(one.pages for one in keepers) < 60, "what comes together is written together"
@@ -85,7 +93,7 @@ async def test_many_writers_make_one_chain(stores: Stores, another: OpenAnother)
 
 async def test_reading_from_a_number_or_the_last_ones(stores: Stores) -> None:
     own = keeper(stores)
-    told: list[Head] = []
+    told: list[AuditHead] = []
     own.anchored = lambda _, head: told.append(head)
     for number in range(40):
         await own.write("alpha", [note(number)])
@@ -95,7 +103,7 @@ async def test_reading_from_a_number_or_the_last_ones(stores: Stores) -> None:
     assert head == told[-1]
     assert [one.number for one in (await fresh.read("alpha", start=18, limit=4))[0]] == [18, 19, 20, 21]
     assert (await fresh.read("alpha", start=41))[0] == []
-    assert await fresh.read("beta") == ([], Head())
+    assert await fresh.read("beta") == ([], AuditHead())
     assert await fresh.write("alpha", []) == ()
     many = await fresh.write("alpha", [note(number) for number in range(450)])
     assert [one.number for one in many] == list(range(41, 491))
@@ -140,9 +148,9 @@ async def test_a_page_of_another_that_came_first_is_followed(stores: Stores) -> 
     (entry,) = await own.write("alpha", [note(3)])
     assert entry.number == 3
     entries, _ = await other.read("alpha", start=1)
-    assert not isinstance(check(entries, Head()), Broken)
+    assert not isinstance(check(entries, AuditHead()), Broken)
     # A changed entry shows however the rest was written.
-    assert isinstance(check([entries[0], replace(entries[1], by="mallory"), entries[2]], Head()), Broken)
+    assert isinstance(check([entries[0], replace(entries[1], by="mallory"), entries[2]], AuditHead()), Broken)
 
 
 async def test_without_the_store_the_caller_hears_of_it(unreachable: Stores) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from tests.contract.batch_rooms import ROOMS, BatchRoom
 
-from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState, PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState, PilotJob, SubmitRefusal, SubmitRefused
 from forestay.ports.errors import Transient
 from forestay.ports.sites.batch import BatchSystem
 
@@ -153,10 +153,10 @@ async def test_a_scheduler_that_refuses_is_told_from_one_that_is_down(
     asked = job(next(name), "true", tmp_path)
     refused = await batch.submit(replace(asked, options=room.wrong))
     assert isinstance(refused, SubmitRefused)
-    assert (refused.why, refused.later) == (Refusal.REFUSED, False)
+    assert (refused.why, refused.later) == (SubmitRefusal.REFUSED, False)
     down = await room.without_scheduler(tmp_path).submit(asked)
     assert isinstance(down, SubmitRefused)
-    assert (down.why, down.later) == (Refusal.SCHEDULER_DOWN, True)
+    assert (down.why, down.later) == (SubmitRefusal.SCHEDULER_DOWN, True)
     assert refused.words
     assert down.words
     assert await batch.find([asked.name]) == {}, "nothing was queued"

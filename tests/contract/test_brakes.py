@@ -16,26 +16,26 @@ from forestay.adapters.system.clock import RandomIds
 from forestay.apps.compose.loops import stop
 from forestay.domain.exceptions.safeguards.brakes import (
     EVERY_TENANT,
+    ActionGranted,
+    ActionRefused,
+    ActionRequest,
     Brake,
     BrakePolicy,
     BucketName,
-    Granted,
     Meter,
-    Refused,
-    Request,
 )
-from forestay.domain.exceptions.safeguards.rate_limit import MINUTE, Limit
-from forestay.domain.exceptions.safeguards.storm import Sign
+from forestay.domain.exceptions.safeguards.rate_limit import MINUTE, RateLimit
+from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.domain.jobs.job_document import State
-from forestay.ports.documents import Slip, SlipStore
+from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import Conflict, NotFound, Transient
-from forestay.ports.jobs.job_store import Change, Unknown, Version, WriteResult, Written
-from forestay.services.exceptions.safeguards.keep_stops import KeepStops
-from forestay.services.exceptions.safeguards.keep_storms import KIND, KeepStorms, Outcome, name_of
-from forestay.services.exceptions.safeguards.lease_brakes import LeaseBrakes, slip_of
+from forestay.ports.jobs.job_store import DocumentChange, Unknown, Version, WriteResult, Written
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, document_of
+from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
+from forestay.services.exceptions.safeguards.storm_tracker import KIND, CanaryOutcome, StormTracker, name_of
 
 OpenAnother = Callable[[], Awaitable[Stores]]
-POLICY = BrakePolicy(owner_acts=Limit(500, 10 * MINUTE), rule_acts=Limit(10_000, MINUTE), lasts=MINUTE)
+POLICY = BrakePolicy(owner_acts=RateLimit(500, 10 * MINUTE), rule_acts=RateLimit(10_000, MINUTE), lasts=MINUTE)
 RULE = "domain/house/r1"
 
 
@@ -52,14 +52,16 @@ class Hand:
         return self.at / 1000
 
 
-def request(number: int, **changed: object) -> Request:
-    sign = Sign("node", "s1", f"h{number}")
-    known = Request("alpha", "ann", f"j{number}", 1, sign, "resubmit", "job", rule=RULE, core_seconds=60)
+def request(number: int, **changed: object) -> ActionRequest:
+    sign = FailureSignature("node", "s1", f"h{number}")
+    known = ActionRequest("alpha", "ann", f"j{number}", 1, sign, "resubmit", "job", rule=RULE, core_seconds=60)
     return replace(known, **changed)  # type: ignore[arg-type]
 
 
-def handler(stores: Stores, clock: Hand, policy: BrakePolicy = POLICY) -> LeaseBrakes:
-    return LeaseBrakes(stores.slips, KeepStorms(stores.slips, stores.jobs, clock), clock, RandomIds(), policy)
+def handler(stores: Stores, clock: Hand, policy: BrakePolicy = POLICY) -> ActionLimits:
+    return ActionLimits(
+        stores.documents, StormTracker(stores.documents, stores.jobs, clock), clock, RandomIds(), policy
+    )
 
 
 async def test_several_handlers_at_once_keep_one_limit(stores: Stores, another: OpenAnother) -> None:
@@ -77,11 +79,11 @@ async def test_several_handlers_at_once_keep_one_limit(stores: Stores, another: 
     assert sum(one.granted + one.refused for one in handlers) == 600
     assert sum(one.leases for one in handlers) <= 300, "tokens come in bunches"
     name = BucketName(Meter.OWNER, "alpha", "ann")
-    bucket = (await stores.slips.get([slip_of(name)]))[slip_of(name)].slip.body
+    bucket = (await stores.documents.get([document_of(name)]))[document_of(name)].document.body
     assert sum(tokens for _, tokens, _ in bucket["leases"]) == 500  # type: ignore[attr-defined]
 
     (refused,) = await handler(stores, clock).permit([request(9999)])
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ActionRefused)
     assert refused.brake is Brake.RATE
     assert refused.words == "acts on jobs of ann: 500 in 10 minutes are used up"
     assert refused.again is not None
@@ -92,7 +94,7 @@ async def test_a_dead_handlers_lease_comes_back_by_itself_and_an_ended_ones_at_o
     stores: Stores, another: OpenAnother
 ) -> None:
     clock = Hand()
-    policy = replace(POLICY, owner_acts=Limit(200, 10 * MINUTE), bunch=20)
+    policy = replace(POLICY, owner_acts=RateLimit(200, 10 * MINUTE), bunch=20)
     name = BucketName(Meter.OWNER, "alpha", "ann")
     dead, ending, third = [handler(await another(), clock, policy) for _ in range(3)]
     await dead.permit([request(1)])
@@ -105,36 +107,36 @@ async def test_a_dead_handlers_lease_comes_back_by_itself_and_an_ended_ones_at_o
     assert (await third.buckets("alpha"))[name].free == 200 - 4 - 1, "what was spent is not given back"
     clock.at += 12 * MINUTE
     (answer,) = await third.permit([request(3)])
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, ActionGranted)
     await stores.jobs.refresh()
     assert (await third.buckets("alpha"))[name].free == 200 - 4
     clock.at += MINUTE
     (late,) = await dead.permit([request(4)])
-    assert isinstance(late, Granted)
+    assert isinstance(late, ActionGranted)
     assert dead.leases > third.leases, "its old tokens were worth nothing any more"
 
 
 async def test_a_stop_holds_for_every_handler_at_once(stores: Stores, another: OpenAnother) -> None:
     clock = Hand()
-    stops = KeepStops(stores.slips, clock)
+    stops = EmergencyStop(stores.documents, clock)
     one, two = handler(await another(), clock), handler(await another(), clock)
-    assert isinstance((await one.permit([request(1)]))[0], Granted)
+    assert isinstance((await one.permit([request(1)]))[0], ActionGranted)
     for tenant in ("alpha", EVERY_TENANT):
         await stops.stop(tenant, by="oscar", why="the disks are full")
         again = await stops.stop(tenant, by="paula", why="me too")
         assert again.by == "oscar", "who came first is who stopped it"
         for who in (one, two):
             (answer,) = await who.permit([request(2)])
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, ActionRefused)
             assert answer.brake is Brake.STOP
             assert "oscar" in answer.words
         assert [stop.tenant for stop in await stops.stops("alpha")] == [tenant]
         assert (await stops.go(tenant)).by == "oscar"
         with pytest.raises(Conflict):
             await stops.go(tenant)
-    assert isinstance((await two.permit([request(3)]))[0], Granted)
+    assert isinstance((await two.permit([request(3)]))[0], ActionGranted)
     await stops.stop("beta", by="oscar", why="")
-    assert isinstance((await two.permit([request(4)]))[0], Granted)
+    assert isinstance((await two.permit([request(4)]))[0], ActionGranted)
 
 
 async def test_five_thousand_faults_told_by_several_handlers_are_one_group_and_one_try(
@@ -143,7 +145,7 @@ async def test_five_thousand_faults_told_by_several_handlers_are_one_group_and_o
     clock = Hand()
     handlers = [handler(await another(), clock) for _ in range(4)]
 
-    async def work(which: int) -> list[Granted | Refused]:
+    async def work(which: int) -> list[ActionGranted | ActionRefused]:
         own = handlers[which]
         for batch in range(5):
             await own.storms.notice("alpha", [request(which * 1250 + batch * 250 + n).sign for n in range(250)])
@@ -153,10 +155,10 @@ async def test_five_thousand_faults_told_by_several_handlers_are_one_group_and_o
     (group,) = await handlers[0].storms.groups("alpha")
     assert str(group.key) == "cause node"
     assert group.faults == 5_000
-    granted = [one for one in answers if isinstance(one, Granted)]
+    granted = [one for one in answers if isinstance(one, ActionGranted)]
     assert len(granted) == 1, "one is tried first, by one handler"
     assert granted[0].group == group.id
-    assert {one.brake for one in answers if isinstance(one, Refused)} == {Brake.STORM}
+    assert {one.brake for one in answers if isinstance(one, ActionRefused)} == {Brake.STORM}
 
 
 async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
@@ -164,39 +166,39 @@ async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
     own = handler(stores, clock)
     await own.storms.notice("alpha", [request(n).sign for n in range(100)])
     (first,) = await own.permit([request(0)])
-    assert isinstance(first, Granted)
-    assert await own.storms.look("alpha") == [Outcome(first.group, RULE, "j0/1", None)], "there is no such job"
+    assert isinstance(first, ActionGranted)
+    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, RULE, "j0/1", None)], "there is no such job"
     (first,) = await own.permit([request(1)])
-    assert isinstance(first, Granted), "another goes in its place"
+    assert isinstance(first, ActionGranted), "another goes in its place"
 
     done = job("j1", tenant="alpha")
-    written = await stores.jobs.write([Change(replace(done, id="j1", state=State.RUNNING, attempt=2), None)])
+    written = await stores.jobs.write([DocumentChange(replace(done, id="j1", state=State.RUNNING, attempt=2), None)])
     assert isinstance(written[0], Written)
     assert not await own.storms.look("alpha"), "not over yet"
     written = await stores.jobs.write(
-        [Change(replace(done, id="j1", state=State.COMPLETED, attempt=2), written[0].version)]
+        [DocumentChange(replace(done, id="j1", state=State.COMPLETED, attempt=2), written[0].version)]
     )
     assert isinstance(written[0], Written)
-    assert await own.storms.look("alpha") == [Outcome(first.group, RULE, "j1/1", True)]
+    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, RULE, "j1/1", True)]
     answers = await own.permit([request(n) for n in range(2, 20)])
-    assert sum(1 for one in answers if isinstance(one, Granted)) == 10
+    assert sum(1 for one in answers if isinstance(one, ActionGranted)) == 10
 
-    bad = [Outcome(first.group, RULE, f"j{n}/1", False) for n in range(2, 5)]
+    bad = [CanaryOutcome(first.group, RULE, f"j{n}/1", False) for n in range(2, 5)]
     await own.storms.tell("alpha", bad)
     (held,) = await own.storms.groups("alpha")
     assert held.held
     (refused,) = await own.permit([request(30)])
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ActionRefused)
     assert refused.brake is Brake.CANARY
     assert refused.again is None, "a person has to look"
     with pytest.raises(NotFound):
         await own.storms.try_again("alpha", "no such group", RULE)
     assert not (await own.storms.try_again("alpha", first.group, RULE)).held
     (again,) = await own.permit([request(31)])
-    assert isinstance(again, Granted)
+    assert isinstance(again, ActionGranted)
     await own.storms.let_all("alpha", first.group, RULE)
     answers = await own.permit([request(n) for n in range(40, 50)])
-    assert all(isinstance(one, Granted) for one in answers)
+    assert all(isinstance(one, ActionGranted) for one in answers)
     assert len((await own.storms.groups("alpha"))[0].canaries[RULE].pending) == 10, "some are watched still"
 
 
@@ -204,9 +206,9 @@ async def test_a_keeper_follows_what_canaries_let_through(stores: Stores) -> Non
     own = handler(stores, Hand())
     await own.storms.notice("alpha", [request(n).sign for n in range(100)])
     (first,) = await own.permit([request(0)])
-    assert isinstance(first, Granted)
+    assert isinstance(first, ActionGranted)
     done = job("j0", tenant="alpha")
-    (written,) = await stores.jobs.write([Change(replace(done, state=State.FAULTED, attempt=2), None)])
+    (written,) = await stores.jobs.write([DocumentChange(replace(done, state=State.FAULTED, attempt=2), None)])
     assert isinstance(written, Written)
     await stores.jobs.refresh()
     own.storms.every = 0.05
@@ -225,9 +227,9 @@ async def test_without_the_store_nothing_is_permitted(unreachable: Stores) -> No
 
 
 async def test_tenants_have_limits_of_their_own(stores: Stores) -> None:
-    own = handler(stores, Hand(), replace(POLICY, owner_acts=Limit(1, MINUTE)))
+    own = handler(stores, Hand(), replace(POLICY, owner_acts=RateLimit(1, MINUTE)))
     answers = await own.permit([request(1), request(2), request(3, tenant="beta"), request(4, owner="ö" * 400)])
-    assert [type(one) for one in answers] == [Granted, Refused, Granted, Granted]
+    assert [type(one) for one in answers] == [ActionGranted, ActionRefused, ActionGranted, ActionGranted]
 
 
 @pytest.mark.finding("F-D4")
@@ -241,7 +243,7 @@ async def test_a_failure_counts_once_in_a_storm_however_often_its_buckets_confli
     await asyncio.gather(
         *(own.permit([one], [(one.tenant, one.sign)]) for own, one in zip(handlers, failures, strict=True))
     )
-    found = await stores.slips.get([name_of(tenant) for tenant in tenants])
+    found = await stores.documents.get([name_of(tenant) for tenant in tenants])
     counts = [
         sum(count for signs in handlers[0].storms.read(stored).slices.values() for count in signs.values())
         for stored in found.values()
@@ -257,24 +259,24 @@ async def test_a_failure_counts_once_although_the_store_does_not_say_that_it_was
         """The real store; the answer to the first write of each storm is lost on its way."""
 
         def __getattr__(self, name: str) -> object:
-            return getattr(stores.slips, name)
+            return getattr(stores.documents, name)
 
-        async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
-            results = list(await stores.slips.put(slips))
-            for place, (slip, _) in enumerate(slips):
-                if slip.kind == KIND and not unclear:
-                    unclear.append(slip.id)
+        async def put(self, documents: Sequence[tuple[Document, Version | None]]) -> Sequence[WriteResult]:
+            results = list(await stores.documents.put(documents))
+            for place, (document, _) in enumerate(documents):
+                if document.kind == KIND and not unclear:
+                    unclear.append(document.id)
                     results[place] = Unknown("the connection was closed")
             return results
 
-    slips = cast("SlipStore", Unclear())
-    storms = KeepStorms(slips, stores.jobs, clock)
+    documents = cast("DocumentStore", Unclear())
+    storms = StormTracker(documents, stores.jobs, clock)
     await storms.notice("alpha", [request(1).sign])
     assert unclear == [name_of("alpha")]
     unclear.clear()
-    brakes = LeaseBrakes(slips, storms, clock, RandomIds(), POLICY)
+    brakes = ActionLimits(documents, storms, clock, RandomIds(), POLICY)
     await brakes.permit([request(2)], [("alpha", request(2).sign)])
     assert unclear == [name_of("alpha")]
-    stored = (await stores.slips.get([name_of("alpha")]))[name_of("alpha")]
+    stored = (await stores.documents.get([name_of("alpha")]))[name_of("alpha")]
     slices = storms.read(stored).slices
     assert sum(count for signs in slices.values() for count in signs.values()) == 2

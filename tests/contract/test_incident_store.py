@@ -13,15 +13,15 @@ from tests.contract.examples import NOW, ODD_TEXTS
 from tests.contract.room import Stores
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.inbox import Pile, pile_of
+from forestay.domain.exceptions.incidents.inbox import InboxTally, inbox_tally_of
 from forestay.domain.exceptions.incidents.incident import (
     Decision,
     Incident,
     IncidentState,
-    Standing,
+    IncidentStatus,
     StepMark,
     StepRecord,
-    standing_of,
+    status_of,
     step_record_id,
 )
 from forestay.ports.errors import Permanent, Transient
@@ -45,7 +45,7 @@ def step(name: str = "i1", number: int = 0, mark: StepMark = StepMark.BEGUN, **c
 
 
 async def add(stores: Stores, *incidents: Incident) -> None:
-    added = await stores.incidents.add_incidents([(one, standing_of(one)) for one in incidents])
+    added = await stores.incidents.add_incidents([(one, status_of(one)) for one in incidents])
     assert list(added) == [True] * len(incidents)
 
 
@@ -55,14 +55,14 @@ class TestIncidents:
         assert await stores.incidents.get_incidents(["i1", "i2"]) == {"i1": incident()}
         assert (await stores.incidents.get_incidents([ODD_TEXTS[1]]))[ODD_TEXTS[1]] == incident(ODD_TEXTS[1])
         standing = (await stores.incidents.get_standings(["i1", "none"]))["i1"].standing
-        assert standing == standing_of(incident())
+        assert standing == status_of(incident())
         assert (standing.state, standing.due) == (IncidentState.OPEN, NOW)
 
     async def test_the_first_one_stays(self, stores: Stores) -> None:
         await add(stores, incident())
         other = incident(cause="disk")
         added = await stores.incidents.add_incidents(
-            [(other, standing_of(other)), (incident("i2"), standing_of(incident("i2")))]
+            [(other, status_of(other)), (incident("i2"), status_of(incident("i2")))]
         )
         assert list(added) == [False, True]
         assert (await stores.incidents.get_incidents(["i1"]))["i1"].cause == "memory"
@@ -75,14 +75,14 @@ class TestIncidents:
         done = found.standing.moved(IncidentState.COMPLETE, now=NOW + 1)
         (result,) = await stores.incidents.put_standings([(done, found.version)])
         assert isinstance(result, Written)
-        await stores.incidents.add_incidents([(incident(), standing_of(incident()))])
+        await stores.incidents.add_incidents([(incident(), status_of(incident()))])
         assert (await stores.incidents.get_standings(["i1"]))["i1"].standing == done
 
     async def test_exactly_one_of_many_writers_creates_it(self, stores: Stores, another: OpenAnother) -> None:
         writers = await asyncio.gather(*(another() for _ in range(8)))
         made = [incident(owner=f"o{place}") for place in range(8)]
         answers = await asyncio.gather(
-            *(one.incidents.add_incidents([(it, standing_of(it))]) for one, it in zip(writers, made, strict=True))
+            *(one.incidents.add_incidents([(it, status_of(it))]) for one, it in zip(writers, made, strict=True))
         )
         winners = [place for place, (added,) in enumerate(answers) if added]
         assert len(winners) == 1
@@ -91,7 +91,7 @@ class TestIncidents:
     async def test_a_document_that_is_too_large_is_refused(self, stores: Stores) -> None:
         large = incident(context={"log": "x" * 70_000})
         with pytest.raises(Permanent):
-            await stores.incidents.add_incidents([(large, standing_of(large))])
+            await stores.incidents.add_incidents([(large, status_of(large))])
         with pytest.raises(Permanent):
             await stores.incidents.add_steps([step(detail={"log": "x" * 70_000})])
 
@@ -137,10 +137,10 @@ MANY = [
 ]  # fmt: skip
 
 
-def stand(one: Incident, place: int) -> Standing:
+def stand(one: Incident, place: int) -> IncidentStatus:
     state = list(IncidentState)[place % 7]
     due = None if place % 5 == 0 else NOW + 100 - place // 2
-    return replace(standing_of(one, group=one.cause), state=state, due=due, changed=NOW + place % 9)
+    return replace(status_of(one, group=one.cause), state=state, due=due, changed=NOW + place % 9)
 
 
 class TestSearch:
@@ -149,7 +149,7 @@ class TestSearch:
         await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
         await stores.jobs.refresh()
         states = frozenset({IncidentState.OPEN, IncidentState.HELD})
-        queries: list[tuple[IncidentQuery, Callable[[Standing], bool]]] = [
+        queries: list[tuple[IncidentQuery, Callable[[IncidentStatus], bool]]] = [
             (IncidentQuery(), lambda one: True),
             (IncidentQuery(tenant="alpha"), lambda one: one.tenant == "alpha"),
             (IncidentQuery(owner=ODD_TEXTS[2]), lambda one: one.owner == ODD_TEXTS[2]),
@@ -170,7 +170,7 @@ class TestSearch:
                 expected = sorted(filter(fits, standings), key=lambda one: one.id, reverse=down)
                 expected.sort(key=lambda one: getattr(one, field) or 0, reverse=down)
                 expected.sort(key=lambda one: getattr(one, field) is None)
-                found: list[Standing] = []
+                found: list[IncidentStatus] = []
                 cursor: str | None = None
                 while True:
                     page = await stores.incidents.find(query, sort=sort, limit=7, cursor=cursor)
@@ -216,24 +216,24 @@ class TestSearch:
         await stores.jobs.refresh()
         states = frozenset({IncidentState.HELD, IncidentState.WAITING})
         for query in (IncidentQuery(), IncidentQuery("alpha", states=states), IncidentQuery("gamma")):
-            expected: dict[tuple[object, ...], Pile] = {}
+            expected: dict[tuple[object, ...], InboxTally] = {}
             for one in sorted(standings, key=lambda one: (one.at, one.id)):
                 if query.tenant not in (None, one.tenant) or (query.states and one.state not in query.states):
                     continue
-                pile = pile_of(one)
+                pile = inbox_tally_of(one)
                 before = expected.get(pile[:5])
                 if before is not None:
                     cost = before.core_seconds + pile.core_seconds
                     pile = before._replace(many=before.many + 1, core_seconds=cost)
                 expected[pile[:5]] = pile
-            assert sorted(await stores.incidents.piles(query)) == sorted(expected.values())
+            assert sorted(await stores.incidents.inbox_tallies(query)) == sorted(expected.values())
         (moved,) = (await stores.incidents.get_standings(["i003"])).values()
         await stores.incidents.put_standings(
             [(moved.standing.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]
         )
         await stores.jobs.refresh()
         held = IncidentQuery(states=frozenset({IncidentState.HELD}))
-        assert sum(one.many for one in await stores.incidents.piles(held)) == sum(
+        assert sum(one.many for one in await stores.incidents.inbox_tallies(held)) == sum(
             one.state is IncidentState.HELD for one in standings if one.id != "i003"
         )
 
@@ -309,11 +309,11 @@ async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:
     with pytest.raises(Transient):
         await unreachable.incidents.get_standings(["i1"])
     with pytest.raises(Transient):
-        await unreachable.incidents.add_incidents([(incident(), standing_of(incident()))])
+        await unreachable.incidents.add_incidents([(incident(), status_of(incident()))])
     with pytest.raises(Transient):
         await unreachable.incidents.add_steps([step()])
     with pytest.raises(Transient):
         await unreachable.incidents.find(IncidentQuery())
-    found = standing_of(incident())
+    found = status_of(incident())
     (result,) = await unreachable.incidents.put_standings([(found, Version(1, 1))])
     assert isinstance(result, Unknown)

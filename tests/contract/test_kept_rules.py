@@ -10,19 +10,28 @@ from tests.contract.examples import ODD_TEXTS
 from tests.contract.room import Stores
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, Version, diff, next_version, with_tree
+from forestay.domain.rules.rule_set import (
+    RuleSet,
+    RuleSetId,
+    RuleSetLevel,
+    RuleSetVersion,
+    TreeKey,
+    diff,
+    next_version,
+    with_tree,
+)
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleTree, add, walk
-from forestay.ports.documents import Slip
+from forestay.ports.documents import Document
 from forestay.ports.errors import Conflict, NotFound, Transient
-from forestay.services.rules.keep_rules import VERSION, Cornerstone, KeepRules, head_name, heads_in, version_name
+from forestay.services.rules.rule_store import VERSION, Cornerstone, RuleStore, head_name, heads_in, version_name
 
 OpenAnother = Callable[[], Awaitable[Stores]]
 
-HOUSE = RuleSetId("alpha", Level.DOMAIN, "house")
+HOUSE = RuleSetId("alpha", RuleSetLevel.DOMAIN, "house")
 KEY = TreeKey(ExceptionType.ABORT, "*")
 
 
-def grown(rule_set: RuleSet, name: str, words: str = "") -> tuple[RuleSet, Version]:
+def grown(rule_set: RuleSet, name: str, words: str = "") -> tuple[RuleSet, RuleSetVersion]:
     tree = rule_set.tree(KEY)
     rule = Rule(
         name,
@@ -39,12 +48,12 @@ def grown(rule_set: RuleSet, name: str, words: str = "") -> tuple[RuleSet, Versi
 
 
 async def test_versions_are_read_back_whole(stores: Stores, another: OpenAnother) -> None:
-    rules, current = KeepRules(stores.slips), RuleSet(HOUSE)
+    rules, current = RuleStore(stores.documents), RuleSet(HOUSE)
     assert await rules.load(HOUSE) == current
     for place, words in enumerate(ODD_TEXTS[:6]):
         current, version = grown(current, f"r{place}", words)
         await rules.store(version)
-    other = KeepRules((await another()).slips)
+    other = RuleStore((await another()).documents)
     for reader in (rules, other):
         assert diff(await reader.load(HOUSE), current) == ()
         third = await reader.load(HOUSE, 3)
@@ -59,7 +68,7 @@ async def test_versions_are_read_back_whole(stores: Stores, another: OpenAnother
 
 
 async def test_of_many_who_make_the_same_version_one_does(stores: Stores, another: OpenAnother) -> None:
-    writers = [KeepRules((await another()).slips) for _ in range(6)]
+    writers = [RuleStore((await another()).documents) for _ in range(6)]
     attempts = [grown(RuleSet(HOUSE), f"r{place}")[1] for place in range(6)]
     results = await asyncio.gather(
         *(one.store(version) for one, version in zip(writers, attempts, strict=True)), return_exceptions=True
@@ -67,12 +76,12 @@ async def test_of_many_who_make_the_same_version_one_does(stores: Stores, anothe
     won = [place for place, result in enumerate(results) if result is None]
     assert len(won) == 1
     assert all(isinstance(result, Conflict) for place, result in enumerate(results) if place not in won)
-    kept = await KeepRules(stores.slips).load(HOUSE)
+    kept = await RuleStore(stores.documents).load(HOUSE)
     assert list(kept.tree(KEY).rules) == ["root", f"r{won[0]}"]
 
 
 async def test_a_version_whose_writer_died_is_put_in_force_by_the_next(stores: Stores) -> None:
-    rules = KeepRules(stores.slips)
+    rules = RuleStore(stores.documents)
     _, version = grown(RuleSet(HOUSE), "r1")
     body = {
         "rule_set": {"tenant": "alpha", "level": "domain", "name": "house"},
@@ -81,7 +90,7 @@ async def test_a_version_whose_writer_died_is_put_in_force_by_the_next(stores: S
         "at": 1,
         "changes": [],
     }
-    await stores.slips.put([(Slip(version_name(HOUSE, 1), "alpha", VERSION, body), None)])
+    await stores.documents.put([(Document(version_name(HOUSE, 1), "alpha", VERSION, body), None)])
     assert await rules.newest(HOUSE) == 0
     with pytest.raises(Conflict):
         await rules.store(version)
@@ -93,7 +102,7 @@ async def test_a_version_whose_writer_died_is_put_in_force_by_the_next(stores: S
 
 
 async def test_cornerstones_are_kept_as_they_were(stores: Stores) -> None:
-    rules = KeepRules(stores.slips)
+    rules = RuleStore(stores.documents)
     first = Cornerstone("i1", "abort", "*", {"cause": "memory", "case.data": {"text": ODD_TEXTS[1]}})
     await rules.keep_cornerstone("alpha", first)
     await rules.keep_cornerstone("alpha", first._replace(context={}))
@@ -102,14 +111,14 @@ async def test_cornerstones_are_kept_as_they_were(stores: Stores) -> None:
 
 
 async def test_every_document_names_its_tenant(stores: Stores) -> None:
-    rules = KeepRules(stores.slips)
+    rules = RuleStore(stores.documents)
     for tenant in ("alpha", "beta"):
         await rules.store(grown(RuleSet(HOUSE._replace(tenant=tenant)), "r1")[1])
         name = HOUSE._replace(tenant=tenant)
-        found = await stores.slips.get([head_name(name), version_name(name, 1)])
-        assert {one.slip.tenant for one in found.values()} == {tenant}
+        found = await stores.documents.get([head_name(name), version_name(name, 1)])
+        assert {one.document.tenant for one in found.values()} == {tenant}
 
 
 async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:
     with pytest.raises(Transient):
-        await KeepRules(unreachable.slips).load(HOUSE)
+        await RuleStore(unreachable.documents).load(HOUSE)

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.examples import NOW, ODD_TEXTS, pilot
 from tests.contract.room import Stores
 
-from forestay.domain.pilots.pilot import Beat, BeatSheet, Pilot, PilotState
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, Pilot, PilotState
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, Written
 from forestay.ports.pilots.pilot_store import StoredPilot
@@ -74,9 +74,9 @@ class TestPilots:
         assert list(await find(tenant="nobody")) == []
 
 
-def sheet(server: str, bucket: int, counter: int = 1) -> BeatSheet:
-    beats = {f"pilot-{number}": Beat(counter, number, 60, (f"claim-{number}",) * number) for number in range(3)}
-    return BeatSheet(server, bucket, counter, f"http://{server}", beats)
+def sheet(server: str, bucket: int, counter: int = 1) -> HeartbeatPage:
+    beats = {f"pilot-{number}": Heartbeat(counter, number, 60, (f"claim-{number}",) * number) for number in range(3)}
+    return HeartbeatPage(server, bucket, counter, f"http://{server}", beats)
 
 
 class TestSheets:

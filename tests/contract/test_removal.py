@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.contract.examples import job, record
 from tests.contract.room import Stores
 
-from forestay.ports.jobs.job_store import Change, JobQuery, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Written
 
 NAMES = ("one", "two", "three é\0")
 
 
 async def made(stores: Stores) -> None:
-    written = await stores.jobs.write([Change(job(name), None) for name in NAMES])
+    written = await stores.jobs.write([DocumentChange(job(name), None) for name in NAMES])
     assert all(isinstance(one, Written) for one in written)
     await stores.jobs.add_records([record(f"r-{name}", kind="log", job=name) for name in NAMES])
     await stores.jobs.add_records([record("r-of-none", kind="key", job="")])
@@ -34,7 +34,7 @@ async def test_one_that_was_written_since_stays(stores: Stores) -> None:
     await made(stores)
     found = await stores.jobs.get(NAMES)
     read = found["one"]
-    (result,) = await stores.jobs.write([Change(read.document.having(priority=7), read.version)])
+    (result,) = await stores.jobs.write([DocumentChange(read.document.having(priority=7), read.version)])
     assert isinstance(result, Written)
     assert await stores.jobs.remove(list(found.values())) == 2
     (kept,) = (await stores.jobs.get(NAMES)).values()
@@ -50,14 +50,14 @@ async def test_what_is_gone_already_is_not_counted(stores: Stores) -> None:
 async def test_a_name_that_was_removed_can_be_given_again(stores: Stores) -> None:
     await made(stores)
     await stores.jobs.remove(list((await stores.jobs.get(["one"])).values()))
-    (result,) = await stores.jobs.write([Change(job("one"), None)])
+    (result,) = await stores.jobs.write([DocumentChange(job("one"), None)])
     assert isinstance(result, Written)
     assert set(await stores.jobs.get(["one"])) == {"one"}
 
 
 async def test_many_go_at_once(stores: Stores) -> None:
     names = [f"many-{number}" for number in range(1000)]
-    await stores.jobs.write([Change(job(name), None) for name in names])
+    await stores.jobs.write([DocumentChange(job(name), None) for name in names])
     found = await stores.jobs.get(names)
     assert await stores.jobs.remove(list(found.values())) == 1000
     assert not await stores.jobs.get(names)

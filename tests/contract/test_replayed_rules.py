@@ -15,22 +15,22 @@ from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.lifecycle import Event
-from forestay.domain.rules.answer import Way
-from forestay.domain.rules.outcome import Came
-from forestay.domain.rules.replay import Wrong
-from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.answer import AnswerKind
+from forestay.domain.rules.incident_outcome import OutcomeKind
+from forestay.domain.rules.replay import DecisionError
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.errors import NotFound
-from forestay.services.flows.keep_flows import KeepFlows
-from forestay.services.rules import replay_rules
-from forestay.services.rules.edit_rules import Draft, Edited, EditRules
-from forestay.services.rules.keep_rules import KeepRules
-from forestay.services.rules.promote_rules import NotPromoted, PromoteRules
-from forestay.services.rules.propose_rules import ProposeRules
-from forestay.services.rules.replay_rules import NotReplayed, Question, Replayed, ReplayRules
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.rules import rule_replay
 from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_promotion import NotPromoted, RulePromotion
+from forestay.services.rules.rule_proposals import RuleProposals
+from forestay.services.rules.rule_replay import NotReplayed, Replayed, ReplayRequest, RuleReplay
+from forestay.services.rules.rule_store import RuleStore
 
-HOUSE = RuleSetId("lab", Level.DOMAIN, "house")
+HOUSE = RuleSetId("lab", RuleSetLevel.DOMAIN, "house")
 HOLD = {"action": "hold"}
 LADDER = {"action": "ladder"}
 MORE = {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0, "at_most": 1 << 40}}}
@@ -47,18 +47,18 @@ STORIES = [
 class Desk:
     def __init__(self, stores: Stores, sandbox: CelSandbox) -> None:
         numbers = count(1)
-        clock, conditions, rules = SystemClock(), CelConditions(), KeepRules(stores.slips)
+        clock, conditions, rules = SystemClock(), CelConditions(), RuleStore(stores.documents)
         self.stores = stores
-        self.edit = EditRules(rules, conditions, sandbox, clock, lambda: f"r{next(numbers)}")
-        self.replaying = ReplayRules(
-            stores.incidents, stores.jobs, KeepFlows(stores.jobs, clock), rules,
-            RuleCache(KeepRules(stores.slips), conditions), conditions, sandbox, clock,
+        self.edit = RuleEditor(rules, conditions, sandbox, clock, lambda: f"r{next(numbers)}")
+        self.replaying = RuleReplay(
+            stores.incidents, stores.jobs, FlowStore(stores.jobs, clock), rules,
+            RuleCache(RuleStore(stores.documents), conditions), conditions, sandbox, clock,
         )  # fmt: skip
-        self.promoting = PromoteRules(self.edit, self.replaying)
-        self.proposing = ProposeRules(self.replaying)
+        self.promoting = RulePromotion(self.edit, self.replaying)
+        self.proposing = RuleProposals(self.replaying)
 
-    def draft(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> Draft:
-        return Draft(HOUSE, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i-{told['cause']}", told)
+    def draft(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> RuleDraft:
+        return RuleDraft(HOUSE, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i-{told['cause']}", told)
 
     async def add(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> str:
         done = await self.edit.add(self.draft(condition, told, *steps), by="ann", confirmed=True)
@@ -66,7 +66,7 @@ class Desk:
         return done.rule
 
     async def replay(self, **question: Any) -> Replayed:
-        done = await self.replaying.replay(Question(HOUSE, **question))
+        done = await self.replaying.replay(ReplayRequest(HOUSE, **question))
         assert isinstance(done, Replayed), done
         return done
 
@@ -87,8 +87,8 @@ async def desk(stores: Stores, sandbox: CelSandbox) -> Desk:
 async def test_what_would_differ_what_would_be_wrong_and_what_it_costs(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay_rules, "PAGE", 3)
-    monkeypatch.setattr(replay_rules, "BUNCH", 2)
+    monkeypatch.setattr(rule_replay, "PAGE", 3)
+    monkeypatch.setattr(rule_replay, "BUNCH", 2)
     names = await record(desk.stores.jobs, desk.stores.incidents, *STORIES)
     before = (await desk.replay()).report
     assert (before.incidents, before.same, before.differs, before.by_rule) == (7, 7, 0, 0)
@@ -98,13 +98,13 @@ async def test_what_would_differ_what_would_be_wrong_and_what_it_costs(
     acting = (await desk.replay(acting=True)).report
     assert (acting.differs, acting.by_rule) == (0, 0), "shadows do not act"
     seen: list[int] = []
-    done = await desk.replaying.replay(Question(HOUSE), seen.append)
+    done = await desk.replaying.replay(ReplayRequest(HOUSE), seen.append)
     assert isinstance(done, Replayed)
     report = done.report
     assert seen[-1] == 7
     assert (report.incidents, report.by_rule, report.differs, report.same) == (7, 7, 7, 0)
-    assert report.came == {Came.MENDED: 3, Came.AGAIN: 1, Came.GIVEN_UP: 2, Came.BY_HAND: 1}
-    assert report.wrong == {Wrong.STOPS: 3}, "a node that was lost was made up for by a further try"
+    assert report.came == {OutcomeKind.MENDED: 3, OutcomeKind.AGAIN: 1, OutcomeKind.GIVEN_UP: 2, OutcomeKind.BY_HAND: 1}
+    assert report.wrong == {DecisionError.STOPS: 3}, "a node that was lost was made up for by a further try"
     node, code, memory = (report.rules[f"domain/house#r{place}"] for place in (1, 2, 3))
     assert (node.answered, sum(node.wrong.values()), code.answered, sum(code.wrong.values())) == (3, 3, 3, 0)
     assert (memory.right, memory.spent) == (1, 0), "more memory is what the person's try had"
@@ -113,9 +113,9 @@ async def test_what_would_differ_what_would_be_wrong_and_what_it_costs(
     # The second try of c1 ran for 600 s on two cores, and would not have been made.
     assert (code.saved, report.saved, report.spent) == (1200, 1200, 0)
     ways = {(key.cause, key.then, key.now): group.count for key, group in report.groups.items()}
-    assert ways[("code", Way.RETRY, Way.HOLD)] == 1
-    assert ways[("code", Way.FAIL, Way.HOLD)] == 2
-    assert ways[("memory", Way.HOLD, Way.CHANGED)] == 1
+    assert ways[("code", AnswerKind.RETRY, AnswerKind.HOLD)] == 1
+    assert ways[("code", AnswerKind.FAIL, AnswerKind.HOLD)] == 2
+    assert ways[("memory", AnswerKind.HOLD, AnswerKind.CHANGED)] == 1
 
 
 @pytest.mark.ledger("P1-34")
@@ -128,18 +128,20 @@ async def test_drafts_versions_and_times(desk: Desk) -> None:
     (name,) = done.drafts
     assert done.version == 0
     tally = done.report.rules[name]
-    assert (tally.answered, tally.differs, tally.wrong) == (4, 3, {Wrong.IN_VAIN: 1})
+    assert (tally.answered, tally.differs, tally.wrong) == (4, 3, {DecisionError.IN_VAIN: 1})
     assert tally.spent == 3 * 1200, "three further tries, each as long as the one that failed"
     assert (await desk.replay(since=at + 50 * HOUR)).report.incidents == 1
     until = await desk.replay(until=at + 2 * HOUR)
     assert until.report.incidents == 5, "the first of each job"
-    assert until.report.came[Came.AGAIN] == 1, "what came after the time still tells what came of it"
+    assert until.report.came[OutcomeKind.AGAIN] == 1, "what came after the time still tells what came of it"
     newest = await desk.replay(most=3)
     assert (newest.report.incidents, newest.whole) == (3, False)
-    wrong = await desk.replaying.replay(Question(HOUSE, drafts=[desk.draft("nope", {"cause": "code"}, LADDER)]))
+    wrong = await desk.replaying.replay(ReplayRequest(HOUSE, drafts=[desk.draft("nope", {"cause": "code"}, LADDER)]))
     assert isinstance(wrong, NotReplayed)
     assert wrong.problems
-    untrue = await desk.replaying.replay(Question(HOUSE, drafts=[desk.draft('cause == "x"', {"cause": "y"}, LADDER)]))
+    untrue = await desk.replaying.replay(
+        ReplayRequest(HOUSE, drafts=[desk.draft('cause == "x"', {"cause": "y"}, LADDER)])
+    )
     assert isinstance(untrue, NotReplayed)
     with pytest.raises(NotFound):
         await desk.replay(version=9)
@@ -194,7 +196,7 @@ async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
         *(Story(f"x{place}", [{"cause": "time", "by": "ann", "event": Event.CANCEL}], end=State.CANCELLED, decisions=["hold"]) for place in range(3)),
     ]  # fmt: skip
     await record(desk.stores.jobs, desk.stores.incidents, *stories)
-    found = await desk.proposing.propose(Question(HOUSE))
+    found = await desk.proposing.propose(ReplayRequest(HOUSE))
     assert found.incidents == 5 + 2 + 8 + 2 + 3
     by_cause = {dict(one.proposal.facts)["cause"]: one for one in found.proposals}
     assert set(by_cause) == {"node", "code", "time"}, "two times are too few"

@@ -19,8 +19,8 @@ from tests.contract.examples import NOW, job, many_jobs
 from tests.contract.room import Stores
 from tests.sizes import examples
 
+from forestay.domain.jobs.hash_slots import SLOTS
 from forestay.domain.jobs.job_document import JobDocument, State
-from forestay.domain.jobs.slots import SLOTS
 from forestay.formats.jobs.job_json import job_to_json
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import (
@@ -32,10 +32,10 @@ from forestay.ports.jobs.job_store import (
     TALLY_FIELDS,
     TALLY_TIMES,
     TEXT_FIELDS,
-    Change,
+    DocumentChange,
+    JobPage,
     JobQuery,
     JobStore,
-    Page,
     Written,
 )
 
@@ -190,13 +190,13 @@ class TestOrder:
         store, jobs = filled
         page = await store.search(JobQuery(), limit=len(jobs))
         assert (len(page.jobs), page.cursor) == (len(jobs), None)
-        assert await store.search(JobQuery(tenant="nobody")) == Page([], None)
+        assert await store.search(JobQuery(tenant="nobody")) == JobPage([], None)
 
     async def test_a_page_carries_versions_that_can_be_written_over(self, stores: Stores) -> None:
-        await stores.jobs.write([Change(job(), None)])
+        await stores.jobs.write([DocumentChange(job(), None)])
         await stores.jobs.refresh()
         (found,) = (await stores.jobs.search(JobQuery())).jobs
-        (result,) = await stores.jobs.write([Change(replace(found.document, priority=9), found.version)])
+        (result,) = await stores.jobs.write([DocumentChange(replace(found.document, priority=9), found.version)])
         assert isinstance(result, Written)
 
 
@@ -208,7 +208,7 @@ class TestCursors:
         """Between pages some jobs leave the result and others come in, before and behind the cursor."""
         query = JobQuery(tenant="alpha", anyof={"team": ["in"]})
         documents = [replace(one, tenant="alpha", team="in") for one in many_jobs(60)]
-        await stores.jobs.write([Change(one, None) for one in documents])
+        await stores.jobs.write([DocumentChange(one, None) for one in documents])
         await stores.jobs.refresh()
         stay = {one.id for one in documents[::2]}
         leaving = [one.id for one in documents[1::2]]
@@ -223,15 +223,17 @@ class TestCursors:
             if cursor is None:
                 break
             for name, stored in (await stores.jobs.get(leaving[:4])).items():
-                await stores.jobs.write([Change(replace(stored.document, team="out"), stored.version)])
+                await stores.jobs.write([DocumentChange(replace(stored.document, team="out"), stored.version)])
                 leaving.remove(name)
-            await stores.jobs.write([Change(newcomers.pop(), None) for _ in range(3) if newcomers])
+            await stores.jobs.write([DocumentChange(newcomers.pop(), None) for _ in range(3) if newcomers])
             await stores.jobs.refresh()
         assert len(found) == len(set(found))
         assert stay <= set(found)
 
     async def test_a_cursor_is_good_for_another_instance(self, stores: Stores, another: OpenAnother) -> None:
-        await stores.jobs.write([Change(job(f"job-{number}", created=NOW + number), None) for number in range(4)])
+        await stores.jobs.write(
+            [DocumentChange(job(f"job-{number}", created=NOW + number), None) for number in range(4)]
+        )
         await stores.jobs.refresh()
         first = await stores.jobs.search(JobQuery(), limit=2)
         second = await (await another()).jobs.search(JobQuery(), limit=2, cursor=first.cursor)

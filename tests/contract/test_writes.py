@@ -12,17 +12,26 @@ from tests.contract.examples import NOW, ODD_TEXTS, ending, job
 from tests.contract.room import Room, Stores
 
 from forestay.domain.jobs.claim import Applied, claim, end, release
-from forestay.domain.jobs.job_document import JobDocument, Outcome, State
+from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, allowed
 from forestay.ports.errors import Permanent, Transient
-from forestay.ports.jobs.job_store import Change, Conflicted, JobQuery, JobStore, Stored, Unknown, Version, Written
+from forestay.ports.jobs.job_store import (
+    Conflicted,
+    DocumentChange,
+    JobQuery,
+    JobStore,
+    Stored,
+    Unknown,
+    Version,
+    Written,
+)
 
 OpenAnother = Callable[[], Awaitable[Stores]]
 
 
 async def create(store: JobStore, *documents: JobDocument) -> list[Version]:
     """Store new jobs; their versions."""
-    results = await store.write([Change(document, None) for document in documents])
+    results = await store.write([DocumentChange(document, None) for document in documents])
     assert all(isinstance(result, Written) for result in results)
     return [result.version for result in results if isinstance(result, Written)]
 
@@ -44,7 +53,7 @@ class TestOneDocument:
 
     async def test_a_second_create_is_refused_and_changes_nothing(self, stores: Stores) -> None:
         (version,) = await create(stores.jobs, job())
-        (result,) = await stores.jobs.write([Change(job(owner="mallory"), None)])
+        (result,) = await stores.jobs.write([DocumentChange(job(owner="mallory"), None)])
         assert isinstance(result, Conflicted)
         assert await read(stores.jobs) == Stored(job(), version)
 
@@ -54,7 +63,8 @@ class TestOneDocument:
         others = [stores, *[await another() for _ in range(2)]]
         wanted = [claimed(job(), f"claim-{number}") for number in range(len(others))] + [job()]
         writing = (
-            one.jobs.write([Change(document, None)]) for one, document in zip([*others, stores], wanted, strict=True)
+            one.jobs.write([DocumentChange(document, None)])
+            for one, document in zip([*others, stores], wanted, strict=True)
         )
         results = [result for (result,) in await asyncio.gather(*writing)]
         (winner,) = [number for number, result in enumerate(results) if isinstance(result, Written)]
@@ -74,28 +84,28 @@ class TestOneDocument:
         assert [one.document.id for one in (await stores.jobs.search(held)).jobs] == ["job-1"]
         verdict = end(first, ending(first), now=NOW, by="pilot of c1")
         assert isinstance(verdict, Applied)
-        (result,) = await stores.jobs.write([Change(verdict.document, version)])
+        (result,) = await stores.jobs.write([DocumentChange(verdict.document, version)])
         assert isinstance(result, Written)
         assert (await read(stores.jobs)).document.state is State.COMPLETED
 
     async def test_a_rewrite_needs_the_version_that_stands(self, stores: Stores) -> None:
         (first,) = await create(stores.jobs, job())
-        (second,) = await stores.jobs.write([Change(job(priority=1), first)])
+        (second,) = await stores.jobs.write([DocumentChange(job(priority=1), first)])
         assert isinstance(second, Written)
         assert second.version != first
-        (stale,) = await stores.jobs.write([Change(job(priority=2), first)])
+        (stale,) = await stores.jobs.write([DocumentChange(job(priority=2), first)])
         assert isinstance(stale, Conflicted)
         assert await read(stores.jobs) == Stored(job(priority=1), second.version)
 
     async def test_a_version_of_another_term_does_not_stand(self, stores: Stores) -> None:
         (version,) = await create(stores.jobs, job())
-        (result,) = await stores.jobs.write([Change(job(priority=1), version._replace(term=version.term + 1))])
+        (result,) = await stores.jobs.write([DocumentChange(job(priority=1), version._replace(term=version.term + 1))])
         assert isinstance(result, Conflicted)
         assert await read(stores.jobs) == Stored(job(), version)
 
     async def test_a_rewrite_of_what_is_not_there_makes_nothing(self, stores: Stores) -> None:
         (version,) = await create(stores.jobs, job())
-        (result,) = await stores.jobs.write([Change(job("job-2"), version)])
+        (result,) = await stores.jobs.write([DocumentChange(job("job-2"), version)])
         assert isinstance(result, Conflicted)
         assert await stores.jobs.get(["job-2"]) == {}
 
@@ -108,7 +118,7 @@ class TestOneDocument:
         ended = end(running, ending(running), now=NOW + 5, by="pilot-1")
         assert isinstance(ended, Applied)
         for document in (running, ended.document):
-            (result,) = await stores.jobs.write([Change(document, versions[-1])])
+            (result,) = await stores.jobs.write([DocumentChange(document, versions[-1])])
             assert isinstance(result, Written)
             versions.append(result.version)
         assert len(set(versions)) == 3
@@ -118,34 +128,34 @@ class TestOneDocument:
         assert story == [(1, "create", "available"), (2, "claim", "running"), (3, "complete", "completed")]
 
     @pytest.mark.ledger("P4-03")
-    @pytest.mark.parametrize(("outcome", "code"), [(Outcome.OK, 0), (Outcome.FAULT, 1)])
+    @pytest.mark.parametrize(("outcome", "code"), [(AttemptOutcome.OK, 0), (AttemptOutcome.FAULT, 1)])
     async def test_a_lost_holder_cannot_record_its_end_over_a_newer_claim(
-        self, stores: Stores, outcome: Outcome, code: int
+        self, stores: Stores, outcome: AttemptOutcome, code: int
     ) -> None:
         (version,) = await create(stores.jobs, job())
         first = claimed(job(), "c1")
-        (held,) = await stores.jobs.write([Change(first, version)])
+        (held,) = await stores.jobs.write([DocumentChange(first, version)])
         assert isinstance(held, Written)
         freed = release(first, claim_id="c1", now=NOW, by="keeper", reason="silent", overlap_possible=True)
         assert isinstance(freed, JobDocument)
-        (released,) = await stores.jobs.write([Change(freed, held.version)])
+        (released,) = await stores.jobs.write([DocumentChange(freed, held.version)])
         assert isinstance(released, Written)
         second = claimed(freed, "c2")
-        (newer,) = await stores.jobs.write([Change(second, released.version)])
+        (newer,) = await stores.jobs.write([DocumentChange(second, released.version)])
         assert isinstance(newer, Written)
 
         late = end(first, ending(first, outcome, code), now=NOW, by="pilot-1")
         assert isinstance(late, Applied)
-        (result,) = await stores.jobs.write([Change(late.document, held.version)])
+        (result,) = await stores.jobs.write([DocumentChange(late.document, held.version)])
         assert isinstance(result, Conflicted)
         assert await read(stores.jobs) == Stored(second, newer.version)
 
         due = end(second, ending(second, outcome, code), now=NOW, by="pilot-2")
         assert isinstance(due, Applied)
-        (recorded,) = await stores.jobs.write([Change(due.document, newer.version)])
+        (recorded,) = await stores.jobs.write([DocumentChange(due.document, newer.version)])
         assert isinstance(recorded, Written)
         found = (await read(stores.jobs)).document
-        assert found.state is (State.COMPLETED if outcome is Outcome.OK else State.FAILED)
+        assert found.state is (State.COMPLETED if outcome is AttemptOutcome.OK else State.FAILED)
         assert found.last is not None
         assert found.last.claim == "c2"
 
@@ -153,16 +163,16 @@ class TestOneDocument:
 class TestManyDocuments:
     async def test_each_change_is_for_itself(self, stores: Stores) -> None:
         first, second = await create(stores.jobs, job("a"), job("b"))
-        (newer,) = await stores.jobs.write([Change(job("b", priority=1), second)])
+        (newer,) = await stores.jobs.write([DocumentChange(job("b", priority=1), second)])
         assert isinstance(newer, Written)
         results = await stores.jobs.write(
             [
-                Change(job("e"), None),
-                Change(job("b", priority=2), second),
-                Change(job("a", priority=3), first),
-                Change(job("missing"), first),
-                Change(job("d"), None),
-                Change(job("b2"), None),
+                DocumentChange(job("e"), None),
+                DocumentChange(job("b", priority=2), second),
+                DocumentChange(job("a", priority=3), first),
+                DocumentChange(job("missing"), first),
+                DocumentChange(job("d"), None),
+                DocumentChange(job("b2"), None),
             ]
         )
         assert [type(one) for one in results] == [Written, Conflicted, Written, Conflicted, Written, Written]
@@ -176,9 +186,13 @@ class TestManyDocuments:
     async def test_a_large_bulk_in_which_every_second_change_is_stale(self, stores: Stores) -> None:
         names = [f"job-{number:04}" for number in range(1000)]
         versions = await create(stores.jobs, *map(job, names))
-        half = [Change(job(name, priority=1), version) for name, version in zip(names, versions, strict=True)][::2]
+        half = [DocumentChange(job(name, priority=1), version) for name, version in zip(names, versions, strict=True)][
+            ::2
+        ]
         assert all(isinstance(one, Written) for one in await stores.jobs.write(half))
-        changes = [Change(job(name, priority=2), version) for name, version in zip(names, versions, strict=True)]
+        changes = [
+            DocumentChange(job(name, priority=2), version) for name, version in zip(names, versions, strict=True)
+        ]
         random.Random(1).shuffle(changes)
         results = await stores.jobs.write(changes)
         for change, result in zip(changes, results, strict=True):
@@ -203,7 +217,7 @@ class TestTogether:
             stored = await read(claimers[number].jobs)
             await read_by_all.wait()
             (result,) = await claimers[number].jobs.write(
-                [Change(claimed(stored.document, f"c{number}"), stored.version)]
+                [DocumentChange(claimed(stored.document, f"c{number}"), stored.version)]
             )
             return result
 
@@ -228,7 +242,7 @@ class TestTogether:
 
         async def claim_all(number: int) -> dict[str, int]:
             order = random.Random(number).sample(names, len(names))
-            changes = [Change(claimed(seen[name].document, f"c{number}"), seen[name].version) for name in order]
+            changes = [DocumentChange(claimed(seen[name].document, f"c{number}"), seen[name].version) for name in order]
             results = await claimers[number].jobs.write(changes)
             assert not any(isinstance(result, Unknown) for result in results)
             return {name: number for name, result in zip(order, results, strict=True) if isinstance(result, Written)}
@@ -242,7 +256,7 @@ class TestTogether:
 
     async def test_exactly_one_of_many_creators_wins(self, stores: Stores, another: OpenAnother) -> None:
         creators = await asyncio.gather(*(another() for _ in range(16)))
-        changes = [[Change(job(owner=f"owner-{number}"), None)] for number in range(len(creators))]
+        changes = [[DocumentChange(job(owner=f"owner-{number}"), None)] for number in range(len(creators))]
         results = await asyncio.gather(*(one.jobs.write(change) for one, change in zip(creators, changes, strict=True)))
         winners = [number for number, (result,) in enumerate(results) if isinstance(result, Written)]
         assert len(winners) == 1
@@ -258,7 +272,7 @@ class TestTogether:
 
     async def test_a_cancelled_call_leaves_the_store_usable(self, stores: Stores) -> None:
         for number in range(10):
-            task = asyncio.ensure_future(stores.jobs.write([Change(job(f"dropped-{number}"), None)]))
+            task = asyncio.ensure_future(stores.jobs.write([DocumentChange(job(f"dropped-{number}"), None)]))
             await asyncio.sleep(0.001 * number)
             task.cancel()
             await asyncio.wait([task])
@@ -273,7 +287,7 @@ class TestAcrossInstances:
         other = await another()
         (version,) = await create(stores.jobs, job())
         assert await read(other.jobs) == Stored(job(), version)
-        (result,) = await other.jobs.write([Change(job(priority=7), version)])
+        (result,) = await other.jobs.write([DocumentChange(job(priority=7), version)])
         assert isinstance(result, Written)
         assert await read(stores.jobs) == Stored(job(priority=7), result.version)
 
@@ -307,7 +321,7 @@ class TestFaithfulness:
         (version,) = await create(stores.jobs, job(extra=extra))
         stored = await read(stores.jobs)
         assert stored.document.extra == extra
-        (result,) = await stores.jobs.write([Change(claimed(stored.document, "c1"), version)])
+        (result,) = await stores.jobs.write([DocumentChange(claimed(stored.document, "c1"), version)])
         assert isinstance(result, Written)
         found = (await read(stores.jobs)).document
         assert (found.state, found.extra) == (State.RUNNING, extra)
@@ -352,7 +366,7 @@ class TestFaithfulness:
 
     async def test_a_label_that_was_changed_is_found_by_the_new_one_alone(self, stores: Stores) -> None:
         (version,) = await create(stores.jobs, job(labels={"run": "7"}))
-        await stores.jobs.write([Change(job(labels={"run": "8"}), version)])
+        await stores.jobs.write([DocumentChange(job(labels={"run": "8"}), version)])
         await stores.jobs.refresh()
         assert (await stores.jobs.search(JobQuery(labels={"run": "7"}))).jobs == []
         assert len((await stores.jobs.search(JobQuery(labels={"run": "8"}))).jobs) == 1
@@ -360,13 +374,13 @@ class TestFaithfulness:
     @pytest.mark.parametrize("value", ["half a character \ud800", 2**70, {1, 2}], ids=["half", "huge", "set"])
     async def test_what_cannot_be_stored_is_refused_for_good(self, stores: Stores, value: object) -> None:
         with pytest.raises(Permanent):
-            await stores.jobs.write([Change(job(parameters={"value": value}), None)])
+            await stores.jobs.write([DocumentChange(job(parameters={"value": value}), None)])
         assert await stores.jobs.get(["job-1"]) == {}
 
 
 class TestOutOfReach:
     async def test_writes_are_unknown(self, unreachable: Stores) -> None:
-        changes = [Change(job("a"), None), Change(replace(job("b"), priority=1), Version(1, 1))]
+        changes = [DocumentChange(job("a"), None), DocumentChange(replace(job("b"), priority=1), Version(1, 1))]
         results = await unreachable.jobs.write(changes)
         assert [type(result) for result in results] == [Unknown, Unknown]
 

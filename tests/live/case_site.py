@@ -22,10 +22,10 @@ from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot, end_of
 from tests.unit.apps.server.store_room import store_room
 
-from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.components import make_components
 from forestay.apps.compose.loops import run_loops, stop
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.worker import WorkerParts
+from forestay.apps.compose.orchestrator import OrchestratorComponents
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.domain.flows.definition.flow_version import flow_as_plain, version_of
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.formats.flows.python_flow import read_python_flows
@@ -67,8 +67,8 @@ class CaseSite:
     domain: Domain
     server: RunningServer
     namespace: str
-    worker: WorkerParts | None = None
-    keeper: KeeperParts | None = None
+    worker: OrchestratorComponents | None = None
+    keeper: ReconcilerComponents | None = None
     pilots: list[ScriptedPilot] = field(default_factory=list)
     fate: Fate = lambda _claim: GOOD
     ran: list[str] = field(default_factory=list)
@@ -79,13 +79,13 @@ class CaseSite:
 
     @property
     def engine(self) -> Any:
-        return self.server.services.parts.engine
+        return self.server.services.components.engine
 
     async def start(self, text: str, case: str | None = None, *, owner: str = "ada", **params: object) -> str:
         """Store a flow and start a case of it."""
         read = read_flow_text(text)
         assert read.flow is not None, read.problems
-        version = await self.server.services.parts.flows.put(read.flow, tenant=TENANT)
+        version = await self.server.services.components.flows.put(read.flow, tenant=TENANT)
         case = case or str(uuid4())
         plain = flow_as_plain(read.flow)
         assert await self.engine.start(CaseStart(case, TENANT, owner, version, read.flow.name, plain, params))
@@ -97,13 +97,13 @@ class CaseSite:
         read = read_python_flows(source, "flows.py")
         assert not read.problems
         (flow,) = [one for one in read.flows if one.name == name]
-        version = await self.server.services.parts.flows.put_python(flow, tenant=TENANT)
+        version = await self.server.services.components.flows.put_python(flow, tenant=TENANT)
         case = case or str(uuid4())
         assert await self.engine.start(CaseStart(case, TENANT, "ada", version, name, flow.as_plain(), params))
         return case
 
     async def verb(self, case: str, kind: VerbKind, item: str = "", **more: Any) -> Any:
-        now = self.server.services.parts.clock.now()
+        now = self.server.services.components.clock.now()
         verb = Verb(now, more.pop("id", str(uuid4())), kind, item=item, by="ada", **more)
         return await self.engine.send_verb(case, verb)
 
@@ -192,10 +192,10 @@ async def case_site(
                 if name in ("relay", "orders", "faults", "exceptions")
             }
             loops = [asyncio.create_task(run_loops(wanted))]
-            parts = make_parts(domain.settings())
+            parts = make_components(domain.settings())
             await parts.store.open()
             if worker:
-                site.worker = WorkerParts(parts, server.services)
+                site.worker = OrchestratorComponents(parts, server.services)
                 loops.append(asyncio.create_task(run_loops({"worker": site.worker.run})))
                 # To begin work takes a busy machine seconds, in which nobody in this process is answered.
                 await until(_worked(site), "the worker", 120)
@@ -222,4 +222,4 @@ def _worked(site: CaseSite) -> Callable[[], Awaitable[bool]]:
     return there
 
 
-__all__ = ["BAD", "GOOD", "TENANT", "CaseSite", "KeeperParts", "case_site", "new_namespace"]
+__all__ = ["BAD", "GOOD", "TENANT", "CaseSite", "ReconcilerComponents", "case_site", "new_namespace"]

@@ -13,11 +13,11 @@ from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.formats.flows.yaml_flow import read_flow_text
-from forestay.services.rules.edit_rules import Draft, Edited, EditRules
-from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
 
 
 async def add_rule(
@@ -34,10 +34,10 @@ async def add_rule(
     """A rule of a flow's rule set; ``true``: a context for which its condition holds, its cornerstone."""
     sandbox = CelSandbox()
     try:
-        parts = site.server.services.parts
-        edit = EditRules(KeepRules(parts.slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
-        name = RuleSetId(TENANT, Level.FLOW, flow)
-        draft = Draft(
+        parts = site.server.services.components
+        edit = RuleEditor(RuleStore(parts.documents), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        name = RuleSetId(TENANT, RuleSetLevel.FLOW, flow)
+        draft = RuleDraft(
             name,
             kind,
             task,
@@ -60,7 +60,7 @@ async def add_rule(
 async def known(site: CaseSite, name: RuleSetId, rule: str) -> None:
     """Wait until every process here goes by the rule: the copies are at most half a second old."""
     assert site.worker is not None
-    for parts in (site.server.services.parts, site.worker.parts):
+    for parts in (site.server.services.components, site.worker.components):
         cache = parts.exceptions.rules
 
         async def there(cache: Any = cache) -> bool:
@@ -73,7 +73,7 @@ async def known(site: CaseSite, name: RuleSetId, rule: str) -> None:
 async def stored(site: CaseSite, text: str) -> str:
     read = read_flow_text(text)
     assert read.flow is not None, read.problems
-    return await site.server.services.parts.flows.put(read.flow, tenant=TENANT)
+    return await site.server.services.components.flows.put(read.flow, tenant=TENANT)
 
 
 async def incidents(site: CaseSite, case: str) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ async def site(tmp_path: Path) -> AsyncIterator[CaseSite]:
 async def start(site: CaseSite, text: str, *, mapping: str = "", **message: str) -> str:
     read = read_bpel(text, jobs=JOBS, mapping=mapping)
     assert read.flow is not None, (read.other, [str(one) for one in read.report.entries if one.fate == "refused"])
-    version = await site.server.services.parts.flows.put_bpel(read.flow, tenant=TENANT)
+    version = await site.server.services.components.flows.put_bpel(read.flow, tenant=TENANT)
     case = str(uuid4())
     given: dict[str, Any] = {"message": message_plain(message)}
     assert await site.engine.start(CaseStart(case, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), given))
@@ -105,7 +105,7 @@ async def test_a_person_answers(site: CaseSite) -> None:
     case = await start(site, job_process(invoke("approve", "ask")), mapping="partners: {jobs: {approve: manual}}")
 
     async def tell() -> bool:
-        await site.engine.send_letter(case, {"partner": "jobs", "operation": "approve", "message": message_plain({"body": "<j:job xmlns:j='urn:forestay:jobs'><j:state>fine</j:state></j:job>"})})  # fmt: skip
+        await site.engine.send_message(case, {"partner": "jobs", "operation": "approve", "message": message_plain({"body": "<j:job xmlns:j='urn:forestay:jobs'><j:state>fine</j:state></j:job>"})})  # fmt: skip
         return True
 
     await until(tell, "the case to hear")

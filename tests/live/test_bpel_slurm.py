@@ -39,7 +39,7 @@ class Layers:
     async def run(self, process: str, jobs: dict[str, str]) -> str:
         read = read_bpel(process, jobs=jobs, mapping=MAPPING)
         assert read.flow is not None, (read.other, [str(one) for one in read.report.entries if one.fate == "refused"])
-        version = await self.site.server.services.parts.flows.put_bpel(read.flow, tenant=TENANT)
+        version = await self.site.server.services.components.flows.put_bpel(read.flow, tenant=TENANT)
         case = str(uuid4())
         start = CaseStart(case, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), {})
         assert await self.site.engine.start(start)

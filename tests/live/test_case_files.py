@@ -22,8 +22,8 @@ from forestay.domain.flows.events import VerbKind
 from forestay.formats.jobs.job_public import specification_public
 from forestay.ports.errors import NotFound
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.services.data.find_outputs import FindOutputs
-from forestay.services.data.keep_listings import KeepListings, Listed, Round
+from forestay.services.data.listings import ListingRound, Listings, ListingSummary
+from forestay.services.data.output_resolver import OutputResolver
 
 pytestmark = pytest.mark.live
 
@@ -51,8 +51,8 @@ class FileSite:
                 return found
 
     async def specification(self, job: str) -> dict[str, Any]:
-        stored = (await self.site.server.services.parts.store.get([job]))[job]
-        found = await self.site.server.services.parts.store.get_specifications([stored.document.specification])
+        stored = (await self.site.server.services.components.store.get([job]))[job]
+        found = await self.site.server.services.components.store.get_specifications([stored.document.specification])
         return specification_public(found[stored.document.specification])
 
 
@@ -78,9 +78,9 @@ async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield running
 
 
-def make_listings(site: FileSite) -> KeepListings:
-    parts = site.server.services.parts
-    return KeepListings(parts.store, parts.clock, SharedFiles((site.folder,)))
+def make_listings(site: FileSite) -> Listings:
+    parts = site.server.services.components
+    return Listings(parts.store, parts.clock, SharedFiles((site.folder,)))
 
 
 async def test_a_scatter_over_the_files_of_a_folder(site: FileSite) -> None:
@@ -138,11 +138,11 @@ async def test_the_first_listing_stays_whoever_repeats_it(site: FileSite) -> Non
     folder.mkdir()
     (folder / "a.txt").touch()
     listings = make_listings(site)
-    round_ = Round(TENANT, "some-case", "each@1", "file")
+    round_ = ListingRound(TENANT, "some-case", "each@1", "file")
     first = await listings.list_files(round_, f"{folder}/*.txt", lines=False)
     (folder / "b.txt").touch()
     again = await make_listings(site).list_files(round_, f"{folder}/*.txt", lines=False)
-    assert again == first == Listed(first.listing, 1)
+    assert again == first == ListingSummary(first.listing, 1)
     assert await listings.members(TENANT, first.listing, [0]) == {0: str(folder / "a.txt")}
     other = await listings.list_files(replace(round_, work="each@2"), f"{folder}/*.txt", lines=False)
     assert other.count == 2
@@ -165,7 +165,7 @@ tasks:
 outputs: {count: "${tasks.each.count}"}
 """)
         mine = JobQuery(TENANT, anyof={"case": [case]})
-        store = site.server.services.parts.store
+        store = site.server.services.components.store
 
         async def all_made() -> bool:
             return (await store.count(mine, by="work")).get("each@1") == 3000
@@ -386,6 +386,6 @@ async def test_outputs_of_another_tenant_cannot_be_named(site: FileSite) -> None
     case = await site.start(text)
     await site.ended(case)
     wanted = {"$output": {"case": case, "work": "make@1", "output": "out"}}
-    outputs = FindOutputs(site.server.services.parts.store, SharedResults(()))
+    outputs = OutputResolver(site.server.services.components.store, SharedResults(()))
     assert (await outputs.shown(TENANT, "c", {"x": wanted}))["x"] != wanted
     assert (await outputs.shown("another", "c", {"x": wanted}))["x"] == wanted

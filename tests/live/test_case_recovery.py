@@ -47,7 +47,7 @@ async def test_what_nobody_told_is_looked_for(tmp_path: Path) -> None:
 async def test_a_job_that_the_store_lost_is_made_again(tmp_path: Path) -> None:
     async with case_site("sqlite", tmp_path, pilots=0, look_after=1.0) as site:
         case = await site.start(CHAIN)
-        store = site.server.services.parts.store
+        store = site.server.services.components.store
         job = job_of(case, "first@1", 0)
         await until(_there(store, job), "the first job")
         await _lose(store, job)
@@ -93,14 +93,14 @@ async def test_ends_that_come_for_a_closed_case_are_given_up(tmp_path: Path) -> 
         client = await site.engine.client()
         await client.get_workflow_handle(case).terminate()
         await site.let_go()
-        relay = site.server.services.parts.relay
+        relay = site.server.services.components.relay
         assert relay is not None
-        slips = site.server.services.parts.slips
+        documents = site.server.services.components.documents
         name = f"delivery:{shard_of(case, 'first@1', -1)}"
 
         async def given_up() -> bool:
-            found = await slips.get([name])
-            return name in found and bool(found[name].slip.body.get("closed"))
+            found = await documents.get([name])
+            return name in found and bool(found[name].document.body.get("closed"))
 
         await until(given_up, "the end to be given up")
         person = site.server.person("viewer", tenant=TENANT)
@@ -110,9 +110,9 @@ async def test_ends_that_come_for_a_closed_case_are_given_up(tmp_path: Path) -> 
 
 def _silence(site: CaseSite) -> None:
     """The server's own hints stop; the window is set to never."""
-    relay = site.server.services.parts.relay
+    relay = site.server.services.components.relay
     assert relay is not None
-    listeners = site.server.services.parts.writer.listeners
+    listeners = site.server.services.components.writer.listeners
     listeners.remove(relay.notice)
 
 

@@ -122,7 +122,7 @@ async def test_an_item_waits_while_its_venue_is_changed_and_begins_with_the_new_
     found = await incident(site, case, "complete")
     assert (found["type"], found["item"]) == ("item-pre", "show")
     assert [one["state"] for one in found["steps"]] == ["done", "done", "done"]
-    store = site.server.services.parts.store
+    store = site.server.services.components.store
     assert not await store.get([job_of(case, "show@1", 0)]), "of the round that had to wait there was never a job"
 
 

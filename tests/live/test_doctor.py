@@ -19,12 +19,12 @@ from tests.system.chaos.processes import free_port
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.apps.server.store_room import store_room
 
-from forestay.apps.compose.stores import look_at_store, open_stores
-from forestay.apps.doctor import GOOD, MISSING, NOTE, Finding, examine
+from forestay.apps.compose.stores import inspect_store, open_stores
+from forestay.apps.doctor import GOOD, MISSING, NOTE, CheckResult, examine
 
 pytestmark = pytest.mark.live
 
-Findings = dict[str, Finding]
+Findings = dict[str, CheckResult]
 
 
 class Patient:
@@ -121,12 +121,12 @@ async def test_opensearch_indexes_that_could_lose_writes_are_found(
 
 
 async def _spoilt(store: str) -> None:
-    before = await look_at_store(store)
+    before = await inspect_store(store)
     assert len(before.lacking) > 5
     opened = open_stores(store).jobs
     await opened.open()
     await opened.close()
-    look = await look_at_store(store)
+    look = await inspect_store(store)
     assert look.product.startswith("OpenSearch 3")
     assert (look.lacking, look.wrong) == ((), ())
     assert look.ahead is not None
@@ -135,7 +135,7 @@ async def _spoilt(store: str) -> None:
     settings = {"index": {"translog.durability": "async", "blocks.read_only_allow_delete": True}}
     async with httpx.AsyncClient(base_url=servers.opensearch()[0], timeout=60) as client:
         (await client.put(f"/{prefix}-jobs/_settings", json=settings)).raise_for_status()
-    look = await look_at_store(store)
+    look = await inspect_store(store)
     assert [words for words in look.wrong if "translog.durability async" in words]
     assert [words for words in look.wrong if "takes no writes" in words]
 

@@ -184,7 +184,7 @@ async def test_one_rule_mends_the_same_fault_in_three_engines_at_once(site: Case
 async def test_a_worklet_of_ours_mends_a_case_of_another_engine(site: CaseSite) -> None:
     read = read_flow_text(CHANGE_VENUE)
     assert read.flow is not None, read.problems
-    version = await site.server.services.parts.flows.put(read.flow, tenant=TENANT)
+    version = await site.server.services.components.flows.put(read.flow, tenant=TENANT)
     worklet = {"flow": version, "give": {"from": "${params.venue}"}, "take": {"venue": "venue"}}
     await add_rule(
         site.server,

@@ -11,7 +11,7 @@ import pytest
 from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
 from tests.unit.apps.server.running import until
 
-from forestay.apps.compose.parts import run_exlet
+from forestay.apps.compose.components import build_playbook_runner
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import (
     Decision,
@@ -19,21 +19,22 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentState,
     StepMark,
     incident_id,
-    standing_of,
+    status_of,
 )
-from forestay.domain.exceptions.incidents.ladder import Budgets, Ladder, Level, Then
-from forestay.domain.exlets.exlet import Exlet, Step
+from forestay.domain.exceptions.incidents.ladder import AfterLastLevel, Budgets, Ladder, RetryLevel
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_plain import exlet_as_plain
-from forestay.domain.exlets.exlet_run import RunState, StepState, Stopped, run_name, worklet_case
+from forestay.domain.exlets.exlet_run import PlaybookRunState, StepState, Stopped, run_name, worklet_case
 from forestay.domain.exlets.primitive import (
     Action,
+    ActionTarget,
     Amount,
     AvoidHost,
     ClimbLadder,
-    Compensate,
+    CompensateAction,
     Hold,
-    Need,
+    NeedChange,
     Notify,
     Primitive,
     Restage,
@@ -41,7 +42,6 @@ from forestay.domain.exlets.primitive import (
     Resubmit,
     Rollback,
     Steer,
-    Target,
     Worklet,
 )
 from forestay.domain.flows.definition.flow_version import version_of
@@ -123,7 +123,7 @@ def show(name: str = "") -> str:
 async def stored(site: CaseSite, text: str) -> str:
     read = read_flow_text(text)
     assert read.flow is not None, read.problems
-    return await site.server.services.parts.flows.put(read.flow, tenant=TENANT)
+    return await site.server.services.components.flows.put(read.flow, tenant=TENANT)
 
 
 async def begun(site: CaseSite, text: str = "", item: str = "show", **params: Any) -> str:
@@ -144,7 +144,7 @@ async def under_way(site: CaseSite, case: str, item: str, many: int = 1) -> None
 
 async def job_at(site: CaseSite, case: str, item: str, round_: int = 1) -> JobDocument | None:
     name = job_of(case, f"{item}@{round_}", 0)
-    found = (await site.server.services.parts.store.get([name])).get(name)
+    found = (await site.server.services.components.store.get([name])).get(name)
     return found.document if found is not None else None
 
 
@@ -156,17 +156,17 @@ async def incident_of(
     summary = await site.engine.describe(case)
     return Incident(
         incident_id(kind, case=case, item=item, job=job, event=event), TENANT, "ada", kind,
-        site.server.services.parts.clock.now(), case=case, item=item, job=job, event=event, flow=summary.version, **more,
+        site.server.services.components.clock.now(), case=case, item=item, job=job, event=event, flow=summary.version, **more,
     )  # fmt: skip
 
 
 async def decided(site: CaseSite, incident: Incident, *primitives: Primitive, name: str = "mend") -> None:
     """Record the incident and the decision on it."""
-    parts = site.server.services.parts
-    exlet = Exlet(name, tuple(Step(one) for one in primitives))
+    parts = site.server.services.components
+    exlet = Exlet(name, tuple(PlaybookStep(one) for one in primitives))
     assert check_exlet(exlet, incident.kind) == []
     # Not due: the test carries it out itself.
-    await parts.incidents.add_incidents([(incident, replace(standing_of(incident), due=None))])
+    await parts.incidents.add_incidents([(incident, replace(status_of(incident), due=None))])
     made = Decision(incident.id, 1, TENANT, parts.clock.now(), "matched", "test", exlet_as_plain(exlet))
     await parts.incidents.add_decisions([made])
 
@@ -181,7 +181,7 @@ async def stands(site: CaseSite, incident: Incident, *states: IncidentState) -> 
     """Wait until the incident stands there; why."""
 
     async def there() -> str | None:
-        found = (await site.server.services.parts.incidents.get_standings([incident.id]))[incident.id].standing
+        found = (await site.server.services.components.incidents.get_standings([incident.id]))[incident.id].standing
         return found.note or "-" if found.state in states else None
 
     note: str = await until(there, f"the incident to be {states}")
@@ -193,9 +193,9 @@ async def done(site: CaseSite, incident: Incident, *primitives: Primitive) -> No
     await launch(site, incident, *primitives)
     await stands(site, incident, IncidentState.COMPLETE)
     await site.server.refresh()
-    records = await site.server.services.parts.incidents.steps(incident.id)
+    records = await site.server.services.components.incidents.steps(incident.id)
     marks = [(one.step, one.mark) for one in records if one.action != "compensate"]
-    plain = [place for place, one in enumerate(primitives) if not isinstance(one, Compensate)]
+    plain = [place for place, one in enumerate(primitives) if not isinstance(one, CompensateAction)]
     assert marks == [(place, mark) for place in plain for mark in (StepMark.BEGUN, StepMark.OVER)]
     assert all(one.detail["state"] == "done" for one in records if one.mark is StepMark.OVER)
 
@@ -205,7 +205,7 @@ async def go_on(site: CaseSite) -> None:
     await site.let_go()
 
 
-def steer(action: str, target: Target = Target.ITEM) -> Steer:
+def steer(action: str, target: ActionTarget = ActionTarget.ITEM) -> Steer:
     return Steer(Action(action), target)
 
 
@@ -226,7 +226,7 @@ async def test_remove_item_ends_its_path(site: CaseSite) -> None:
 @pytest.mark.ledger("P1-10")
 async def test_remove_case_ends_the_case(site: CaseSite) -> None:
     case = await begun(site)
-    await done(site, await incident_of(site, case), steer("remove", Target.CASE))
+    await done(site, await incident_of(site, case), steer("remove", ActionTarget.CASE))
     assert (await site.ended(case)).state == "removed"
 
 
@@ -235,7 +235,7 @@ async def test_remove_all_cases_ends_every_case_of_the_flow(site: CaseSite) -> N
     text = show()
     cases = [await begun(site, text) for _ in range(3)]
     other = await begun(site)
-    await done(site, await incident_of(site, cases[0]), steer("remove", Target.ALL_CASES))
+    await done(site, await incident_of(site, cases[0]), steer("remove", ActionTarget.ALL_CASES))
     for case in cases:
         assert (await site.ended(case)).state == "removed"
     await go_on(site)
@@ -246,8 +246,8 @@ async def test_remove_all_cases_ends_every_case_of_the_flow(site: CaseSite) -> N
 
 
 @pytest.mark.ledger("P1-11", "P1-12")
-@pytest.mark.parametrize("target", [Target.ITEM, Target.CASE, Target.JOB])
-async def test_suspend_holds_and_continue_takes_away_only_its_own_hold(site: CaseSite, target: Target) -> None:
+@pytest.mark.parametrize("target", [ActionTarget.ITEM, ActionTarget.CASE, ActionTarget.JOB])
+async def test_suspend_holds_and_continue_takes_away_only_its_own_hold(site: CaseSite, target: ActionTarget) -> None:
     case = await begun(site)
     other = await site.verb(case, VerbKind.SUSPEND, "settle", holder="bob")
     assert other.accepted
@@ -258,7 +258,7 @@ async def test_suspend_holds_and_continue_takes_away_only_its_own_hold(site: Cas
         site,
         incident,
         steer("suspend", target),
-        Compensate((Worklet(change, {"from": "x"}),)),
+        CompensateAction((Worklet(change, {"from": "x"}),)),
         steer("continue", target),
     )
     worklet = worklet_case(incident.id, 1, 1, 0)
@@ -267,9 +267,9 @@ async def test_suspend_holds_and_continue_takes_away_only_its_own_hold(site: Cas
     state = await site.engine.state(case)
     holder = f"{incident.id}:1:0"
     items = {item["id"]: item for item in state["items"]}
-    if target is Target.CASE:
+    if target is ActionTarget.CASE:
         assert state["holders"] == [holder]
-    elif target is Target.ITEM:
+    elif target is ActionTarget.ITEM:
         assert items["show"]["holders"] == [holder]
     job = await job_at(site, case, "show")
     assert job is not None
@@ -303,9 +303,9 @@ async def test_suspend_all_cases_stops_those_that_start_later_until_continue(sit
     incident = await incident_of(site, first)
     change = await stored(site, CHANGE_VENUE)
     site.hold_back = lambda claim: claim["name"] in ("show", "book")
-    all_cases = Target.ALL_CASES
+    all_cases = ActionTarget.ALL_CASES
     await launch(
-        site, incident, steer("suspend", all_cases), Compensate((Worklet(change, {"from": "x"}),)), steer("continue", all_cases)
+        site, incident, steer("suspend", all_cases), CompensateAction((Worklet(change, {"from": "x"}),)), steer("continue", all_cases)
     )  # fmt: skip
     worklet = worklet_case(incident.id, 1, 1, 0)
     await site_knows(site, worklet)
@@ -377,7 +377,13 @@ async def test_worklets_run_together_and_what_they_give_back_is_the_cases(site: 
         Worklet(change, {"from": "${params.venue}", "seats": "${params.seats}"}, {"venue": "venue"}),
         Worklet(tell, {"of": "${incident.item} in ${params.venue}"}),
     )
-    await launch(site, incident, steer("suspend", Target.CASE), Compensate(worklets), steer("continue", Target.CASE))
+    await launch(
+        site,
+        incident,
+        steer("suspend", ActionTarget.CASE),
+        CompensateAction(worklets),
+        steer("continue", ActionTarget.CASE),
+    )
     cases = [worklet_case(incident.id, 1, 1, place) for place in range(2)]
     for one, item in zip(cases, ("book", "mail"), strict=True):
         await site_knows(site, one)
@@ -402,7 +408,7 @@ async def test_the_parent_may_run_meanwhile(site: CaseSite) -> None:
     tell = await stored(site, TELL_FANS)
     incident = await incident_of(site, case)
     site.hold_back = lambda claim: claim["name"] in ("show", "mail")
-    await launch(site, incident, Compensate((Worklet(tell, {"of": 1}),)))
+    await launch(site, incident, CompensateAction((Worklet(tell, {"of": 1}),)))
     worklet = worklet_case(incident.id, 1, 0, 0)
     await site_knows(site, worklet)
     await under_way(site, worklet, "mail", 2)
@@ -419,7 +425,11 @@ async def test_a_worklet_that_fails_leaves_the_case_suspended_for_a_person(site:
     bad = await stored(site, BAD_LUCK)
     site.fate = lambda claim: BAD if claim["name"] == "trip" else GOOD
     incident = await incident_of(site, case)
-    exlet = (steer("suspend", Target.CASE), Compensate((Worklet(bad),)), steer("continue", Target.CASE))
+    exlet = (
+        steer("suspend", ActionTarget.CASE),
+        CompensateAction((Worklet(bad),)),
+        steer("continue", ActionTarget.CASE),
+    )
     await launch(site, incident, *exlet)
     note = await stands(site, incident, IncidentState.HELD)
     assert "worklet 0" in note
@@ -430,7 +440,7 @@ async def test_a_worklet_that_fails_leaves_the_case_suspended_for_a_person(site:
 async def test_a_worklet_that_is_not_there_fails_the_exlet(site: CaseSite) -> None:
     case = await begun(site)
     incident = await incident_of(site, case)
-    await launch(site, incident, Compensate((Worklet("0" * 64),)))
+    await launch(site, incident, CompensateAction((Worklet("0" * 64),)))
     assert "there is no flow" in await stands(site, incident, IncidentState.HELD)
 
 
@@ -441,19 +451,21 @@ async def test_worklets_have_exceptions_of_their_own_to_any_depth_and_ancestors_
     bad, tell = await stored(site, BAD_LUCK), await stored(site, TELL_FANS)
     site.hold_back = lambda claim: claim["name"] in ("show", "trip", "mail")
     first = await incident_of(site, case)
-    await launch(site, first, Compensate((Worklet(bad),)))
+    await launch(site, first, CompensateAction((Worklet(bad),)))
     middle = worklet_case(first.id, 1, 0, 0)
     await site_knows(site, middle)
     await under_way(site, middle, "trip", 2)
     second = replace(await incident_of(site, middle, "trip"), parent=first.id)
-    await launch(site, second, Compensate((Worklet(tell, {"of": 1}),)))
+    await launch(site, second, CompensateAction((Worklet(tell, {"of": 1}),)))
     lowest = worklet_case(second.id, 1, 0, 0)
     await site_knows(site, lowest)
     await under_way(site, lowest, "mail", 3)
     third = replace(await incident_of(site, lowest, "mail"), parent=second.id)
-    await done(site, third, steer("suspend", Target.ANCESTORS), Notify("look"), steer("continue", Target.ANCESTORS))
+    await done(
+        site, third, steer("suspend", ActionTarget.ANCESTORS), Notify("look"), steer("continue", ActionTarget.ANCESTORS)
+    )
     fourth = replace(await incident_of(site, lowest, "mail"), parent=second.id)
-    await decided(site, fourth, steer("suspend", Target.ANCESTORS), Hold(Target.CASE))
+    await decided(site, fourth, steer("suspend", ActionTarget.ANCESTORS), Hold(ActionTarget.CASE))
     assert await site.engine.start_exlet(fourth.id, 1, tenant=TENANT, owner="ada")
     await stands(site, fourth, IncidentState.HELD)
 
@@ -463,7 +475,7 @@ async def test_worklets_have_exceptions_of_their_own_to_any_depth_and_ancestors_
 
     await until(all_held, "the ancestors to be suspended")
     fifth = replace(await incident_of(site, lowest, "mail"), parent=second.id)
-    await done(site, fifth, steer("remove", Target.ANCESTORS))
+    await done(site, fifth, steer("remove", ActionTarget.ANCESTORS))
     for one in (lowest, middle, case):
         assert (await site.ended(one)).state == "removed"
 
@@ -475,7 +487,7 @@ async def test_the_ancestors_of_a_sub_flow_are_the_cases_that_started_it(site: C
     site.hold_back = lambda claim: claim["name"] == "work"
     await site_knows(site, inner)
     await under_way(site, inner, "work")
-    await done(site, await incident_of(site, inner, "work"), steer("remove", Target.ANCESTORS))
+    await done(site, await incident_of(site, inner, "work"), steer("remove", ActionTarget.ANCESTORS))
     assert (await site.ended(inner)).state == (await site.ended(outer)).state == "removed"
 
 
@@ -517,7 +529,9 @@ async def test_an_answer_to_one_round_is_not_given_to_the_next(site: CaseSite) -
 async def test_the_case_of_another_tenant_is_nobodys(site: CaseSite) -> None:
     case = await begun(site)
     incident = replace(await incident_of(site, case), tenant="strangers", id=str(uuid4()))
-    for place, do in enumerate((steer("remove", Target.CASE), steer("force-fail"), steer("remove", Target.JOB))):
+    for place, do in enumerate(
+        (steer("remove", ActionTarget.CASE), steer("force-fail"), steer("remove", ActionTarget.JOB))
+    ):
         other = replace(incident, id=f"{incident.id}-{place}")
         await launch(site, other, do)
         assert "there is no" in await stands(site, other, IncidentState.HELD)
@@ -537,7 +551,7 @@ async def test_a_person_stops_an_exlet(site: CaseSite) -> None:
     tell = await stored(site, TELL_FANS)
     site.hold_back = lambda claim: claim["name"] in ("show", "mail")
     incident = await incident_of(site, case)
-    await launch(site, incident, steer("suspend"), Compensate((Worklet(tell, {"of": 1}),)), steer("continue"))
+    await launch(site, incident, steer("suspend"), CompensateAction((Worklet(tell, {"of": 1}),)), steer("continue"))
     await site_knows(site, worklet_case(incident.id, 1, 1, 0))
     await site.engine.tell_exlet(incident.id, 1, [Stopped("olga")])
     note = await stands(site, incident, IncidentState.HELD)
@@ -567,10 +581,10 @@ async def test_resubmit_with_more_memory_is_one_write(site: CaseSite) -> None:
     case, job = await faulted(site)
     site.fate = lambda _claim: GOOD
     incident = replace(await incident_of(site, case, kind=ExceptionType.ABORT), attempt=1, cause="memory")
-    more = Resubmit(Resubmission.CHANGED, {Amount.MEMORY: Need(to=1 << 20), Amount.DISK: Need(to=1 << 10)})
+    more = Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(to=1 << 20), Amount.DISK: NeedChange(to=1 << 10)})
     await decided(site, incident, more)
-    parts = site.server.services.parts
-    service = run_exlet(parts, site.server.services.steer)
+    parts = site.server.services.components
+    service = build_playbook_runner(parts, site.server.services.steer)
     before = job.rev
     end = await service.do_step(incident.id, 1, 0)
     again = await service.do_step(incident.id, 1, 0)
@@ -611,9 +625,9 @@ async def test_restage_brings_the_files_of_the_job_again(site: CaseSite) -> None
 @pytest.mark.ledger("P2-05")
 async def test_a_ladder_waits_longer_each_time_and_then_the_case_is_compensated(site: CaseSite) -> None:
     case, _ = await faulted(site, text=UNDONE)
-    parts = site.server.services.parts
-    service = run_exlet(parts, site.server.services.steer)
-    service.jobs.ladders = {"short": Ladder("short", (Level(0), Level(0)))}
+    parts = site.server.services.components
+    service = build_playbook_runner(parts, site.server.services.steer)
+    service.jobs.ladders = {"short": Ladder("short", (RetryLevel(0), RetryLevel(0)))}
     for attempt in (1, 2, 3):
         incident = replace(
             await incident_of(site, case, kind=ExceptionType.ABORT), attempt=attempt, cause="code", event=str(attempt)
@@ -638,16 +652,19 @@ async def test_a_ladder_waits_longer_each_time_and_then_the_case_is_compensated(
 async def test_what_is_kept_for_a_person_does_not_count_as_complete(site: CaseSite) -> None:
     """A hold that is one write, and a ladder that ends with one, leave the incident in the inbox, whoever says that all was done."""
     case, _ = await faulted(site)
-    service = run_exlet(site.server.services.parts, site.server.services.steer)
-    service.jobs.ladders = {"none": Ladder("none", (Level(0),), Then.HOLD)}
+    service = build_playbook_runner(site.server.services.components, site.server.services.steer)
+    service.jobs.ladders = {"none": Ladder("none", (RetryLevel(0),), AfterLastLevel.HOLD)}
     service.jobs.budgets = Budgets(user=0)
-    for do, words in ((Hold(Target.JOB), "kept for a person"), (ClimbLadder("none"), "hold: 0 tries; 0 are allowed")):
+    for do, words in (
+        (Hold(ActionTarget.JOB), "kept for a person"),
+        (ClimbLadder("none"), "hold: 0 tries; 0 are allowed"),
+    ):
         incident = replace(await incident_of(site, case, kind=ExceptionType.ABORT), attempt=1, cause="code")
         await decided(site, incident, do)
         end = await service.do_step(incident.id, 1, 0)
         assert end.state is StepState.DONE
         reason = end.detail if isinstance(do, ClimbLadder) else ""
-        await service.finish(incident.id, 1, RunState.COMPLETE, reason=reason)
+        await service.finish(incident.id, 1, PlaybookRunState.COMPLETE, reason=reason)
         assert await stands(site, incident, IncidentState.HELD) == words
         job = await job_at(site, case, "show")
         assert job is not None

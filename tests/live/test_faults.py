@@ -14,10 +14,10 @@ from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.services.rules.edit_rules import Draft, Edited, EditRules
-from forestay.services.rules.keep_rules import KeepRules
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
 
 pytestmark = pytest.mark.live
 
@@ -56,12 +56,12 @@ async def add_rule(site: CaseSite, flow: str, *steps: dict[str, object]) -> None
     """As an author and an approver do it, while everything runs."""
     sandbox = CelSandbox()
     try:
-        parts = site.server.services.parts
-        edit = EditRules(KeepRules(parts.slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
-        name = RuleSetId(TENANT, Level.FLOW, flow)
+        parts = site.server.services.components
+        edit = RuleEditor(RuleStore(parts.documents), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        name = RuleSetId(TENANT, RuleSetLevel.FLOW, flow)
         condition = 'cause == "memory" && job.memory < 8 * 1024 * 1024 * 1024'
         context = {"cause": "memory", "job": {"memory": 1 << 30}}
-        draft = Draft(name, ExceptionType.ABORT, "eat", condition, Conclusion(steps=steps), "an-incident", context)
+        draft = RuleDraft(name, ExceptionType.ABORT, "eat", condition, Conclusion(steps=steps), "an-incident", context)
         made = await edit.add(draft, by="ann")
         assert isinstance(made, Edited), made
         assert isinstance(await edit.promote(name, made.rule, by="ben"), Edited)

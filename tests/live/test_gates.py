@@ -13,7 +13,7 @@ from tests.unit.apps.server.asks import problem
 from tests.unit.apps.server.running import until
 
 from forestay.domain.flows.execution.case_names import case_of, job_of
-from forestay.services.flows.keep_gates import KNOWN_AFTER
+from forestay.services.flows.flow_suspensions import KNOWN_AFTER
 
 pytestmark = pytest.mark.live
 
@@ -108,7 +108,7 @@ async def test_a_job_that_is_made_behind_a_closed_gate_waits_until_every_server_
     await say_all(site, version, "suspend")
     case = await site.start(text)
     job = job_of(case, "first@1", 0)
-    store = site.server.services.parts.store
+    store = site.server.services.components.store
 
     async def made() -> Any:
         return (await store.get([job])).get(job)
@@ -175,7 +175,7 @@ async def test_an_exception_is_raised_in_all_cases(site: CaseSite) -> None:
     cases = [await site.start(text) for _ in range(2)]
     await until(_kept(site, 2), "the first jobs to run")
     await say_all(site, version, "raise", id="raise-1", reason="a storm", changes={"type": "case-external"})
-    store = site.server.services.parts.store
+    store = site.server.services.components.store
     for case in cases:
 
         async def told(case: str = case) -> Any:

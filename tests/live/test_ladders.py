@@ -80,7 +80,7 @@ def failing(site: CaseSite, **printed: tuple[str, int]) -> None:
 async def story(site: CaseSite, case: str, item: str) -> list[str]:
     """What ladders wrote into the story of an item's job."""
     name = job_of(case, f"{item}@1", 0)
-    found = (await site.server.services.parts.store.get([name]))[name].document
+    found = (await site.server.services.components.store.get([name]))[name].document
     return [line.note.partition("; incident")[0] for line in found.history if line.by.startswith("exlet:")]
 
 

@@ -13,8 +13,8 @@ from tests.unit.apps.server.running import until
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.jobs.job_document import State
-from forestay.services.exceptions.detect.watch_limits import WatchLimits
-from forestay.services.exceptions.detect.watch_unavailable import WatchUnavailable
+from forestay.services.exceptions.detect.limit_monitor import LimitMonitor
+from forestay.services.exceptions.detect.unavailability_monitor import UnavailabilityMonitor
 
 pytestmark = pytest.mark.live
 
@@ -40,17 +40,19 @@ async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield running
 
 
-def unavailable(site: CaseSite, patience: float = 0.0) -> WatchUnavailable:
-    parts = site.server.services.parts
-    return WatchUnavailable(parts.store, parts.pilots, parts.exceptions, parts.flows, parts.clock, patience=patience)
+def unavailable(site: CaseSite, patience: float = 0.0) -> UnavailabilityMonitor:
+    parts = site.server.services.components
+    return UnavailabilityMonitor(
+        parts.store, parts.pilots, parts.exceptions, parts.flows, parts.clock, patience=patience
+    )
 
 
-def limits(site: CaseSite) -> WatchLimits:
-    parts = site.server.services.parts
-    return WatchLimits(parts.store, parts.exceptions, parts.flows, parts.clock)
+def limits(site: CaseSite) -> LimitMonitor:
+    parts = site.server.services.components
+    return LimitMonitor(parts.store, parts.exceptions, parts.flows, parts.clock)
 
 
-async def looked(site: CaseSite, watch: WatchUnavailable | WatchLimits) -> None:
+async def looked(site: CaseSite, watch: UnavailabilityMonitor | LimitMonitor) -> None:
     """Look until something is raised."""
 
     async def there() -> bool:
@@ -100,7 +102,7 @@ async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_it
     watch = unavailable(site)
     await looked(site, watch)
     await watch.close()
-    parts = site.server.services.parts
+    parts = site.server.services.components
 
     async def standing() -> str:
         found = (await person.get("/v1/incidents", params={"job": job})).json()["incidents"]
@@ -143,9 +145,9 @@ async def test_without_a_rule_and_without_a_policy_a_passed_limit_is_left_to_its
 
     async def overdue() -> bool:
         _, claim = site.kept[0]
-        stored = (await site.server.services.parts.store.get([claim["job"]]))[claim["job"]]
+        stored = (await site.server.services.components.store.get([claim["job"]]))[claim["job"]]
         held = stored.document.claim
-        return held is not None and site.server.services.parts.clock.now() > held.granted + 1000
+        return held is not None and site.server.services.components.clock.now() > held.granted + 1000
 
     await until(overdue, "the job to be late")
     await watch.look()

@@ -17,8 +17,8 @@ from tests.speed import clock_limit
 from tests.unit.apps.server.running import until
 from tests.unit.domain.peers.test_routing import simulated
 
-from forestay.apps.compose.parts import make_parts
-from forestay.services.peers.keep_links import EVENT
+from forestay.apps.compose.components import make_components
+from forestay.services.peers.peer_links import EVENT
 
 pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 FLOW = """
@@ -149,7 +149,7 @@ async def test_the_work_of_a_domain_that_is_gone_for_good_goes_elsewhere(three: 
     three.south.kill()
     killed = time.time()
     say(f"the south is gone; begun so far: {dict(ledger.begun())}")
-    parts = make_parts(three.north.domain.settings())
+    parts = make_components(three.north.domain.settings())
     await parts.store.open()
     try:
 

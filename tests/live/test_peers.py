@@ -12,16 +12,16 @@ import pytest
 from tests.live.case_site import TENANT, CaseSite, case_site
 from tests.unit.apps.server.running import until
 
-from forestay.apps.compose.keeper import KeeperParts
 from forestay.apps.compose.loops import run_loops, stop
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.domain.flows.events import VerbKind
 from forestay.domain.peers.peer import Peer
 from forestay.ports.errors import Conflict, Permanent, Transient
 from forestay.ports.flows.flow_engine import CaseQuery
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.ports.peers.peer import Caller, PeerCalls, Renewed, Said
-from forestay.services.peers.follow_peers import FollowPeers
-from forestay.services.peers.keep_links import EVENT
+from forestay.ports.peers.peer import Caller, PeerCalls, PeerInfo, Renewed
+from forestay.services.peers.peer_links import EVENT
+from forestay.services.peers.peer_poller import PeerPoller
 
 pytestmark = pytest.mark.live
 FLOW = """
@@ -66,7 +66,7 @@ class Cut:
         if self.cut:
             raise Transient("the line is cut")
 
-    async def hello(self, peer: Peer, who: Caller) -> Said:
+    async def hello(self, peer: Peer, who: Caller) -> PeerInfo:
         self._pass()
         return await self.calls.hello(peer, who)
 
@@ -93,12 +93,12 @@ class Domains:
 
     north: CaseSite
     south: CaseSite
-    keeper: KeeperParts
+    keeper: ReconcilerComponents
     """North's."""
     line: Cut
 
     @property
-    def follow(self) -> FollowPeers:
+    def follow(self) -> PeerPoller:
         assert self.keeper.follow is not None
         return self.keeper.follow
 
@@ -113,12 +113,12 @@ class Domains:
         return count
 
     async def events(self) -> list[str]:
-        found = await self.north.server.services.parts.store.find_records(kind=EVENT, job="south")
+        found = await self.north.server.services.components.store.find_records(kind=EVENT, job="south")
         return [str(one.body["what"]) for one in found]
 
 
 @asynccontextmanager
-async def kept(site: CaseSite) -> AsyncIterator[KeeperParts]:
+async def kept(site: CaseSite) -> AsyncIterator[ReconcilerComponents]:
     """What a keeper does about peers."""
     async with site.domain.keeper() as keeper:
         assert keeper.follow is not None
@@ -155,7 +155,7 @@ async def domains(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dom
 async def introduce(both: Domains, lease: int) -> None:
     """Let each know the other. A lease is made longer here, never shorter: who runs things still counts by the old one."""
     north, south = both.north.server, both.south.server
-    ours, theirs = north.services.parts.peers, south.services.parts.peers
+    ours, theirs = north.services.components.peers, south.services.components.peers
     await theirs.put(Peer("north", north.url, ours.tokens.public, {TENANT: TENANT}, lease=lease))
     await ours.put(Peer("south", south.url, theirs.tokens.public, sends=frozenset({TENANT}), lease=lease))
 
@@ -260,7 +260,7 @@ async def stopped_in_the_south(domains: Domains) -> None:
 
 async def _states(domains: Domains, name: str) -> AsyncIterator[str]:
     """How the jobs of this name stand in the south, the oldest first."""
-    page = await domains.south.server.services.parts.store.search(
+    page = await domains.south.server.services.components.store.search(
         JobQuery(tenant=TENANT, anyof={"name": [name]}), sort="created"
     )
     for one in page.jobs:

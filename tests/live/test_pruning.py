@@ -10,7 +10,7 @@ from tests.unit.apps.server.running import until
 
 from forestay.ports.flows.flow_engine import CaseQuery
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.services.operations.prune_jobs import Pruned, PruneJobs
+from forestay.services.operations.job_pruner import JobPruner, Pruned
 
 pytestmark = pytest.mark.live
 
@@ -36,14 +36,14 @@ async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 async def names(site: CaseSite) -> list[str]:
     await site.server.refresh()
-    page = await site.server.services.parts.store.search(JobQuery())
+    page = await site.server.services.components.store.search(JobQuery())
     return sorted(one.document.name for one in page.jobs)
 
 
 async def test_jobs_of_cases_go_when_all_above_them_have_ended(site: CaseSite) -> None:
     assert site.keeper is not None
-    parts = site.keeper.parts
-    prune: PruneJobs = site.keeper.pruning
+    parts = site.keeper.components
+    prune: JobPruner = site.keeper.pruning
 
     async def pruned() -> Pruned:
         await site.server.refresh()

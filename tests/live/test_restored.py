@@ -21,11 +21,11 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.apps.server.store_room import store_room
 
 from forestay.apps.compose.stores import open_stores
-from forestay.apps.operations.restored import LOOK, store_restored
+from forestay.apps.operations.restore import LOOK, restore_store
 from forestay.domain.jobs.restoring import STEP, next_generation
 from forestay.ports.errors import Conflict
-from forestay.services.operations.raise_generation import NAME, Standing, generation_of
-from forestay.services.pilots.note_keepers import NoteKeepers
+from forestay.services.operations.store_generation import NAME, GenerationStatus, generation_of
+from forestay.services.pilots.reconciler_registry import ReconcilerRegistry
 
 TENANT = "physics"
 
@@ -156,7 +156,7 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             claimed_late = await old.claim_one()
         await backup.bring_back()
 
-        raised = await store_restored(domain.settings(), reason="the backup of midnight", look=0.1)
+        raised = await restore_store(domain.settings(), reason="the backup of midnight", look=0.1)
         assert (raised.jobs, raised.running, raised.held) == (3, 1, 1)
         assert raised.generation > 0
         async with domain.server() as server:
@@ -200,17 +200,19 @@ async def test_a_second_restore_of_the_same_backup_gives_a_higher_generation(tmp
         async with domain.server() as server:
             await submit(server, "waits")
         await backup.save()
-        first = await store_restored(domain.settings(), reason="once", look=0)
-        again = await store_restored(domain.settings(), reason="and again, with nothing lost", look=0)
+        first = await restore_store(domain.settings(), reason="once", look=0)
+        again = await restore_store(domain.settings(), reason="and again, with nothing lost", look=0)
         assert again.generation >= first.generation + STEP
         stores = open_stores(backup.url)
         await stores.jobs.open()
-        assert await generation_of(stores.slips) == Standing(again.generation)
+        assert await generation_of(stores.documents) == GenerationStatus(again.generation)
         # Interrupted, it goes on with the same number.
-        (slip,) = (await stores.slips.get([NAME])).values()
-        begun = slip.slip._replace(body={**slip.slip.body, "unfinished": True, "number": again.generation + 10})
-        await stores.slips.put([(begun, slip.version)])
-        third = await store_restored(domain.settings(), reason="interrupted before", look=0)
+        (document,) = (await stores.documents.get([NAME])).values()
+        begun = document.document._replace(
+            body={**document.document.body, "unfinished": True, "number": again.generation + 10}
+        )
+        await stores.documents.put([(begun, document.version)])
+        third = await restore_store(domain.settings(), reason="interrupted before", look=0)
         assert (third.generation, third.jobs) == (again.generation + 10, 1)
         await stores.jobs.close()
     day = 86_400_000
@@ -225,9 +227,9 @@ async def test_it_is_refused_while_something_runs(tmp_path: Path) -> None:
     domain = Domain(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path)
     async with domain.server():
         with pytest.raises(Conflict, match="server "):
-            await store_restored(domain.settings(), reason="too early", look=LOOK)
+            await restore_store(domain.settings(), reason="too early", look=LOOK)
     async with domain.keeper() as keeper:
         await keeper.noting.note()
-        assert isinstance(keeper.noting, NoteKeepers)
+        assert isinstance(keeper.noting, ReconcilerRegistry)
     with pytest.raises(Conflict, match="keeper "):
-        await store_restored(domain.settings(), reason="too early", look=0)
+        await restore_store(domain.settings(), reason="too early", look=0)

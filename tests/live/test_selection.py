@@ -14,7 +14,7 @@ from tests.live.test_case_worklets import BOUND, PLACE
 from tests.live.test_exlets import done, incident_of, site_knows, steer, under_way
 from tests.unit.apps.server.running import until
 
-from forestay.domain.exlets.primitive import Target
+from forestay.domain.exlets.primitive import ActionTarget
 from forestay.domain.flows.execution.case_names import case_of
 
 pytestmark = pytest.mark.live
@@ -80,7 +80,7 @@ class House:
     async def known(self, rule: str) -> None:
         """Wait until the worker goes by a rule."""
         assert self.site.worker is not None
-        cache = self.site.worker.parts.exceptions.rules
+        cache = self.site.worker.components.exceptions.rules
 
         async def there() -> bool:
             await cache.refresh()
@@ -184,7 +184,10 @@ async def test_selection_and_exceptions_work_in_one_case(site: CaseSite, house: 
     await site.kept_some()
     # The second attempt runs: the first one's fault was answered by the rule.
     await done(
-        site, await incident_of(site, case, "inspect"), steer("suspend", Target.CASE), steer("continue", Target.CASE)
+        site,
+        await incident_of(site, case, "inspect"),
+        steer("suspend", ActionTarget.CASE),
+        steer("continue", ActionTarget.CASE),
     )
     site.hold_back = lambda _claim: False
     site.fate = lambda _claim: GOOD

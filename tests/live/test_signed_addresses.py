@@ -19,7 +19,7 @@ from tests.unit.apps.server.store_room import store_room
 
 from forestay.adapters.botocore.signing import S3Signer
 from forestay.adapters.system.secrets import ReferencedSecrets
-from forestay.apps.compose.parts import reach_elements
+from forestay.apps.compose.components import build_storage_access
 from forestay.apps.config.storage_settings import ElementTable, credentials_of
 from forestay.domain.jobs.job_document import Manifest
 from forestay.ports.errors import Permanent
@@ -82,7 +82,7 @@ async def test_outputs_go_up_and_come_down_by_signed_addresses_alone(server: Run
 async def _no_secrets(server: RunningServer, client: httpx.AsyncClient, job: str) -> None:
     """Neither the key nor a signed address is in anything that is kept."""
     shown = (await client.get(f"/v1/jobs/{job}")).text + (await client.get(f"/v1/jobs/{job}/story")).text
-    kept = _content(server.services.parts.settings.store_url.removeprefix("sqlite:///"))
+    kept = _content(server.services.components.settings.store_url.removeprefix("sqlite:///"))
     for secret in (os.environ[SECRET], os.environ[KEY], "X-Amz-Signature"):
         assert secret not in shown
         assert secret.encode() not in kept
@@ -132,7 +132,7 @@ def test_credentials_that_are_missing_are_told_without_them(monkeypatch: pytest.
 
 async def test_a_manifest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
     domain = Domain("sqlite://", tmp_path)
-    reach = reach_elements(domain.settings(storage=[s3_table(outputs="out")]))
+    reach = build_storage_access(domain.settings(storage=[s3_table(outputs="out")]))
     path = "out/t/j/0.1.aa/manifest.json"
     (url,) = reach.uploads("cloud", [path]).values()
     assert await _put(url, b'{"files": []}') == 200

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.live.own_slurm import OwnSlurm
 
-from forestay.domain.sites.batch import PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import PilotJob, SubmitRefusal, SubmitRefused
 
 pytestmark = [pytest.mark.live, pytest.mark.pair]
 
@@ -34,7 +34,7 @@ async def test_the_network_is_down(own_slurm: OwnSlurm) -> None:
     done = await asyncio.to_thread(
         subprocess.run, command, env=own_slurm.environment, text=True, capture_output=True, check=True, timeout=120
     )
-    assert done.stdout.strip() == Refusal.NETWORK_DOWN
+    assert done.stdout.strip() == SubmitRefusal.NETWORK_DOWN
     assert await own_slurm.batch().find([job.name]) == {}, "nothing was queued"
 
 
@@ -43,7 +43,7 @@ async def test_the_scheduler_is_down_until_it_is_started_again(own_slurm: OwnSlu
     job = pilot()
     await asyncio.to_thread(own_slurm.order, "kill9", "slurm", "ctld")
     try:
-        assert (await refused(own_slurm, job)).why is Refusal.SCHEDULER_DOWN
+        assert (await refused(own_slurm, job)).why is SubmitRefusal.SCHEDULER_DOWN
     finally:
         await asyncio.to_thread(own_slurm.order, "launch", "slurm", "ctld")
     assert await own_slurm.batch().find([job.name]) == {}, "nothing was queued"
@@ -62,7 +62,7 @@ async def test_the_scheduler_is_down_until_it_is_started_again(own_slurm: OwnSlu
 )
 async def test_the_scheduler_refuses_a_job_that_is_wrong(own_slurm: OwnSlurm, change: dict[str, object]) -> None:
     answer = await refused(own_slurm, replace(pilot(), **change))  # type: ignore[arg-type]
-    assert (answer.why, answer.later) == (Refusal.REFUSED, False), answer
+    assert (answer.why, answer.later) == (SubmitRefusal.REFUSED, False), answer
 
 
 @pytest.mark.ledger("P0-24")
@@ -71,7 +71,7 @@ async def test_the_scheduler_refuses_while_its_partition_is_closed(own_slurm: Ow
     await asyncio.to_thread(own_slurm.slurm, "scontrol", "update", "partitionname=main", "state=drain")
     try:
         answer = await refused(own_slurm, job)
-        assert (answer.why, answer.later) == (Refusal.REFUSED, True), answer
+        assert (answer.why, answer.later) == (SubmitRefusal.REFUSED, True), answer
     finally:
         await asyncio.to_thread(own_slurm.slurm, "scontrol", "update", "partitionname=main", "state=up")
     assert isinstance(await own_slurm.batch().submit(job), str)

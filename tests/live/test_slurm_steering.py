@@ -15,7 +15,7 @@ from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.slurm.steering import SlurmSteering, read_accounted_identities
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchState
-from forestay.domain.sites.watched_job import Fate, JobIdentity, JobKind, fate
+from forestay.domain.sites.watched_job import JobIdentity, JobKind, WatchedJobAction, fate
 from forestay.ports.errors import Permanent
 
 pytestmark = pytest.mark.live
@@ -43,9 +43,9 @@ def sbatch(*words: str) -> str:
     return said("sbatch", "--parsable", *words)
 
 
-async def ended(slurm: SlurmBatch, job: str) -> Fate:
+async def ended(slurm: SlurmBatch, job: str) -> WatchedJobAction:
     async def over() -> bool:
-        return fate((await slurm.outcome([job]))[job]) in (Fate.DONE, Fate.FAILED)
+        return fate((await slurm.outcome([job]))[job]) in (WatchedJobAction.DONE, WatchedJobAction.FAILED)
 
     await until(over, f"the end of job {job}", 90)
     return fate((await slurm.outcome([job]))[job])
@@ -60,7 +60,7 @@ async def test_a_job_runs_once_more_under_its_id_with_more(
         "--wrap", 'echo "$SLURM_RESTART_COUNT"; sleep 1; [ "$SLURM_RESTART_COUNT" = 1 ]',
     )  # fmt: skip
     await steering.allow_again([job])
-    assert await ended(slurm, job) is Fate.FAILED
+    assert await ended(slurm, job) is WatchedJobAction.FAILED
     known = (await steering.details([job]))[job]
     assert (known.name, known.held, known.mark) == ("align reads", False, "")
     assert known.needs == {"cpus": 1, "memory": 50 * MIB, "wall": 300}
@@ -71,21 +71,21 @@ async def test_a_job_runs_once_more_under_its_id_with_more(
     assert (again.needs["memory"], again.needs["wall"], again.mark) == (80 * MIB, 600, "o-1")
     # Whoever repeats it does nothing more.
     await steering.again(job, needs={"memory": 90 * MIB}, wait=0, mark="o-1")
-    assert await ended(slurm, job) is Fate.DONE
+    assert await ended(slurm, job) is WatchedJobAction.DONE
     assert (await slurm.outcome([job]))[job].restarts == 1
     assert "Comment=mine forestay:o-1" in said("scontrol", "show", "job", job)
 
 
 async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteering) -> None:
     job = sbatch("-o", "/dev/null", "--wrap", 'exit "$((3 - 3 * ${SLURM_RESTART_COUNT:-0}))"')
-    assert await ended(slurm, job) is Fate.FAILED
+    assert await ended(slurm, job) is WatchedJobAction.FAILED
     await steering.hold(job)
     await steering.hold(job)
     assert (await steering.details([job]))[job].held
     # Killed between the change and letting it go: the mark stands, and it is still held.
     said("scontrol", "update", f"JobId={job}", "Comment=forestay:o-2", "StartTime=now")
     await steering.again(job, needs={}, wait=0, mark="o-2")
-    assert await ended(slurm, job) is Fate.DONE
+    assert await ended(slurm, job) is WatchedJobAction.DONE
 
 
 async def test_what_slurm_does_not_know_or_allow_is_refused(slurm: SlurmBatch, steering: SlurmSteering) -> None:
@@ -93,7 +93,7 @@ async def test_what_slurm_does_not_know_or_allow_is_refused(slurm: SlurmBatch, s
     with pytest.raises(Permanent, match="forgotten"):
         await steering.again("99999999", needs={}, wait=0, mark="o")
     job = sbatch("--no-requeue", "-o", "/dev/null", "--wrap", "false")
-    assert await ended(slurm, job) is Fate.FAILED
+    assert await ended(slurm, job) is WatchedJobAction.FAILED
     with pytest.raises(Permanent, match="disabled"):
         await steering.again(job, needs={}, wait=0, mark="o")
 
@@ -102,11 +102,11 @@ async def test_what_somebody_cancelled_is_not_run_again(slurm: SlurmBatch, steer
     """Also if it was cancelled between an order and its being carried out."""
     job = sbatch("--hold", "-o", "/dev/null", "--wrap", "true")
     said("scancel", job)
-    assert await ended(slurm, job) is Fate.DONE
+    assert await ended(slurm, job) is WatchedJobAction.DONE
     for order in (steering.again(job, needs={}, wait=0, mark="o"), steering.hold(job)):
         with pytest.raises(Permanent, match="cancelled"):
             await order
-    assert await ended(slurm, job) is Fate.DONE
+    assert await ended(slurm, job) is WatchedJobAction.DONE
 
 
 async def test_the_next_try_is_elsewhere_unless_its_user_named_the_node(
@@ -116,10 +116,10 @@ async def test_the_next_try_is_elsewhere_unless_its_user_named_the_node(
     free, bound = sbatch(*work), sbatch("--nodelist=n2", *work)
     where = {}
     for job in (free, bound):
-        assert await ended(slurm, job) is Fate.FAILED
+        assert await ended(slurm, job) is WatchedJobAction.FAILED
         where[job] = (await slurm.outcome([job]))[job].nodes
         await steering.again(job, needs={}, wait=0, mark="o", avoid=where[job])
-        assert await ended(slurm, job) is Fate.DONE
+        assert await ended(slurm, job) is WatchedJobAction.DONE
     now = {job: (await slurm.outcome([job]))[job].nodes for job in where}
     assert not set(now[free]) & set(where[free])
     assert now[bound] == where[bound] == ("n2",)

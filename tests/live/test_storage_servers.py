@@ -21,8 +21,8 @@ from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
 from forestay_pilot.process.payload import ClaimedJob, read_claim
-from forestay_pilot.staging.outputs import Manifest, OutputFailedError
-from forestay_pilot.staging.stage_out import Element, store_outputs
+from forestay_pilot.staging.outputs import OutputFailedError, OutputManifest
+from forestay_pilot.staging.stage_out import OutputStorage, store_outputs
 from forestay_pilot.staging.staging import StagingError, stage_in
 
 pytestmark = pytest.mark.live
@@ -75,9 +75,9 @@ def job(own: str) -> ClaimedJob:
     return read_claim({**named, "specification": {}})
 
 
-def store(folder: Path, own: str, **given: Any) -> Manifest:
+def store(folder: Path, own: str, **given: Any) -> OutputManifest:
     """The outputs of a job to an element, as its claim would name it."""
-    element = Element.read({"element": "se", "prefix": "", "private": True, **given})
+    element = OutputStorage.read({"element": "se", "prefix": "", "private": True, **given})
 
     def sign(_job: ClaimedJob, files: list[dict[str, Any]]) -> dict[str, str]:
         return {one["path"]: signed("PUT", f"{own}/j-1/1.1.c0ffee00/{one['path']}") for one in files}

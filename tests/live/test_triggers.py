@@ -158,7 +158,7 @@ async def test_a_new_exception_suspends_the_case_and_an_exlet_written_for_it_let
     found = await incident(site, case, "held")
     assert (found["type"], found["context"]["exception"]["trigger"]) == ("case-external", "the roof leaks")
     assert found["context"]["items"] == {"sell": "completed", "show": "running"}
-    records = await site.server.services.parts.store.find_records(kind="alert", job=case)
+    records = await site.server.services.components.store.find_records(kind="alert", job=case)
     (alert,) = [one.body for one in records]
     assert (alert["to"], alert["proposal"]) == (["administrators"], "tell the fans, then go on")
     person = site.server.person("operator", tenant=TENANT, subject="adam")

@@ -282,7 +282,7 @@ async def test_an_exception_is_raised(site: CaseSite) -> None:
     await under_way(site, "first")
     await obeyed(site, case, "raise", "first", id="r-1", reason="too cold", changes={"type": "item-external"})
     await obeyed(site, case, "raise", id="r-2", reason="no more money", changes={"type": "case-external"})
-    store = site.server.services.parts.store
+    store = site.server.services.components.store
 
     async def told() -> Any:
         records = [await store.get_record(f"case:{case}:verb:{name}") for name in ("r-1", "r-2")]
@@ -541,7 +541,7 @@ def _holds(site: CaseSite, case: str, holder: str) -> Any:
 
 
 def _recorded(site: CaseSite, case: str, kind: str) -> Any:
-    store = site.server.services.parts.store
+    store = site.server.services.components.store
 
     async def there() -> bool:
         records = await store.find_records(kind="case-event", job=case, tenant=TENANT)

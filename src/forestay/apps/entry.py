@@ -23,13 +23,13 @@ from forestay.apps.cli.lazy_commands import RootGroup
 from forestay.ports.errors import PortError, Transient
 
 
-class _Commands(RootGroup):
+class _AllCommands(RootGroup):
     table = cli.in_order(processes.COMMANDS | cli.COMMANDS)
     screen = cli.SCREEN
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=_AllCommands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100},

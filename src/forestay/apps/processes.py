@@ -72,18 +72,18 @@ def reconciler(
     """Run a reconciler. It handles orphaned jobs, due retries, alerts and notifications. Several may run on one store."""
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
-    from forestay.apps.reconciler.process import keep
+    from forestay.apps.reconciler.process import run_reconciler
 
-    _run(keep(load(store=store, lease=lease)))
+    _run(run_reconciler(load(store=store, lease=lease)))
 
 
 def orchestrator(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
     """Run an orchestrator. It runs flows on Temporal. Any number may run."""
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
-    from forestay.apps.orchestrator.process import work
+    from forestay.apps.orchestrator.process import run_orchestrator
 
-    _run(work(load(store=store, temporal=temporal)))
+    _run(run_orchestrator(load(store=store, temporal=temporal)))
 
 
 def site(
@@ -101,7 +101,7 @@ def site(
 
     _logs(verbose=verbose)
     from forestay.apps.config.site_settings import load_site
-    from forestay.apps.site.process import check_site, keep_site
+    from forestay.apps.site.process import check_site, run_site
 
     settings = load_site(config)
     if check:
@@ -111,7 +111,7 @@ def site(
         if not wrong:
             sys.stdout.write(f"Site {settings.site}: settings, spool, server and batch system are in order.\n")
         raise typer.Exit(1 if wrong else 0)
-    _run(keep_site(settings))
+    _run(run_site(settings))
 
 
 def pilot(context: typer.Context) -> None:
@@ -148,7 +148,7 @@ def watcher(
 ) -> None:
     """Watch users' own Slurm jobs. Reports why a job submitted through the shim failed, and has it run again under its id."""
     _logs(verbose=verbose)
-    from forestay.apps.watcher.process import SPOOL, WatcherSettings, watch
+    from forestay.apps.watcher.process import SPOOL, WatcherSettings, run_watcher
     from forestay.client.transport.settings import find_settings
 
     known = find_settings()
@@ -162,7 +162,7 @@ def watcher(
         override_no_requeue=override_no_requeue,
         decide_within=decide_within,
     )
-    _run(watch(settings, server=known.server.value, token=known.token.value))
+    _run(run_watcher(settings, server=known.server.value, token=known.token.value))
 
 
 def token(
@@ -250,13 +250,13 @@ def send_test_notification(
     import json
 
     from forestay.apps.config.settings import load
-    from forestay.apps.operations.try_receiver import receiver_named, try_receiver
+    from forestay.apps.operations.notification_test import channel_named, send_test
     from forestay.ports.errors import PortError, Transient
 
     settings = load()
-    channel = receiver_named(settings, name)
+    channel = channel_named(settings, name)
     try:
-        delivery = asyncio.run(try_receiver(settings, channel))
+        delivery = asyncio.run(send_test(settings, channel))
     except PortError as error:
         if as_json:
             sys.stdout.write(json.dumps({"channel": name, "accepted": False, "detail": str(error)}) + "\n")
@@ -279,7 +279,7 @@ def restored(
     import asyncio
 
     from forestay.apps.config.settings import load
-    from forestay.apps.operations.restored import store_restored
+    from forestay.apps.operations.restore import restore_store
 
     settings = load(store=store)
     if not yes:
@@ -287,7 +287,7 @@ def restored(
             sys.stderr.write("forestay: this changes every job that is not final; use --yes\n")
             raise typer.Exit(2)
         typer.confirm("Raise the generation of every job that is not final?", abort=True, err=True)
-    done = asyncio.run(store_restored(settings, reason=reason, say=lambda text: typer.echo(text, err=True)))
+    done = asyncio.run(restore_store(settings, reason=reason, say=lambda text: typer.echo(text, err=True)))
     sys.stdout.write(
         f"Generation {done.generation}: {done.jobs} jobs, {done.running} of them were running and are available again, "
         f"{done.held} with external effects are held by `restored` until a person releases them.\n"
@@ -312,7 +312,7 @@ def prune(
     import json
 
     from forestay.apps.cli.amounts import parse_duration
-    from forestay.apps.cli.output import Output
+    from forestay.apps.cli.output import CommandOutput
     from forestay.apps.config.settings import load
     from forestay.apps.operations.prune import prune_store
     from forestay.ports.errors import PortError, Transient
@@ -328,7 +328,7 @@ def prune(
         typer.confirm(f"Remove every job that ended more than {older_than} ago?", abort=True, err=True)
     settings = load(store=store, temporal=temporal)
     try:
-        with Output().progress("jobs") as bar:
+        with CommandOutput().progress("jobs") as bar:
             done = asyncio.run(prune_store(settings, seconds=seconds, dry_run=dry_run, told=bar.of))
     except PortError as error:
         sys.stderr.write(f"forestay: {error}. Jobs removed so far stay removed; run it again for the rest.\n")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from forestay.client.api.async_client import AsyncForestayClient
     from forestay.client.api.case_handle import CaseFailed, CaseHandle, start_flow
     from forestay.client.api.forestay_client import ForestayClient
+    from forestay.client.api.retrying_call import Patience
     from forestay.client.api.submission import submit_many
-    from forestay.client.api.trial import Patience
     from forestay.client.api.waiting import wait
     from forestay.client.executor.executor import CallOptions, Executor
     from forestay.client.executor.functions import NotCallable
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         BadRequest,
         BadSettings,
         ClientError,
-        Conflict,
-        JobFailed,
+        ConflictError,
+        JobFailedError,
         NotAllowed,
-        NotFound,
+        NotFoundError,
         RemoteError,
         ResultUnreachable,
         TimedOut,
@@ -50,15 +50,15 @@ __all__ = [
     "CaseHandle",
     "CaseRemoved",
     "ClientError",
-    "Conflict",
+    "ConflictError",
     "Executor",
     "ForestayClient",
     "ItemFailed",
-    "JobFailed",
+    "JobFailedError",
     "JobFuture",
     "NotAllowed",
     "NotCallable",
-    "NotFound",
+    "NotFoundError",
     "Patience",
     "RemoteError",
     "ResultUnreachable",
@@ -88,10 +88,10 @@ _MODULES = {
         "BadRequest",
         "BadSettings",
         "ClientError",
-        "Conflict",
-        "JobFailed",
+        "ConflictError",
+        "JobFailedError",
         "NotAllowed",
-        "NotFound",
+        "NotFoundError",
         "RemoteError",
         "ResultUnreachable",
         "TimedOut",
@@ -116,7 +116,7 @@ _MODULES = {
     ),
     "transport.settings": ("find_settings",),
     "api.submission": ("submit_many",),
-    "api.trial": ("Patience",),
+    "api.retrying_call": ("Patience",),
     "api.waiting": ("wait",),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from forestay.domain.flows.bpel.adapting import adapt
 from forestay.domain.flows.bpel.process import Invoke, every
 from forestay.domain.flows.bpel.reading import read_process
-from forestay.domain.flows.bpel.report import Entry, Fate, Report
+from forestay.domain.flows.bpel.report import ImportEntry, ImportReport, ImportStatus
 from forestay.domain.flows.bpel.services import MappingRefused, Services, read_services
 from forestay.domain.flows.bpel_flow import BpelFlow
-from forestay.domain.flows.jsdl.job import NotRunnable, house_job, item_name
+from forestay.domain.flows.jsdl.job import NotRunnable, converted_job, item_name
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
-from forestay.domain.flows.xml_tree import Element, as_plain
+from forestay.domain.flows.xml_tree import XmlElement, as_plain
 from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
 from forestay.formats.text.yaml_text import read_yaml
 
 __all__ = [
     "AdaptedText",
     "BpelText",
-    "Entry",
-    "Fate",
+    "ImportEntry",
+    "ImportStatus",
     "XmlRefused",
     "adapt_text",
     "message_plain",
@@ -35,7 +35,7 @@ class BpelText:
     """What became of a process's text: a flow unless something was refused, and the report."""
 
     flow: BpelFlow | None
-    report: Report
+    report: ImportReport
     other: tuple[str, ...] = field(default_factory=tuple)
     """What is wrong with the files beside it."""
     name: str = ""
@@ -49,14 +49,14 @@ def read_bpel(
     mapping: str = "",
 ) -> BpelText:
     """Read a process. Each job definition is known by its file's name and by its JobName."""
-    report = Report()
+    report = ImportReport()
     other: list[str] = []
     try:
         root = read_xml(text)
     except XmlRefused as error:
-        report.add(error.line, "process", Fate.REFUSED, error.message)
+        report.add(error.line, "process", ImportStatus.REFUSED, error.message)
         return BpelText(None, report)
-    documents: list[Element] = []
+    documents: list[XmlElement] = []
     for place, one in enumerate(wsdls, 1):
         try:
             documents.append(read_xml(one))
@@ -75,7 +75,7 @@ def read_bpel(
         for activity in every(read.process.scope):
             if isinstance(activity, Invoke) and services.binding(activity.partner, activity.operation) is None and activity.operation not in found:  # fmt: skip
                 note = f"no mapping says what {activity.operation} of {activity.partner} is: it ends with the fault unknownOperation"
-                read.report.add(activity.std.line, "invoke", Fate.CHANGED, note)
+                read.report.add(activity.std.line, "invoke", ImportStatus.CHANGED, note)
     good = read.process is not None and not other
     return BpelText(flow if good else None, read.report, tuple(other), root.get("name"))
 
@@ -89,12 +89,12 @@ def _mapping(text: str) -> object:
     return read.value
 
 
-def _jobs(given: Mapping[str, str | bytes], report: Report, other: list[str]) -> dict[str, Element]:
-    found: dict[str, Element] = {}
+def _jobs(given: Mapping[str, str | bytes], report: ImportReport, other: list[str]) -> dict[str, XmlElement]:
+    found: dict[str, XmlElement] = {}
     for name, text in given.items():
         try:
             element = read_xml(text)
-            job = house_job(definition := read_definition(element))
+            job = converted_job(definition := read_definition(element))
         except XmlRefused as error:
             other.append(f"{name}: {error}")
         except (JsdlRefused, NotRunnable) as error:
@@ -104,7 +104,7 @@ def _jobs(given: Mapping[str, str | bytes], report: Report, other: list[str]) ->
             found.setdefault(definition.name or name, element)
             found.setdefault(item_name(definition.name or name), element)
             for note in job.notes:
-                report.add(element.line, f"JSDL {name}", Fate.CHANGED, note)
+                report.add(element.line, f"JSDL {name}", ImportStatus.CHANGED, note)
     return found
 
 

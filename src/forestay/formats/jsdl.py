@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from forestay.domain.flows.jsdl.definition import JobDefinition
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
-from forestay.domain.flows.jsdl.shapes import Wrong
+from forestay.domain.flows.jsdl.shapes import DocumentError
 from forestay.domain.flows.jsdl.writing import definition_element
 from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
 
-__all__ = ["JsdlRefused", "Wrong", "read_jsdl", "write_jsdl"]
+__all__ = ["DocumentError", "JsdlRefused", "read_jsdl", "write_jsdl"]
 
 
 def read_jsdl(text: str | bytes) -> JobDefinition:
@@ -16,7 +16,7 @@ def read_jsdl(text: str | bytes) -> JobDefinition:
     try:
         return read_definition(read_xml(text))
     except XmlRefused as error:
-        raise JsdlRefused((Wrong(error.line, error.message),)) from error
+        raise JsdlRefused((DocumentError(error.line, error.message),)) from error
 
 
 def write_jsdl(job: JobDefinition) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forestay.domain.flows.bpel.services import JOBS
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
 
 SOAP = "http://schemas.xmlsoap.org/soap/envelope/"
@@ -17,10 +17,10 @@ FINAL = COMPLETED | {"failed", "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SoapRequest:
     """What is asked: the operation's element, and the message's id if it has one."""
 
-    body: Element
+    body: XmlElement
     message: str = ""
 
 
@@ -28,7 +28,7 @@ class SoapRefused(ValueError):
     """No envelope of SOAP 1.1 with one element in its body."""
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> SoapRequest:
     """`SoapRefused`."""
     try:
         envelope = read_xml(data)
@@ -42,34 +42,34 @@ def read_request(data: bytes) -> Request:
         if one.get(f"{{{SOAP}}}mustUnderstand") == "1" and one.space != WSA:
             raise SoapRefused(f"the header {one.name} is not understood")
     named = header.child(f"{{{WSA}}}MessageID") if header is not None else None
-    return Request(body.elements[0], named.text.strip() if named is not None else "")
+    return SoapRequest(body.elements[0], named.text.strip() if named is not None else "")
 
 
-def envelope(body: Element) -> str:
+def envelope(body: XmlElement) -> str:
     """An envelope with one element in its body."""
-    inner = Element(f"{{{SOAP}}}Body", {}, [body], namespaces=_SPACES)
-    return write_xml(Element(f"{{{SOAP}}}Envelope", {}, [inner], namespaces=_SPACES), indent=False)
+    inner = XmlElement(f"{{{SOAP}}}Body", {}, [body], namespaces=_SPACES)
+    return write_xml(XmlElement(f"{{{SOAP}}}Envelope", {}, [inner], namespaces=_SPACES), indent=False)
 
 
 def fault(text: str, *, theirs: bool, name: str = "") -> str:
     """A fault: ``theirs`` when the request is to blame. With a name it can be told apart by a process."""
     parts = [
-        Element("faultcode", {}, ["soap:Client" if theirs else "soap:Server"]),
-        Element("faultstring", {}, [text[:1000]]),
+        XmlElement("faultcode", {}, ["soap:Client" if theirs else "soap:Server"]),
+        XmlElement("faultstring", {}, [text[:1000]]),
     ]
     if name:
-        parts.append(Element("detail", {}, [Element(f"{{{JOBS}}}{name}", {}, [text[:1000]], namespaces=_SPACES)]))
-    return envelope(Element(f"{{{SOAP}}}Fault", {}, parts, namespaces=_SPACES))
+        parts.append(XmlElement("detail", {}, [XmlElement(f"{{{JOBS}}}{name}", {}, [text[:1000]], namespaces=_SPACES)]))
+    return envelope(XmlElement(f"{{{SOAP}}}Fault", {}, parts, namespaces=_SPACES))
 
 
-def job_element(name: str, **fields: object) -> Element:
+def job_element(name: str, **fields: object) -> XmlElement:
     """An element of the job service."""
     children = [
-        Element(f"{{{JOBS}}}{key}", {}, [str(value)], namespaces=_SPACES)
+        XmlElement(f"{{{JOBS}}}{key}", {}, [str(value)], namespaces=_SPACES)
         for key, value in fields.items()
         if value is not None
     ]
-    return Element(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
+    return XmlElement(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
 
 
 def state_shown(state: str) -> str:

@@ -10,7 +10,7 @@ from forestay.ports.errors import Permanent, PortError
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """How a program ended, and what it said; text that is no UTF-8 is replaced."""
 
     code: int
@@ -29,7 +29,7 @@ class Commands(Protocol):
         environment: Mapping[str, str] | None = None,
         given: str = "",
         seconds: float = 30.0,
-    ) -> Ran:
+    ) -> CommandResult:
         """Run a program to its end, with `given` as its standard input, and return what it said.
 
         Arguments are seen by everyone on the host: secrets go by the environment, which is the whole of it (None: our own), or by what is given.
@@ -41,7 +41,7 @@ class Commands(Protocol):
 
 async def answer_of(
     commands: Commands, command: Sequence[str], *, environment: Mapping[str, str] | None = None, seconds: float = 30.0
-) -> Ran | None:
+) -> CommandResult | None:
     """What a program says that only reads; None when it came to no end, so that nobody knows. `Permanent`: it cannot be run at all."""
     try:
         return await commands.run(command, environment=environment, seconds=seconds)

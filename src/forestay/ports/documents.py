@@ -1,6 +1,6 @@
 """Slips: small documents that are none of a job, each under a name: what was delivered to a shard, a gate, who relays.
 
-The same law as the job store's, and the same store: a slip is written whole, over the version that was read, and `Written` means
+The same law as the job store's, and the same store: a document is written whole, over the version that was read, and `Written` means
 durable. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from forestay.ports.jobs.job_store import Version, WriteResult
 
 
-class Slip(NamedTuple):
+class Document(NamedTuple):
     """One small document."""
 
     id: str
@@ -21,24 +21,24 @@ class Slip(NamedTuple):
     body: Mapping[str, object]
 
 
-class StoredSlip(NamedTuple):
-    """A slip as it was read, with its version."""
+class StoredDocument(NamedTuple):
+    """A document as it was read, with its version."""
 
-    slip: Slip
+    document: Document
     version: Version
 
 
-class SlipStore(Protocol):
+class DocumentStore(Protocol):
     """The port. Opened and closed with the job store. Calls that read raise `Transient` when the store does not answer."""
 
-    async def put(self, slips: Sequence[tuple[Slip, Version | None]]) -> Sequence[WriteResult]:
+    async def put(self, documents: Sequence[tuple[Document, Version | None]]) -> Sequence[WriteResult]:
         """Write each over the version that was read, each for itself; None: it must not be there yet. The names differ."""
         ...
 
-    async def get(self, slips: Sequence[str]) -> Mapping[str, StoredSlip]:
+    async def get(self, documents: Sequence[str]) -> Mapping[str, StoredDocument]:
         """Realtime; a missing one is left out."""
         ...
 
-    async def find(self, kind: str) -> Sequence[StoredSlip]:
-        """Every slip of a kind by name, at most 10,000; up to a second old."""
+    async def find(self, kind: str) -> Sequence[StoredDocument]:
+        """Every document of a kind by name, at most 10,000; up to a second old."""
         ...

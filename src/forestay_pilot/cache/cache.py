@@ -15,13 +15,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from forestay_pilot.cache.cache_area import Area, Known, digest_of, link_into, untouched
+from forestay_pilot.cache.cache_area import Area, CachedFile, digest_of, link_into, untouched
 from forestay_pilot.cache.cache_policy import CacheBook, cache_size, host_cache_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from forestay_pilot.cache.cache_report import CacheReport
+    from forestay_pilot.cache.cache_changes import CacheChanges
 
 log = logging.getLogger("forestay_pilot")
 
@@ -38,7 +38,7 @@ class CacheSettings:
 
 
 @dataclass
-class _File:
+class _CachedContent:
     """One content and the names it is known by."""
 
     size: int
@@ -49,7 +49,7 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _PendingOutput:
     """An output that waits for its job's commit."""
 
     path: str
@@ -61,17 +61,17 @@ class _Draft:
 class Cache:
     """All operations may be called from any thread; the lock is never held while content is read or copied."""
 
-    def __init__(self, settings: CacheSettings, report: CacheReport) -> None:
+    def __init__(self, settings: CacheSettings, report: CacheChanges) -> None:
         self.settings = settings
         self.area = Area(settings.folder)
         self._report = report
         self._book = CacheBook(cache_size(settings.space, settings.keep), settings.policy)
         self._lock = threading.RLock()
         self._settled = threading.Condition(self._lock)
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _CachedContent] = {}
         self._names: dict[str, str] = {}
         self._held: dict[str, list[str]] = {}  # by claim
-        self._drafts: dict[str, list[_Draft]] = {}  # by claim
+        self._drafts: dict[str, list[_PendingOutput]] = {}  # by claim
         self._others: dict[str, list[int]] = {}  # contents in neighbours' areas: how many have it, and its size
         self._others_bytes = 0
         self._alone_bytes = 0  # of ours that no neighbour has
@@ -161,9 +161,11 @@ class Cache:
         except OSError as error:
             log.warning("a file could not be taken into the cache: %s", error)
             return False
-        return self._enter(_Draft(draft, name, sha256, size), claim=claim, cost=cost, brought=brought, sure=sure)
+        return self._enter(
+            _PendingOutput(draft, name, sha256, size), claim=claim, cost=cost, brought=brought, sure=sure
+        )
 
-    def _enter(self, draft: _Draft, *, claim: str | None, cost: float, brought: bool, sure: bool) -> bool:
+    def _enter(self, draft: _PendingOutput, *, claim: str | None, cost: float, brought: bool, sure: bool) -> bool:
         """A draft becomes a cached file, or is removed."""
         sha256, size = draft.sha256, draft.size
         try:
@@ -177,7 +179,7 @@ class Cache:
                         self._book.discard(sha256)
                         return False
                     stamp = self.area.accept(draft.path, sha256)
-                    self._files[sha256] = _File(size, stamp, brought, sure)
+                    self._files[sha256] = _CachedContent(size, stamp, brought, sure)
                     if sha256 not in self._others:
                         self._alone_bytes += size
                 self._name(draft.name, sha256)
@@ -203,7 +205,7 @@ class Cache:
         file = self._files[sha256]
         self._names[name] = sha256
         file.names.add(name)
-        self.area.note([Known(name, sha256, file.size, file.stamp, file.brought)])
+        self.area.note([CachedFile(name, sha256, file.size, file.stamp, file.brought)])
         self._report.added(name, file.size)
 
     # Outputs
@@ -216,7 +218,7 @@ class Cache:
                 continue
             with contextlib.suppress(OSError):
                 draft = self.area.draft(os.path.join(folder, path))
-                drafts.append(_Draft(draft, f"job:{job}/{path}", sha256, size))
+                drafts.append(_PendingOutput(draft, f"job:{job}/{path}", sha256, size))
                 if os.stat(draft).st_size != size:
                     os.unlink(draft)
                     drafts.pop()
@@ -270,7 +272,7 @@ class Cache:
                 self._drop_spoiled(sha256, file)
         self.trim()
 
-    def _sound(self, sha256: str, file: _File) -> bool:
+    def _sound(self, sha256: str, file: _CachedContent) -> bool:
         place = self.area.place(sha256)
         if not untouched(place, file.size, file.stamp):
             return False
@@ -278,7 +280,7 @@ class Cache:
             file.sure = digest_of(place) == sha256
         return file.sure
 
-    def _drop_spoiled(self, sha256: str, file: _File) -> None:
+    def _drop_spoiled(self, sha256: str, file: _CachedContent) -> None:
         with self._lock:
             if self._files.get(sha256) is file:
                 for held in self._held.values():
@@ -308,10 +310,10 @@ class Cache:
         self._report.removed(names)
         return names
 
-    def _known(self) -> Iterable[Known]:
+    def _known(self) -> Iterable[CachedFile]:
         for name, sha256 in self._names.items():
             file = self._files[sha256]
-            yield Known(name, sha256, file.size, file.stamp, file.brought)
+            yield CachedFile(name, sha256, file.size, file.stamp, file.brought)
 
     # Space
 

@@ -30,7 +30,7 @@ _PIECE = 1 << 20
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
 
 
-class Known(NamedTuple):
+class CachedFile(NamedTuple):
     """A cached file, as an index tells of it."""
 
     name: str
@@ -40,11 +40,11 @@ class Known(NamedTuple):
     brought: bool  # by this pilot, and not linked from another's area
 
 
-class News(NamedTuple):
+class IndexChanges(NamedTuple):
     """What an index says since the last look."""
 
     whole: bool  # it was read from its beginning: what was known before is to be forgotten
-    lines: list[tuple[Known | None, str]]  # a file that came, or none and the name of one that went
+    lines: list[tuple[CachedFile | None, str]]  # a file that came, or none and the name of one that went
 
 
 class Area:
@@ -87,14 +87,14 @@ class Area:
         os.rename(draft, place)
         return stamp
 
-    def note(self, lines: Iterable[Known | str]) -> None:
+    def note(self, lines: Iterable[CachedFile | str]) -> None:
         """Write into the index what came, and the names of what went."""
-        rows = [list(one) if isinstance(one, Known) else [one] for one in lines]
+        rows = [list(one) if isinstance(one, CachedFile) else [one] for one in lines]
         self._lines += len(rows)
         if rows:
             _write(self._index, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
 
-    def tidy(self, known: Iterable[Known], count: int) -> None:
+    def tidy(self, known: Iterable[CachedFile], count: int) -> None:
         """Write the index anew when most of its lines are history."""
         if self._lines < 1000 or self._lines < 4 * count:
             return
@@ -129,7 +129,7 @@ class Area:
         disk = os.statvfs(self.path)
         return disk.f_bavail * disk.f_frsize
 
-    def orphans(self) -> Iterator[tuple[str, list[Known]]]:
+    def orphans(self) -> Iterator[tuple[str, list[CachedFile]]]:
         """The areas beside this one whose pilots are dead, with what they hold; each is removed when the next is asked for."""
         shared = os.path.dirname(self.path)
         for name in sorted(os.listdir(shared)):
@@ -167,12 +167,12 @@ class AreaIndex:
         """Where a file of that area is."""
         return os.path.join(self.path, _FILES, sha256)
 
-    def news(self) -> News:
+    def news(self) -> IndexChanges:
         """What came and went since the last look. Raises OSError when the area cannot be reached."""
         index = os.path.join(self.path, _INDEX)
         about = os.stat(index)
         if about.st_ino == self._inode and about.st_size == self._offset:
-            return News(False, [])  # noqa: FBT003
+            return IndexChanges(False, [])  # noqa: FBT003
         with open(index, "rb") as source:
             inode = os.fstat(source.fileno()).st_ino
             whole = inode != self._inode
@@ -182,11 +182,13 @@ class AreaIndex:
             content = source.read()
         end = content.rfind(b"\n") + 1  # a line being written is read next time
         self._offset += end
-        return News(whole, [line for row in content[:end].splitlines() if (line := _read_line(row)) is not None])
+        return IndexChanges(
+            whole, [line for row in content[:end].splitlines() if (line := _read_line(row)) is not None]
+        )
 
-    def all(self) -> Iterable[Known]:
+    def all(self) -> Iterable[CachedFile]:
         """What the area holds, oldest first."""
-        held: dict[str, Known] = {}
+        held: dict[str, CachedFile] = {}
         for known, name in self.news().lines:
             held.pop(name, None)
             if known is not None:
@@ -194,14 +196,14 @@ class AreaIndex:
         return held.values()
 
 
-def _read_line(row: bytes) -> tuple[Known | None, str] | None:
+def _read_line(row: bytes) -> tuple[CachedFile | None, str] | None:
     """One line of an index; none for one that makes no sense."""
     try:
         fields = json.loads(row)
         if len(fields) == 1:
             return None, str(fields[0])
         name, sha256, size, stamp, brought = fields
-        known = Known(str(name), str(sha256), int(size), int(stamp), bool(brought))
+        known = CachedFile(str(name), str(sha256), int(size), int(stamp), bool(brought))
     except (ValueError, TypeError, KeyError):
         return None
     if len(known.sha256) != 64 or not known.sha256.isalnum() or known.size < 0:

@@ -12,7 +12,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from forestay_pilot.cache.cache_area import AreaIndex, Known, digest_of, link_into, untouched
+from forestay_pilot.cache.cache_area import AreaIndex, CachedFile, digest_of, link_into, untouched
 
 if TYPE_CHECKING:
     from forestay_pilot.cache.cache import Cache
@@ -28,7 +28,7 @@ class _Neighbour:
 
     def __init__(self, path: str) -> None:
         self.index = AreaIndex(path)
-        self.held: dict[str, Known] = {}  # by name
+        self.held: dict[str, CachedFile] = {}  # by name
         self.contents: dict[str, int] = {}  # how many names each has
 
 
@@ -95,7 +95,7 @@ class Neighbours(threading.Thread):
     def look(self) -> None:
         """Read what is new in every area, and link it."""
         with self._lock:
-            fresh: list[tuple[_Neighbour, Known]] = []
+            fresh: list[tuple[_Neighbour, CachedFile]] = []
             for path, neighbour in list(self._known.items()):
                 try:
                     fresh += [(neighbour, known) for known in self._read(neighbour)]
@@ -108,14 +108,14 @@ class Neighbours(threading.Thread):
             if self._cache.find(known.name, known.sha256) is None:
                 self._link(neighbour, known)
 
-    def _read(self, neighbour: _Neighbour) -> list[Known]:
+    def _read(self, neighbour: _Neighbour) -> list[CachedFile]:
         news = neighbour.index.news()
         if news.whole:
             for sha256 in neighbour.contents:
                 self._cache.other_went(sha256)
             neighbour.held.clear()
             neighbour.contents.clear()
-        fresh: dict[str, Known] = {}
+        fresh: dict[str, CachedFile] = {}
         for known, name in news.lines:
             before = neighbour.held.pop(name, None)
             if before is not None:
@@ -128,7 +128,7 @@ class Neighbours(threading.Thread):
                     fresh[name] = known  # what it linked itself is told by whoever brought it
         return list(fresh.values())
 
-    def _count(self, neighbour: _Neighbour, known: Known, step: int) -> None:
+    def _count(self, neighbour: _Neighbour, known: CachedFile, step: int) -> None:
         count = neighbour.contents.get(known.sha256, 0) + step
         if count:
             neighbour.contents[known.sha256] = count
@@ -139,13 +139,13 @@ class Neighbours(threading.Thread):
         elif not count:
             self._cache.other_went(known.sha256)
 
-    def _link(self, neighbour: _Neighbour, known: Known) -> bool:
+    def _link(self, neighbour: _Neighbour, known: CachedFile) -> bool:
         place = neighbour.index.place(known.sha256)
         if not untouched(place, known.size, known.stamp):
             return False
         return self._cache.keep(known.name, place, size=known.size, sha256=known.sha256, brought=False)
 
-    def give(self, name: str, target: str, *, sha256: str | None = None) -> Known | None:
+    def give(self, name: str, target: str, *, sha256: str | None = None) -> CachedFile | None:
         """Look now, and link a file from a neighbour's area into a job's folder; what it is, if one had it."""
         self.look()
         with self._lock:

@@ -30,7 +30,7 @@ def fetch_peer(
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(draft, "wb", buffering=0) as sink:
-            reading = _Reading(parts.hostname, parts.port, ticket, name, sink)
+            reading = _PeerDownload(parts.hostname, parts.port, ticket, name, sink)
             reading.run()
         found = reading.digest.hexdigest()
         wrong = found != reading.tag or (sha256 is not None and found != sha256)
@@ -45,7 +45,7 @@ def fetch_peer(
     return reading.done, found
 
 
-class _Reading:
+class _PeerDownload:
     """One file on its way; one that breaks off is gone on with from where it was."""
 
     def __init__(self, host: str, port: int, ticket: str, name: str, sink: BinaryIO) -> None:

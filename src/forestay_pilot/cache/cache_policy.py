@@ -24,7 +24,7 @@ def host_cache_size(max_space: int, pilots: int, min_threshold: int) -> int:
     return max(0, max_space * max(1, pilots) - min_threshold)
 
 
-class Entry:
+class CacheEntry:
     """One cached file, as a policy sees it."""
 
     __slots__ = ("before", "cost", "key", "last", "pins", "rank", "size", "state", "uses")
@@ -46,7 +46,7 @@ class Policy:
 
     name: ClassVar[str] = ""
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         """The rank of a file that has just come or been used; never lower than it had."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class FirstIn(Policy):
 
     name = "fifo"
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         return float(entry.last) if entry.uses == 1 else entry.rank
 
 
@@ -65,7 +65,7 @@ class LeastRecent(Policy):
 
     name = "lru"
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         return float(entry.last)
 
 
@@ -74,7 +74,7 @@ class SecondLeastRecent(Policy):
 
     name = "lru2"
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         # Those with one use come below all with two, the oldest first.
         return float(entry.before) if entry.uses > 1 else -1.0 / entry.last
 
@@ -84,7 +84,7 @@ class LeastFrequent(Policy):
 
     name = "lfu"
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         return max(entry.rank, floor + entry.uses)
 
 
@@ -93,7 +93,7 @@ class CostAware(Policy):
 
     name = "gdsf"
 
-    def rank(self, entry: Entry, floor: float) -> float:
+    def rank(self, entry: CacheEntry, floor: float) -> float:
         return max(entry.rank, floor + entry.uses * entry.cost / max(1, entry.size))
 
 
@@ -117,8 +117,8 @@ class CacheBook:
         self.pinned = 0
         self._exact = exact
         self._policy = POLICIES[policy]()
-        self._entries: dict[str, Entry] = {}
-        self._heap: list[tuple[float, int, Entry]] = []
+        self._entries: dict[str, CacheEntry] = {}
+        self._heap: list[tuple[float, int, CacheEntry]] = []
         self._now = 0
         self._floor = 0.0
         self._stale = 0
@@ -132,7 +132,7 @@ class CacheBook:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CacheEntry | None:
         """What is known of a file; no use is counted."""
         return self._entries.get(key)
 
@@ -181,7 +181,7 @@ class CacheBook:
             return None
         removed = self.make_room(size)
         self._now += 1
-        entry = Entry(key, size, cost, self._now)
+        entry = CacheEntry(key, size, cost, self._now)
         entry.rank = self._policy.rank(entry, self._floor)
         self._entries[key] = entry
         self.used += size
@@ -215,7 +215,7 @@ class CacheBook:
 
     def free(self, amount: int, frees: Callable[[str], bool]) -> list[str]:
         """Remove files in the policy's order until those removed sum to the amount; only such that free real space when they go."""
-        passed: list[Entry] = []
+        passed: list[CacheEntry] = []
         removed: list[str] = []
         freed = 0
         while freed < amount:
@@ -249,16 +249,16 @@ class CacheBook:
             self._stale = 0
         return True
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: CacheEntry) -> None:
         del self._entries[entry.key]
         self.used -= entry.size
         entry.state = GONE
 
-    def _push(self, entry: Entry) -> None:
+    def _push(self, entry: CacheEntry) -> None:
         entry.state = 1
         heapq.heappush(self._heap, (entry.rank, entry.last, entry))
 
-    def _pop(self) -> Entry | None:
+    def _pop(self) -> CacheEntry | None:
         """The file of the lowest rank that is not pinned, taken out of the heap."""
         while self._heap:
             rank, _, entry = heapq.heappop(self._heap)
@@ -273,7 +273,7 @@ class CacheBook:
                 return entry
         return None
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> CacheEntry | None:
         entry = self._pop()
         if entry is not None:
             self._floor = max(self._floor, entry.rank)

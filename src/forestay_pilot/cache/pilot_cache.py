@@ -7,15 +7,15 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.cache.cache import Cache, CacheSettings
+from forestay_pilot.cache.cache_changes import CacheChanges
 from forestay_pilot.cache.cache_neighbours import Neighbours
-from forestay_pilot.cache.cache_report import CacheReport
 from forestay_pilot.cache.cache_share import CacheShare
 from forestay_pilot.cache.cache_staging import CacheStaging
 
 if TYPE_CHECKING:
-    from forestay_pilot.link.held_claims import Held
+    from forestay_pilot.link.held_claims import ClaimInHand
     from forestay_pilot.process.payload import ClaimedJob
-    from forestay_pilot.staging.outputs import Manifest
+    from forestay_pilot.staging.outputs import OutputManifest
     from forestay_pilot.staging.staging import Fetch, InputCache
 
 log = logging.getLogger("forestay_pilot")
@@ -27,7 +27,7 @@ class PilotCache:
     """One pilot's cache with all that belongs to it; without settings it keeps nothing and only reads from other hosts."""
 
     def __init__(self, settings: CacheSettings | None, share: str | None = None) -> None:
-        self._report = CacheReport()
+        self._report = CacheChanges()
         self.cache = None if settings is None else Cache(settings, self._report)
         self.neighbours = None
         self.share = None
@@ -64,7 +64,7 @@ class PilotCache:
         if self.neighbours is not None and isinstance(answer["neighbours"], list):
             self.neighbours.told(answer["neighbours"])
 
-    def for_job(self, held: Held) -> InputCache:
+    def for_job(self, held: ClaimInHand) -> InputCache:
         """The way inputs of one job take."""
         if held.job.free:
             self.make_room(held.job.free)
@@ -79,7 +79,7 @@ class PilotCache:
         if self.cache is not None:
             self._carefully(lambda cache: cache.give_back(size))
 
-    def offer(self, job: ClaimedJob, folder: str, manifest: Manifest) -> None:
+    def offer(self, job: ClaimedJob, folder: str, manifest: OutputManifest) -> None:
         """Outputs that were just written: theirs to be found by the jobs that read them, once they are committed."""
         if self.cache is not None:
             self._carefully(lambda cache: cache.offer(job.claim, job.job, folder, manifest.listing))

@@ -166,7 +166,7 @@ def _text(error: BaseException) -> str:
         return f"a {type(error).__name__} that cannot be shown"
 
 
-class Runner:
+class CallRunner:
     """Carries out calls until there are no more."""
 
     def __init__(self, calls: io.BufferedReader, answers: int, turn: mmap.mmap) -> None:
@@ -253,4 +253,4 @@ def main() -> None:
     sys.path.remove(sys.argv[-1])  # once: the user may have the same place on the way
     sys.path[:] = [place for place in sys.path if place]
     with open(TURN_FILE, "r+b") as turn:
-        Runner(os.fdopen(calls, "rb"), answers, mmap.mmap(turn.fileno(), TURNS.size)).run()
+        CallRunner(os.fdopen(calls, "rb"), answers, mmap.mmap(turn.fileno(), TURNS.size)).run()

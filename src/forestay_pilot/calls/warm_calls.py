@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.runner import RESULT_FILE
 from forestay_pilot.calls.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
-from forestay_pilot.process.payload import BadClaimError, ClaimedJob, Outcome, Surroundings
+from forestay_pilot.process.payload import BadClaimError, ClaimedJob, PayloadOutcome, Surroundings
 from forestay_pilot.process.slot_end import EXECUTING, STOPPED, killed_from_outside, make_end, unbegun
 from forestay_pilot.staging.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
 from forestay_pilot.staging.outputs import (
@@ -24,7 +24,7 @@ from forestay_pilot.staging.staging import StagingError, StoppedError
 
 if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
-    from forestay_pilot.link.held_claims import Held, HeldClaims
+    from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
     from forestay_pilot.process.guard_link import GuardLink
     from forestay_pilot.process.work_folder import WorkFolder
     from forestay_pilot.staging.stager import Stager
@@ -35,7 +35,7 @@ _LONG = 0.5  # what waits behind a call that takes longer is given back, for oth
 _SEEN = 0.05  # after so long the runner has surely seen what was written for it
 
 
-Deliver = Callable[["Held", "dict[str, Any]"], None]
+Deliver = Callable[["ClaimInHand", "dict[str, Any]"], None]
 
 
 def _traceback(result: object) -> str:
@@ -72,12 +72,12 @@ class WarmCalls:
         self._host = host
         self._draining = draining
         self._lock = threading.Lock()
-        self._current: Held | None = None
+        self._current: ClaimInHand | None = None
         self._current_number = 0
         self._current_since = 0.0
         self._number = 0
-        self._todo: deque[Held] = deque()
-        self._sent: deque[tuple[Held, int, int]] = deque()  # with the bytes and the number of each
+        self._todo: deque[ClaimInHand] = deque()
+        self._sent: deque[tuple[ClaimInHand, int, int]] = deque()  # with the bytes and the number of each
         self._runner: WarmRunner | None = None
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class WarmCalls:
         if runner is not None:
             runner.close()
 
-    def run(self, burst: list[Held], deliver: Deliver, flush: Callable[[], None]) -> None:
+    def run(self, burst: list[ClaimInHand], deliver: Deliver, flush: Callable[[], None]) -> None:
         """Carry out calls that may share a runner; each end is delivered as it comes, and flushed before a longer wait."""
         todo = self._todo = deque(burst)
         again: set[str] = set()  # calls that were stopped with another one, and begin once more
@@ -104,7 +104,7 @@ class WarmCalls:
                 facts = {"stage": EXECUTING, "error": outcome.start_symbol, "file": outcome.start_part}
                 self._deliver(todo.popleft(), deliver, outcome, reason=reason, words=str(failed), **facts)
             except (BadClaimError, OSError) as refused:
-                self._deliver(todo.popleft(), deliver, Outcome(), **start_facts(refused))
+                self._deliver(todo.popleft(), deliver, PayloadOutcome(), **start_facts(refused))
             else:
                 self._run_on(runner, todo, again, deliver, flush)
 
@@ -119,7 +119,7 @@ class WarmCalls:
     def _run_on(
         self,
         runner: WarmRunner,
-        todo: deque[Held],
+        todo: deque[ClaimInHand],
         again: set[str],
         deliver: Deliver,
         flush: Callable[[], None],
@@ -133,17 +133,17 @@ class WarmCalls:
                 held = todo[0]
                 if held.stop_why:
                     reason = unbegun(held.stop_why)
-                    self._deliver(todo.popleft(), deliver, Outcome(), reason=reason)
+                    self._deliver(todo.popleft(), deliver, PayloadOutcome(), reason=reason)
                     continue
                 try:
                     line = self._line(held, self._number)
                 except StoppedError:
                     continue  # its stop is seen at the top
                 except StagingError as error:
-                    self._deliver(todo.popleft(), deliver, Outcome(), **staging_facts(error))
+                    self._deliver(todo.popleft(), deliver, PayloadOutcome(), **staging_facts(error))
                     continue
                 except (BadClaimError, OSError) as error:
-                    self._deliver(todo.popleft(), deliver, Outcome(), **start_facts(error))
+                    self._deliver(todo.popleft(), deliver, PayloadOutcome(), **start_facts(error))
                     continue
                 if sent and under_way + len(line) > ROOM:
                     break
@@ -178,7 +178,7 @@ class WarmCalls:
                 self._begin(runner, sent[0][0], sent[0][2])
             self._answered(held, answer, deliver, noted=held.claim in again)
 
-    def reclaim(self) -> list[Held]:
+    def reclaim(self) -> list[ClaimInHand]:
         """Take back what waits behind a call that turned out to be long; asked now and then by another thread."""
         with self._lock:
             runner, current, number = self._runner, self._current, self._current_number
@@ -198,7 +198,7 @@ class WarmCalls:
                 held.given_back = True
             return behind
 
-    def _begin(self, runner: WarmRunner, held: Held, number: int) -> None:
+    def _begin(self, runner: WarmRunner, held: ClaimInHand, number: int) -> None:
         """The runner turns to this call, now or in a moment."""
         self._held.begin(held)
         if held.job.wall is not None:
@@ -216,7 +216,7 @@ class WarmCalls:
         if held is not None and held.job.wall is not None and self._runner is not None:
             self._runner.limit(None)
 
-    def _stop(self, held: Held, why: str) -> None:
+    def _stop(self, held: ClaimInHand, why: str) -> None:
         with self._lock:
             if self._current is held and self._runner is not None:
                 self._runner.stop(why)
@@ -224,8 +224,8 @@ class WarmCalls:
     def _after_death(
         self,
         runner: WarmRunner,
-        sent: deque[tuple[Held, int, int]],
-        todo: deque[Held],
+        sent: deque[tuple[ClaimInHand, int, int]],
+        todo: deque[ClaimInHand],
         again: set[str],
         deliver: Deliver,
     ) -> None:
@@ -247,7 +247,7 @@ class WarmCalls:
         words = f"the runner ended during this call: {outcome.start_error or 'see its log above'}"
         self._deliver(held, deliver, outcome, reason=reason, words=words)
 
-    def _line(self, held: Held, number: int) -> bytes:
+    def _line(self, held: ClaimInHand, number: int) -> bytes:
         job = held.job
         call = job.parameters.get("call")
         if not isinstance(call, dict):
@@ -274,11 +274,11 @@ class WarmCalls:
         }
         return json.dumps(request, ensure_ascii=False).encode() + b"\n"
 
-    def _answered(self, held: Held, answer: dict[str, Any], deliver: Deliver, *, noted: bool) -> None:
+    def _answered(self, held: ClaimInHand, answer: dict[str, Any], deliver: Deliver, *, noted: bool) -> None:
         job = held.job
         words = "it was begun twice: its runner was first stopped together with another call" if noted else ""
         ok = bool(answer["ok"])
-        outcome = Outcome(
+        outcome = PayloadOutcome(
             exit_code=0 if ok else None,
             started=float(answer["started"]),
             wall=float(answer["wall"]),
@@ -307,5 +307,5 @@ class WarmCalls:
             result = answer["result"]
             self._deliver(held, deliver, outcome, reason="ok", words=words, manifest=place, result=result)
 
-    def _deliver(self, held: Held, deliver: Deliver, outcome: Outcome, **facts: Any) -> None:
+    def _deliver(self, held: ClaimInHand, deliver: Deliver, outcome: PayloadOutcome, **facts: Any) -> None:
         deliver(held, make_end(held.job, outcome, host=self._host, **facts))

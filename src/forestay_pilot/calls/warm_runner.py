@@ -17,9 +17,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.runner import TURN_FILE, TURNS
-from forestay_pilot.process.control_leaf import leaf_of
-from forestay_pilot.process.guard_link import NO_GUARD, Waiting
-from forestay_pilot.process.payload import BadClaimError, ClaimedJob, Outcome, Payload, Surroundings, as_text
+from forestay_pilot.process.guard_link import NO_GUARD, WaitingPayload
+from forestay_pilot.process.payload import BadClaimError, ClaimedJob, Payload, PayloadOutcome, Surroundings, as_text
+from forestay_pilot.process.payload_cgroup import leaf_of
 
 if TYPE_CHECKING:
     from forestay_pilot.process.guard_link import GuardLink
@@ -43,7 +43,7 @@ def runner_key(job: ClaimedJob) -> str:
 class RunnerStartError(Exception):
     """No runner could be started; carries how it ended."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: PayloadOutcome) -> None:
         super().__init__(outcome.start_error or "the runner ended before it was ready")
         self.outcome = outcome
 
@@ -57,7 +57,7 @@ class WarmRunner:
         self.stopping = False
         self._guard = guard
         self._folder = folder
-        self._waiting = Waiting(external=job.external, on_done=self._on_gone)
+        self._waiting = WaitingPayload(external=job.external, on_done=self._on_gone)
         home = folder.job_folder(self.name)
         calls, answers = os.path.join(home, ".calls"), os.path.join(home, ".answers")
         for path in (calls, answers):
@@ -88,7 +88,7 @@ class WarmRunner:
             memory=job.memory,
         )
         if not guard.start(payload, self._waiting):
-            self._waiting.end(Outcome(stopped_for=NO_GUARD))
+            self._waiting.end(PayloadOutcome(stopped_for=NO_GUARD))
         if self.read() is None:
             self.close()
             raise RunnerStartError(self.outcome)
@@ -99,9 +99,9 @@ class WarmRunner:
         return not self._waiting.done.is_set() and not self.stopping
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PayloadOutcome:
         """How it ended, once it has."""
-        return self._waiting.outcome or Outcome(start_error="the runner has not ended")
+        return self._waiting.outcome or PayloadOutcome(start_error="the runner has not ended")
 
     def write(self, line: bytes) -> None:
         """Send a call; no more than ROOM may be under way."""

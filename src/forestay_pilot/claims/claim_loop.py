@@ -17,7 +17,7 @@ from forestay_pilot.process.payload import BadClaimError, ClaimedJob, read_claim
 if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
     from forestay_pilot.link.held_claims import HeldClaims
-    from forestay_pilot.link.identity import Identity
+    from forestay_pilot.link.identity import PilotIdentity
 
 log = logging.getLogger("forestay_pilot")
 
@@ -32,7 +32,7 @@ class ClaimLoop(threading.Thread):
     def __init__(
         self,
         ring: ServerRing,
-        identity: Identity,
+        identity: PilotIdentity,
         held: HeldClaims,
         *,
         wait: float,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
 
 if TYPE_CHECKING:
-    from forestay_pilot.link.held_claims import Held, HeldClaims
-    from forestay_pilot.link.identity import Identity
+    from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
+    from forestay_pilot.link.identity import PilotIdentity
 
 log = logging.getLogger("forestay_pilot")
 
@@ -23,7 +23,7 @@ _MOST_AT_ONCE = 8
 class LogOrders:
     """Sends logs, each order in a thread of its own, a bounded number at once."""
 
-    def __init__(self, ring: ServerRing, identity: Identity, held: HeldClaims) -> None:
+    def __init__(self, ring: ServerRing, identity: PilotIdentity, held: HeldClaims) -> None:
         self._ring = ring
         self._identity = identity
         self._held = held
@@ -47,7 +47,7 @@ class LogOrders:
         finally:
             self._places.release()
 
-    def _send_all(self, claim: str, held: Held | None, *, follow: bool) -> None:
+    def _send_all(self, claim: str, held: ClaimInHand | None, *, follow: bool) -> None:
         link = ServerLink(self._ring)
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         source = None

@@ -15,7 +15,7 @@ from forestay_pilot.process.payload import (
     BadClaimError,
     ClaimedJob,
     NoContainerError,
-    Outcome,
+    PayloadOutcome,
     Surroundings,
     make_payload,
     safe_part,
@@ -42,9 +42,9 @@ from forestay_pilot.staging.task_plan import found_outputs, lay_out, read_report
 
 if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
-    from forestay_pilot.claims.ends import Ends
-    from forestay_pilot.link.held_claims import Held, HeldClaims
-    from forestay_pilot.link.lease import Lease
+    from forestay_pilot.claims.completion_queue import CompletionQueue
+    from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
+    from forestay_pilot.link.lease import PilotLease
     from forestay_pilot.process.guard_link import GuardLink
     from forestay_pilot.process.work_folder import WorkFolder
     from forestay_pilot.staging.stager import Stager
@@ -68,11 +68,11 @@ class Slot(threading.Thread):
         *,
         held: HeldClaims,
         guard: GuardLink,
-        ends: Ends,
+        ends: CompletionQueue,
         folder: WorkFolder,
         surroundings: Surroundings,
         host: str,
-        lease: Lease,
+        lease: PilotLease,
         stager: Stager,
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
@@ -121,10 +121,10 @@ class Slot(threading.Thread):
                 end = self._run(held)
             except Exception as error:
                 log.exception("job %s could not be run", held.job.job)
-                end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
+                end = make_end(held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error))
             self._hand_on([(held, end)])
 
-    def _hand_on(self, ended: list[tuple[Held, dict[str, Any]]]) -> None:
+    def _hand_on(self, ended: list[tuple[ClaimInHand, dict[str, Any]]]) -> None:
         """Keep ends until they are delivered, and make room."""
         for held, end in ended:
             if held.staged:
@@ -139,7 +139,7 @@ class Slot(threading.Thread):
                 self._cache.release(held.claim)
                 self._clear(held, end)
 
-    def _clear(self, held: Held, end: dict[str, Any]) -> None:
+    def _clear(self, held: ClaimInHand, end: dict[str, Any]) -> None:
         """Take the working folder away. A job's end does not wait for it; when it fails, that is told after the end."""
         try:
             error = self._folder.clear(held.claim)
@@ -149,17 +149,17 @@ class Slot(threading.Thread):
         except Exception:
             log.exception("the working folder of job %s could not be cleared", held.job.job)
 
-    def reclaim(self) -> list[Held]:
+    def reclaim(self) -> list[ClaimInHand]:
         """Claims to give back because they wait behind a long call."""
         try:
             return self._calls.reclaim()
         except (OSError, ValueError):
             return []  # its runner has just ended
 
-    def _run_calls(self, first: Held) -> None:
+    def _run_calls(self, first: ClaimInHand) -> None:
         """Carry out a call, and with it those behind it in the queue that are as short as the last ones were."""
         burst = [first, *self._held.take_like(first, runner_key)]
-        ended: list[tuple[Held, dict[str, Any]]] = []
+        ended: list[tuple[ClaimInHand, dict[str, Any]]] = []
         delivered: set[str] = set()
         since = time.monotonic()
 
@@ -170,7 +170,7 @@ class Slot(threading.Thread):
                 ended.clear()
             since = time.monotonic()
 
-        def deliver(held: Held, end: dict[str, Any]) -> None:
+        def deliver(held: ClaimInHand, end: dict[str, Any]) -> None:
             ended.append((held, end))
             delivered.add(held.claim)
             # Ends of very short calls go together; none waits for a long one.
@@ -187,20 +187,22 @@ class Slot(threading.Thread):
             self._calls.close()
             for held in burst:
                 if held.claim not in delivered and not held.given_back:
-                    end = make_end(held.job, Outcome(), reason="start-failed", host=self._host, words=repr(error))
+                    end = make_end(
+                        held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error)
+                    )
                     deliver(held, end)
         for held in burst:
             if held.claim not in delivered and not held.given_back:
                 reason = unbegun(held.stop_why)
-                deliver(held, make_end(held.job, Outcome(), reason=reason, host=self._host))
+                deliver(held, make_end(held.job, PayloadOutcome(), reason=reason, host=self._host))
         flush()
 
-    def _run(self, held: Held) -> dict[str, Any]:
+    def _run(self, held: ClaimInHand) -> dict[str, Any]:
         job = held.job
         good = self._lease.wait_good(held.since, lambda: bool(held.stop_why) or self._draining())
         if held.stop_why or not good:
             reason = unbegun(held.stop_why)
-            return make_end(job, Outcome(), reason=reason, host=self._host)
+            return make_end(job, PayloadOutcome(), reason=reason, host=self._host)
         try:
             patterns = check_patterns(job.outputs)
             name = safe_part(job.claim)
@@ -217,14 +219,14 @@ class Slot(threading.Thread):
                 return self._bring(held, folder)
         except StoppedError:
             reason = unbegun(held.stop_why)
-            return make_end(job, Outcome(), reason=reason, host=self._host)
+            return make_end(job, PayloadOutcome(), reason=reason, host=self._host)
         except StagingError as error:
-            return make_end(job, Outcome(), host=self._host, **staging_facts(error))
+            return make_end(job, PayloadOutcome(), host=self._host, **staging_facts(error))
         except (BadClaimError, NoContainerError, OSError) as error:
-            return make_end(job, Outcome(), host=self._host, **start_facts(error))
+            return make_end(job, PayloadOutcome(), host=self._host, **start_facts(error))
         if not self._enough_time(job.wall):
             # It waited for others or for its inputs, and what is left is not enough for it any more.
-            return make_end(job, Outcome(), reason=unbegun(held.stop_why), host=self._host)
+            return make_end(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
@@ -232,18 +234,18 @@ class Slot(threading.Thread):
             return self._judge_task(held, outcome, folder)
         return self._judge(held, outcome, folder, patterns)
 
-    def _bring(self, held: Held, folder: str) -> dict[str, Any]:
+    def _bring(self, held: ClaimInHand, folder: str) -> dict[str, Any]:
         """Bring the committed outputs of a task where its client wants them."""
         job = held.job
         try:
             sent = self._stager.bring_outputs(held, folder)
         except StoppedError:
-            return make_end(job, Outcome(), host=self._host, **stopped_facts(held.stop_why))
+            return make_end(job, PayloadOutcome(), host=self._host, **stopped_facts(held.stop_why))
         except (OutputFailedError, OSError) as error:
-            return make_end(job, Outcome(), host=self._host, **output_facts(error))
-        return {**make_end(job, Outcome(exit_code=0), reason="ok", host=self._host), "task": sent}
+            return make_end(job, PayloadOutcome(), host=self._host, **output_facts(error))
+        return {**make_end(job, PayloadOutcome(exit_code=0), reason="ok", host=self._host), "task": sent}
 
-    def _judge_task(self, held: Held, outcome: Outcome, folder: str) -> dict[str, Any]:
+    def _judge_task(self, held: ClaimInHand, outcome: PayloadOutcome, folder: str) -> dict[str, Any]:
         """The end of a task: with what became of its executors, and with what it made even if one of them failed."""
         plan, report = held.job.task, read_report(folder)
         end: dict[str, Any] = {}
@@ -259,14 +261,14 @@ class Slot(threading.Thread):
         end = end or self._judge(held, outcome, folder, [])
         return {**end, "task": report} if report else end
 
-    def _stage(self, held: Held, folder: str) -> None:
+    def _stage(self, held: ClaimInHand, folder: str) -> None:
         """Bring the inputs; the job starts only when all are there."""
         began = time.monotonic()
         self._stager.bring(held, folder)
         self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 
-    def _ended_with_us(self, outcome: Outcome) -> bool:
+    def _ended_with_us(self, outcome: PayloadOutcome) -> bool:
         """Whether a payload died since this pilot is being ended: of a SIGKILL it does not live to say so."""
         if not killed_from_outside(outcome) and outcome.stopped_for != GUARD_LOST:
             return False
@@ -275,7 +277,7 @@ class Slot(threading.Thread):
             time.sleep(0.05)
         return self._told_to_go()
 
-    def _judge(self, held: Held, outcome: Outcome, folder: str, patterns: list[str]) -> dict[str, Any]:
+    def _judge(self, held: ClaimInHand, outcome: PayloadOutcome, folder: str, patterns: list[str]) -> dict[str, Any]:
         job = held.job
         if outcome.start_error:
             return make_end(

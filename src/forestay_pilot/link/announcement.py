@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
 
 if TYPE_CHECKING:
-    from forestay_pilot.link.environment import Finding
+    from forestay_pilot.link.environment import FailedCheck
 
 log = logging.getLogger("forestay_pilot")
 
@@ -18,7 +18,7 @@ _TRIES = 4
 _CALL_SECONDS = 6.0
 
 
-def announce(ring: ServerRing, token: str, told: dict[str, Any], findings: list[Finding]) -> bool:
+def announce(ring: ServerRing, token: str, told: dict[str, Any], findings: list[FailedCheck]) -> bool:
     """Say which checks failed; whether a server has heard it."""
     body = {
         **told,

@@ -21,7 +21,7 @@ from forestay_pilot.link.server_link import (
     NETWORK_ERRORS,
     LinkError,
     RefusedError,
-    Server,
+    ServerAddress,
     ServerRing,
     UnreachableError,
 )
@@ -29,7 +29,7 @@ from forestay_pilot.link.server_link import (
 if TYPE_CHECKING:
     import http.client
 
-    from forestay_pilot.link.identity import Identity
+    from forestay_pilot.link.identity import PilotIdentity
 
 log = logging.getLogger("forestay_pilot")
 
@@ -40,7 +40,7 @@ _LONGEST_LINE = 1 << 20
 class _Stream:
     """One opened event stream."""
 
-    def __init__(self, server: Server, connection: http.client.HTTPConnection) -> None:
+    def __init__(self, server: ServerAddress, connection: http.client.HTTPConnection) -> None:
         self.server = server
         self.session = 0
         self.pilot = ""
@@ -93,13 +93,13 @@ class _Stream:
             self._connection.close()
 
 
-class Channel(threading.Thread):
+class ServerChannel(threading.Thread):
     """The thread that holds the channel and passes on its orders."""
 
     def __init__(
         self,
         ring: ServerRing,
-        identity: Identity,
+        identity: PilotIdentity,
         *,
         on_order: Callable[[str, dict[str, Any]], None],
         silence: float = 15.0,
@@ -152,7 +152,7 @@ class Channel(threading.Thread):
             stream.close()
             self._current = None if self._current is stream else self._current
 
-    def _open_next(self, avoid: Server | None) -> _Stream | None:
+    def _open_next(self, avoid: ServerAddress | None) -> _Stream | None:
         wait = 0.0
         while not self._ended.is_set():
             for server in self._ring.order(last=avoid):
@@ -165,7 +165,7 @@ class Channel(threading.Thread):
             self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
         return None
 
-    def _try(self, server: Server) -> _Stream | None:
+    def _try(self, server: ServerAddress) -> _Stream | None:
         """Open a channel at one server and wait until it says that the session is stored."""
         self._tried += 1
         token, pilot = self._identity.bearer(), self._identity.pilot

@@ -19,10 +19,10 @@ from email.utils import parsedate_to_datetime
 from typing import Callable
 
 from forestay_pilot.clock import steady
-from forestay_pilot.link.server_link import NETWORK_ERRORS, Server, ServerRing
+from forestay_pilot.link.server_link import NETWORK_ERRORS, ServerAddress, ServerRing
 from forestay_pilot.process.control_group import usable_memory
-from forestay_pilot.process.control_leaf import check_parent
 from forestay_pilot.process.payload import clean_variables
+from forestay_pilot.process.payload_cgroup import check_parent
 from forestay_pilot.process.process_end import wait_and_end
 
 log = logging.getLogger("forestay_pilot")
@@ -34,7 +34,7 @@ _WORDS = 500
 
 
 @dataclass(frozen=True)
-class Place:
+class PilotEnvironment:
     """Where a pilot is about to work."""
 
     ring: ServerRing
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Finding:
+class FailedCheck:
     """A check that failed."""
 
     check: str
@@ -66,10 +66,10 @@ class Check:
     """One thing to look at."""
 
     name: str
-    look: Callable[[Place], str]  # what is wrong; empty when nothing is
+    look: Callable[[PilotEnvironment], str]  # what is wrong; empty when nothing is
 
 
-def look_around(place: Place, checks: tuple[Check, ...] | None = None) -> list[Finding]:
+def check_environment(place: PilotEnvironment, checks: tuple[Check, ...] | None = None) -> list[FailedCheck]:
     """Make every check; gives those that failed. A check that breaks has failed."""
     found = []
     for check in CHECKS if checks is None else checks:
@@ -79,24 +79,24 @@ def look_around(place: Place, checks: tuple[Check, ...] | None = None) -> list[F
             words = f"{type(error).__name__}: {error}"
         log.debug("check %s: %s", check.name, words or "good")
         if words:
-            found.append(Finding(check.name, "".join(one if one.isprintable() else " " for one in words)[:_WORDS]))
+            found.append(FailedCheck(check.name, "".join(one if one.isprintable() else " " for one in words)[:_WORDS]))
     return found
 
 
-def _python(_place: Place) -> str:
+def _python(_place: PilotEnvironment) -> str:
     if sys.version_info < _OLDEST_PYTHON:
         return f"Python 3.9 or newer is needed; this is {platform.python_version()}"
     return "" if sys.platform == "linux" else f"a pilot needs Linux; this is {sys.platform}"
 
 
-def _work_folder(place: Place) -> str:
+def _work_folder(place: PilotEnvironment) -> str:
     wrong = _not_writable(place.work)
     if not wrong and os.stat(place.work).st_uid != os.getuid():
         return f"{place.work} belongs to someone else"
     return wrong
 
 
-def _work_space(place: Place) -> str:
+def _work_space(place: PilotEnvironment) -> str:
     try:
         room = os.statvfs(place.work)
     except OSError:
@@ -109,11 +109,11 @@ def _work_space(place: Place) -> str:
     return ""
 
 
-def _outputs(place: Place) -> str:
+def _outputs(place: PilotEnvironment) -> str:
     return _not_writable(place.outputs)
 
 
-def _scratch(_place: Place) -> str:
+def _scratch(_place: PilotEnvironment) -> str:
     """Programs of all kinds write there without being told."""
     try:
         return _not_writable(tempfile.gettempdir())
@@ -137,7 +137,7 @@ def _not_writable(path: str) -> str:
     return ""
 
 
-def _memory(place: Place) -> str:
+def _memory(place: PilotEnvironment) -> str:
     most = usable_memory()
     if most < _LEAST_MEMORY:
         return f"the batch system allows {most >> 20} MiB of memory, and {_LEAST_MEMORY >> 20} are needed"
@@ -146,16 +146,16 @@ def _memory(place: Place) -> str:
     return ""
 
 
-def _cgroup(place: Place) -> str:
+def _cgroup(place: PilotEnvironment) -> str:
     return check_parent(place.cgroup) if place.cgroup else ""
 
 
-def _commands(place: Place) -> str:
+def _commands(place: PilotEnvironment) -> str:
     missing = [name for name in place.needs if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(missing)}" if missing else ""
 
 
-def _scripts(place: Place) -> str:
+def _scripts(place: PilotEnvironment) -> str:
     wrong = []
     for path in place.scripts:
         words = _run_script(path, place)
@@ -164,7 +164,7 @@ def _scripts(place: Place) -> str:
     return "; ".join(wrong)
 
 
-def _run_script(path: str, place: Place) -> str:
+def _run_script(path: str, place: PilotEnvironment) -> str:
     """What a site's own check says; it sees neither the pilot's variables nor its open files."""
     with tempfile.TemporaryFile() as said:
         try:
@@ -190,7 +190,7 @@ def _run_script(path: str, place: Place) -> str:
         return f"gave {code}: {last}"
 
 
-def _server(place: Place) -> str:
+def _server(place: PilotEnvironment) -> str:
     """A server answers, and its clock and this machine's agree: addresses that are signed for a time need that."""
     give_up = steady() + place.server_wait
     pause = 0.2
@@ -211,7 +211,7 @@ def _server(place: Place) -> str:
         pause = min(5.0, pause * 2)
 
 
-def _clock_apart(ring: ServerRing, server: Server) -> float:
+def _clock_apart(ring: ServerRing, server: ServerAddress) -> float:
     """Seconds that this machine's clock is ahead of a server's, as far as an answer's date tells."""
     connection = ring.connect(server, 5.0)
     try:

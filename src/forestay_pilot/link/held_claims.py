@@ -25,7 +25,7 @@ _EARLY = 1000  # cancels kept for claims that are still on their way here
 _STUCK = 0.5  # what is held ready behind calls that take so long is given back, for others to run
 
 
-class Held:
+class ClaimInHand:
     """One claim in the pilot's hands."""
 
     def __init__(self, job: ClaimedJob) -> None:
@@ -38,7 +38,7 @@ class Held:
         self.has_folder = not job.warm  # calls of functions mostly need none
         self.given_back = False  # taken from behind a long call
         self.staged: list[dict[str, Any]] = []  # how its inputs came
-        self.stop_call: Callable[[Held, str], None] | None = None  # how a call in a runner is stopped
+        self.stop_call: Callable[[ClaimInHand, str], None] | None = None  # how a call in a runner is stopped
 
     @property
     def claim(self) -> str:
@@ -64,22 +64,22 @@ class HeldClaims:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # slots wait here
         self._space = threading.Condition(self._lock)  # the claim loop waits here
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, ClaimInHand] = {}
         self._cancelled_early: deque[str] = deque(maxlen=_EARLY)
-        self._queue: deque[Held] = deque()
-        self._running: dict[Held, float] = {}  # since when
-        self._burst: set[Held] = set()  # with a slot, but behind another one there
+        self._queue: deque[ClaimInHand] = deque()
+        self._running: dict[ClaimInHand, float] = {}  # since when
+        self._burst: set[ClaimInHand] = set()  # with a slot, but behind another one there
         self._closed = False
         self._idle_since = steady()
         self.taken_in = 0
 
-    def add(self, jobs: list[ClaimedJob], *, queue: bool = True) -> list[Held]:
+    def add(self, jobs: list[ClaimedJob], *, queue: bool = True) -> list[ClaimInHand]:
         """Take in newly claimed jobs, to be run unless ``queue`` is false; one held already is passed over."""
         with self._lock:
             added = []
             for job in jobs:
                 if job.claim not in self._held:
-                    held = Held(job)
+                    held = ClaimInHand(job)
                     if job.claim in self._cancelled_early:
                         held.stop_why = "cancelled"
                     self._held[job.claim] = held
@@ -96,19 +96,19 @@ class HeldClaims:
         with self._lock:
             return list(self._held)
 
-    def get(self, claim: str) -> Held | None:
+    def get(self, claim: str) -> ClaimInHand | None:
         """One held claim."""
         with self._lock:
             return self._held.get(claim)
 
-    def to_cancel(self, claim: str) -> Held | None:
+    def to_cancel(self, claim: str) -> ClaimInHand | None:
         """One held claim. An order may overtake the answer that brings its claim: then it is kept until the claim is here."""
         with self._lock:
             if claim not in self._held:
                 self._cancelled_early.append(claim)
             return self._held.get(claim)
 
-    def take(self) -> Held | None:
+    def take(self) -> ClaimInHand | None:
         """The next claim for a free slot, once its resources are free; none when the pilot is ending."""
         with self._lock:
             while True:
@@ -123,14 +123,14 @@ class HeldClaims:
                     return None
                 self._work.wait()
 
-    def take_like(self, first: Held, key: Callable[[ClaimedJob], str]) -> list[Held]:
+    def take_like(self, first: ClaimInHand, key: Callable[[ClaimedJob], str]) -> list[ClaimInHand]:
         """Claims that may follow a call in the same runner at once: none unless calls are short just now."""
         with self._lock:
             if not self._short or first.job.external or first.job.outputs or first.job.inputs:
                 return []
             most = min(self._ahead, len(self._queue) // self._slots)  # the other slots have their share
             wanted = key(first.job)
-            taken: list[Held] = []
+            taken: list[ClaimInHand] = []
             while len(taken) < most and self._queue:
                 job = self._queue[0].job
                 alike = job.warm and job.resources == first.job.resources and key(job) == wanted
@@ -140,7 +140,7 @@ class HeldClaims:
             self._burst.update(taken)
             return taken
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: ClaimInHand) -> None:
         """A claim of a burst has its turn."""
         with self._lock:
             self._burst.discard(held)
@@ -156,7 +156,7 @@ class HeldClaims:
             elif wall > _LONG:
                 self._ahead = self._batch
 
-    def stuck(self) -> list[Held]:
+    def stuck(self) -> list[ClaimInHand]:
         """Take back claims that were held ready because calls were short, and now wait behind something long."""
         with self._lock:
             late = steady() - _STUCK
@@ -176,7 +176,7 @@ class HeldClaims:
         """How many claims to hold for each slot now."""
         return self._ahead
 
-    def release(self, *ended: Held) -> None:
+    def release(self, *ended: ClaimInHand) -> None:
         """Give back the slot; the claims stay held until they are settled."""
         with self._lock:
             for held in ended:
@@ -194,19 +194,19 @@ class HeldClaims:
         with self._lock:
             self._held.pop(claim, None)
 
-    def withdraw_queued(self) -> list[Held]:
+    def withdraw_queued(self) -> list[ClaimInHand]:
         """Take back every claim that has not started."""
         with self._lock:
             return self._withdraw()
 
-    def _withdraw(self) -> list[Held]:
+    def _withdraw(self) -> list[ClaimInHand]:
         waiting = list(self._queue)
         self._queue.clear()
         for held in waiting:
             held.finished.set()
         return waiting
 
-    def running(self) -> list[Held]:
+    def running(self) -> list[ClaimInHand]:
         """The claims that have a slot."""
         with self._lock:
             return list(self._running)
@@ -252,7 +252,7 @@ class HeldClaims:
     def _room(self) -> int:
         return self._slots * self._ahead - len(self._queue) - len(self._running) - len(self._burst)
 
-    def _fits(self, held: Held) -> bool:
+    def _fits(self, held: ClaimInHand) -> bool:
         if not self._running:
             return True  # the servers gave it; nothing more will ever be free
         return all(

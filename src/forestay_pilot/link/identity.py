@@ -25,7 +25,7 @@ _UNKNOWN_PILOT = (401, 403, 404, 410)
 
 
 @dataclass(frozen=True)
-class Standing:
+class Registration:
     """What the servers granted at registration."""
 
     pilot: str
@@ -33,7 +33,7 @@ class Standing:
     beat_every: float
 
 
-class Identity:
+class PilotIdentity:
     """The pilot's name and token, shared by every thread that calls."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Identity:
         self._token = ""
         self._renew_at = 0.0
         self._enrol_again_at = 0.0
-        self.standing = Standing("", 600.0, 200.0)
+        self.standing = Registration("", 600.0, 200.0)
 
     @property
     def pilot(self) -> str:
@@ -168,7 +168,7 @@ class Identity:
             "POST", "/v1/pilots", self._registration, token=self._enrol_token, timeout=_CALL_SECONDS
         )
         lease = float(answer["lease"])
-        self.standing = Standing(
+        self.standing = Registration(
             pilot=str(answer["pilot"]), lease=lease, beat_every=float(answer.get("beat_every") or lease / 3)
         )
         self._take(str(answer["token"]), answer.get("token_seconds"))

@@ -8,7 +8,7 @@ from typing import Callable
 from forestay_pilot.clock import steady
 
 
-class Lease:
+class PilotLease:
     """Runs from the *sending* of the last beat that was acknowledged, on the steady clock."""
 
     def __init__(self, until: float, on_change: Callable[[float], None]) -> None:

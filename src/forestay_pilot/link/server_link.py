@@ -57,7 +57,7 @@ class RefusedError(LinkError):
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerAddress:
     """One address of the service."""
 
     secure: bool
@@ -66,7 +66,7 @@ class Server:
     prefix: str
 
     @classmethod
-    def read(cls, url: str) -> Server:
+    def read(cls, url: str) -> ServerAddress:
         """Read ``http(s)://host[:port][/prefix]``; raises ValueError for anything else."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
@@ -85,11 +85,11 @@ class ServerRing:
 
     def __init__(self, urls: Iterable[str], ca_file: str | None = None, certificate: str | None = None) -> None:
         self._lock = threading.Lock()
-        self._servers = list(dict.fromkeys(Server.read(url) for url in urls))
-        self._suspect_until: dict[Server, float] = {}
+        self._servers = list(dict.fromkeys(ServerAddress.read(url) for url in urls))
+        self._suspect_until: dict[ServerAddress, float] = {}
         # The server that holds the pilot's channel. Asked first for everything else too: it then knows what it gave to the
         # pilot, and frees it at once when the pilot dies.
-        self.home: Server | None = None
+        self.home: ServerAddress | None = None
         self._tls: ssl.SSLContext | None = None
         self._ca_file = ca_file
         self._certificate = certificate
@@ -101,12 +101,12 @@ class ServerRing:
         """Learn of further servers; an address that cannot be read is passed over."""
         for url in urls:
             with contextlib.suppress(ValueError):
-                server = Server.read(url)
+                server = ServerAddress.read(url)
                 with self._lock:
                     if server not in self._servers:
                         self._servers.insert(random.randint(0, len(self._servers)), server)  # noqa: S311
 
-    def order(self, first: Server | None = None, last: Server | None = None) -> list[Server]:
+    def order(self, first: ServerAddress | None = None, last: ServerAddress | None = None) -> list[ServerAddress]:
         """All servers, ``first`` in front, those that failed just now and ``last`` behind."""
         now = steady()
         with self._lock:
@@ -114,18 +114,18 @@ class ServerRing:
             suspect = {server for server, until in self._suspect_until.items() if until > now}
         return sorted(servers, key=lambda server: (server in suspect, server == last, server != first))
 
-    def doubt(self, server: Server) -> None:
+    def doubt(self, server: ServerAddress) -> None:
         """Remember that a server did not answer."""
         with self._lock:
             self._suspect_until[server] = steady() + _SUSPECT_SECONDS
 
-    def trust(self, server: Server) -> None:
+    def trust(self, server: ServerAddress) -> None:
         """Forget earlier doubts."""
         if server in self._suspect_until:
             with self._lock:
                 self._suspect_until.pop(server, None)
 
-    def connect(self, server: Server, timeout: float) -> http.client.HTTPConnection:
+    def connect(self, server: ServerAddress, timeout: float) -> http.client.HTTPConnection:
         """A connection, already open."""
         connection: http.client.HTTPConnection
         if server.secure:
@@ -153,9 +153,9 @@ class ServerLink:
 
     def __init__(self, ring: ServerRing) -> None:
         self._ring = ring
-        self._server: Server | None = None
+        self._server: ServerAddress | None = None
         self._connection: http.client.HTTPConnection | None = None
-        self._connected_to: Server | None = None
+        self._connected_to: ServerAddress | None = None
         self._used_at = 0.0
         self._aborted = False
 
@@ -209,7 +209,7 @@ class ServerLink:
             self._connection = None
 
     def _ask(
-        self, server: Server, method: str, path: str, body: dict[str, Any] | None, token: str, timeout: float
+        self, server: ServerAddress, method: str, path: str, body: dict[str, Any] | None, token: str, timeout: float
     ) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
@@ -236,7 +236,7 @@ class ServerLink:
             self.close()
             raise
 
-    def _open(self, server: Server, timeout: float) -> bool:
+    def _open(self, server: ServerAddress, timeout: float) -> bool:
         """Have a connection to a server; true when it is one kept from an earlier call."""
         idle = steady() - self._used_at
         if self._connection is not None and self._connected_to == server and idle < _IDLE_SECONDS:

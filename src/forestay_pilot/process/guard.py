@@ -23,9 +23,9 @@ from typing import Any
 
 from forestay_pilot.clock import steady
 from forestay_pilot.process import libc
-from forestay_pilot.process.control_leaf import make_leaf
-from forestay_pilot.process.guard_run import FAULT_TAIL_BYTES, TAIL_BYTES, Run
+from forestay_pilot.process.guarded_payload import FAULT_TAIL_BYTES, TAIL_BYTES, GuardedPayload
 from forestay_pilot.process.kernel_kills import oom_kills
+from forestay_pilot.process.payload_cgroup import make_payload_cgroup
 from forestay_pilot.process.payload_start import become_payload, start_error
 from forestay_pilot.process.process_tree import children_of, claim_of
 
@@ -35,7 +35,7 @@ _NAP = 1.0
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
 
 
-def _send_signal(run: Run, number: int) -> None:
+def _send_signal(run: GuardedPayload, number: int) -> None:
     """Signal a payload's group, or the payload alone while it has not made its group yet."""
     try:
         os.killpg(run.pid, number)
@@ -61,7 +61,7 @@ class Guard:
         self._link = link
         self._inbox = b""
         self._outbox = bytearray()
-        self._runs: dict[int, Run] = {}  # by process id, until the end is told
+        self._runs: dict[int, GuardedPayload] = {}  # by process id, until the end is told
         self._lease_until: float | None = None
         self._selector = selectors.DefaultSelector()
         self._alive = True
@@ -119,7 +119,7 @@ class Guard:
 
     def _start(self, request: dict[str, Any]) -> None:
         pipes: list[int] = []
-        leaf = make_leaf(request["group"], memory=request["memory"])
+        leaf = make_payload_cgroup(request["group"], memory=request["memory"])
         try:
             pipes += os.pipe()
             pipes += os.pipe()
@@ -137,11 +137,11 @@ class Guard:
         os.close(output_in)
         os.close(exec_error_in)
         os.set_blocking(output, False)
-        run = self._runs[pid] = Run(request, pid, output, exec_error, leaf)
+        run = self._runs[pid] = GuardedPayload(request, pid, output, exec_error, leaf)
         self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
         self._tell({"event": "started", "claim": run.claim, "pid": pid})
 
-    def _on_output(self, run: Run) -> bool:
+    def _on_output(self, run: GuardedPayload) -> bool:
         """Take what the payload has written; false when there is no more for now."""
         if run.output < 0:
             return False  # its end was dealt with earlier in the same round
@@ -179,7 +179,7 @@ class Guard:
         for run in [run for run in self._runs.values() if run.end is not None]:
             self._finish_if_gone(run)
 
-    def _on_leader_death(self, run: Run) -> None:
+    def _on_leader_death(self, run: GuardedPayload) -> None:
         # The leader is still a zombie here, so its group's number cannot belong to anyone else.
         with contextlib.suppress(OSError):
             os.killpg(run.pid, signal.SIGKILL)
@@ -210,7 +210,7 @@ class Guard:
         run.linger_until = steady() + _LINGER
         self._sweep()
 
-    def _oom_kills(self, run: Run, *, killed: bool) -> int | None:
+    def _oom_kills(self, run: GuardedPayload, *, killed: bool) -> int | None:
         """The kernel's kills while it ran. Without a group of its own they may be a neighbour's, unless it was alone or was
         killed itself."""
         if run.leaf is not None:
@@ -220,7 +220,7 @@ class Guard:
             return None
         return max(0, count - run.oom_kills)
 
-    def _finish_if_gone(self, run: Run) -> None:
+    def _finish_if_gone(self, run: GuardedPayload) -> None:
         """Tell the end once nothing of the payload can still write, or after a bounded wait."""
         with contextlib.suppress(OSError):
             os.killpg(run.pid, signal.SIGKILL)
@@ -251,7 +251,7 @@ class Guard:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _stop(self, run: Run, why: str, grace: float) -> None:
+    def _stop(self, run: GuardedPayload, why: str, grace: float) -> None:
         if run.end is not None or run.kill_at is not None:
             return
         run.stopped_for = why
@@ -260,7 +260,7 @@ class Guard:
         for number in (signal.SIGTERM, signal.SIGCONT):
             _send_signal(run, number)
 
-    def _deadlines(self, run: Run) -> list[float]:
+    def _deadlines(self, run: GuardedPayload) -> list[float]:
         if run.end is not None:
             return [min(run.linger_until, steady() + 0.02)]
         if run.kill_at is not None:

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import Any, Callable
 
 from forestay_pilot.clock import steady
-from forestay_pilot.process.payload import Outcome, Payload
+from forestay_pilot.process.payload import Payload, PayloadOutcome
 from forestay_pilot.process.process_tree import children_of, claim_of, is_settled
 
 log = logging.getLogger("forestay_pilot")
@@ -35,17 +35,17 @@ _TURN = 0.02
 _TURNS = 500  # in all ten seconds for a guard to come
 
 
-class Waiting:
+class WaitingPayload:
     """A payload that the guard has, until it tells the end."""
 
     def __init__(self, *, external: bool, on_done: Callable[[], None] = lambda: None) -> None:
         self.external = external
         self.done = threading.Event()
         self.pid = 0
-        self.outcome: Outcome | None = None
+        self.outcome: PayloadOutcome | None = None
         self._on_done = on_done
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: PayloadOutcome) -> None:
         self.outcome = outcome
         self.done.set()
         self._on_done()
@@ -57,7 +57,7 @@ class GuardLink:
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost  # called when no guard can be had: this pilot can run nothing
         self._lock = threading.Lock()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingPayload] = {}
         self._lease_until: float | None = None
         self._closing = False
         self._ready = threading.Event()
@@ -71,22 +71,22 @@ class GuardLink:
             self.close()
             raise OSError("the guard of payloads does not start on this machine")
 
-    def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> Outcome:
+    def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> PayloadOutcome:
         """Run a payload to its end.
 
         ``stop_why`` is asked once the guard has the payload: a stop that was ordered a moment before could
         not reach the guard, since there was nothing to stop yet.
         """
-        waiting = Waiting(external=payload.external)
+        waiting = WaitingPayload(external=payload.external)
         if not self.start(payload, waiting):
-            return Outcome(stopped_for=NO_GUARD)
+            return PayloadOutcome(stopped_for=NO_GUARD)
         why = stop_why()
         if why:
             self.stop(payload.claim, why)
         waiting.done.wait()
-        return waiting.outcome or Outcome(start_error="the guard gave no outcome")
+        return waiting.outcome or PayloadOutcome(start_error="the guard gave no outcome")
 
-    def start(self, payload: Payload, waiting: Waiting) -> bool:
+    def start(self, payload: Payload, waiting: WaitingPayload) -> bool:
         """Hand a payload to the guard; false when there is none to be had."""
         for _ in range(_TURNS):
             if self._begin(payload, waiting):
@@ -97,7 +97,7 @@ class GuardLink:
         self._on_lost()
         return False
 
-    def _begin(self, payload: Payload, waiting: Waiting) -> bool:
+    def _begin(self, payload: Payload, waiting: WaitingPayload) -> bool:
         """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""
         with self._lock:
             try:
@@ -187,7 +187,7 @@ class GuardLink:
                 waiting.pid = event["pid"]
                 return
             del self._waiting[claim]
-        waiting.end(Outcome(**event))
+        waiting.end(PayloadOutcome(**event))
 
     def _after_death(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -204,7 +204,7 @@ class GuardLink:
             log.error("the guard died (%s); the next payload gets another", process.returncode)
         for waiting in orphaned.values():
             waiting.end(
-                Outcome(
+                PayloadOutcome(
                     signal=int(signal.SIGKILL),
                     stopped_for=GUARD_LOST,
                     log_tail="[pilot: the guard of this payload died, and the payload with it]",

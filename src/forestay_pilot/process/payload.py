@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forestay_pilot.process.container import in_container
-from forestay_pilot.process.control_leaf import leaf_of
+from forestay_pilot.process.payload_cgroup import leaf_of
 
 LOG_CAP = 64 * 1024 * 1024
 
@@ -139,7 +139,7 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PayloadOutcome:
     """How a payload ended, as the guard saw it."""
 
     exit_code: int | None = None

@@ -10,10 +10,12 @@ import signal
 from typing import Any
 
 from forestay_pilot.process import libc
-from forestay_pilot.process.control_leaf import Leaf
+from forestay_pilot.process.payload_cgroup import PayloadCgroup
 
 
-def become_payload(request: dict[str, Any], guard: int, output: int, exec_error: int, leaf: Leaf | None) -> None:
+def become_payload(
+    request: dict[str, Any], guard: int, output: int, exec_error: int, leaf: PayloadCgroup | None
+) -> None:
     """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
     part = "folder"
     try:

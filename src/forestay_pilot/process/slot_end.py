@@ -10,7 +10,7 @@ from forestay_pilot.clock import stamp
 from forestay_pilot.process.guard_link import NO_GUARD
 
 if TYPE_CHECKING:
-    from forestay_pilot.process.payload import ClaimedJob, Outcome
+    from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome
 
 # What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
 # its log says why: only a real cancel may be called one, since the servers close the job for it.
@@ -38,7 +38,7 @@ EXECUTING = "executing"
 STAGING_OUT = "staging-out"
 
 
-def killed_from_outside(outcome: Outcome) -> bool:
+def killed_from_outside(outcome: PayloadOutcome) -> bool:
     """Whether somebody else ended a process: not the pilot, and not the kernel for want of memory."""
     number = outcome.signal
     if number is None and outcome.exit_code is not None:
@@ -58,7 +58,7 @@ def unbegun(why: str) -> str:
 
 def make_end(
     job: ClaimedJob,
-    outcome: Outcome,
+    outcome: PayloadOutcome,
     *,
     reason: str,
     host: str,

@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING, Callable
 
 from forestay_pilot.staging import file_transport, root_transport, s3_transport, web_transport
-from forestay_pilot.staging.draft import Draft, disk_error
-from forestay_pilot.staging.transfer import Brought, Journey, Place, StagingError
+from forestay_pilot.staging.partial_file import PartialFile, disk_error
+from forestay_pilot.staging.transfer import FileLocation, StagingError, TransferContext, TransferredFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FetchBy = Callable[[Place, Draft, Journey], None]
+FetchBy = Callable[[FileLocation, PartialFile, TransferContext], None]
 """Adds to a draft what it lacks of a file. Raises StagingError, and StoppedError when nobody wants it any more."""
 
 FETCH: dict[str, FetchBy] = {
@@ -32,36 +32,41 @@ _WEIGHT = ("transfer", "data-corrupt", "data-missing", "policy")
 
 
 def bring(
-    places: Sequence[Place], target: str, journey: Journey, *, size: int | None = None, sha256: str | None = None
-) -> Brought:
+    places: Sequence[FileLocation],
+    target: str,
+    transfer: TransferContext,
+    *,
+    size: int | None = None,
+    sha256: str | None = None,
+) -> TransferredFile:
     """Bring a file to a path, from the first place that gives it whole and as it should be.
 
     Raises StagingError with what every place said; it stops at the first when this disk is full.
     """
     began = time.monotonic()
-    draft = Draft(target + ".staging", size=size, sha256=sha256)
-    draft.adopt(journey)
-    errors: list[tuple[Place, StagingError]] = []
+    partial_file = PartialFile(target + ".staging", size=size, sha256=sha256)
+    partial_file.adopt(transfer)
+    errors: list[tuple[FileLocation, StagingError]] = []
     tries = 0
     for place in places:
         try:
-            tries += _try_place(place, draft, journey, errors)
+            tries += _try_place(place, partial_file, transfer, errors)
         except StagingError as error:
             errors.append((place, error))
             tries += 1
             if error.reason == "disk":
                 break
-            if not (draft.wanted_sha256 and error.reason == "transfer"):
-                draft.restart()  # what another place has may be another file
-            draft.mark = ""
+            if not (partial_file.wanted_sha256 and error.reason == "transfer"):
+                partial_file.restart()  # what another place has may be another file
+            partial_file.mark = ""
             continue
         try:
-            os.rename(draft.path, target)
+            os.rename(partial_file.path, target)
         except OSError as error:
             raise disk_error(error) from error
-        return Brought(
-            sha256=draft.sha256,
-            bytes=draft.size,
+        return TransferredFile(
+            sha256=partial_file.sha256,
+            bytes=partial_file.size,
             kind=place.kind,
             element=place.element,
             seconds=time.monotonic() - began,
@@ -72,49 +77,54 @@ def bring(
     raise _verdict(errors, several=len(places) > 1)
 
 
-def _try_place(place: Place, draft: Draft, journey: Journey, errors: list[tuple[Place, StagingError]]) -> int:
+def _try_place(
+    place: FileLocation,
+    partial_file: PartialFile,
+    transfer: TransferContext,
+    errors: list[tuple[FileLocation, StagingError]],
+) -> int:
     """Try one place as often as the terms say; a try that got on is not held against it. Gives how many it took."""
-    terms = journey.terms
+    terms = transfer.terms
     fetch = FETCH.get(place.kind)
     if fetch is None:
         raise StagingError("transfer", f"this pilot knows no sources of kind {said(place.kind)!r}")
     wait, idle, begun_anew = _FIRST_WAIT, 0, False
     for tried in range(1, terms.tries * _MOST + 1):
-        journey.go_on()
-        before = draft.size
+        transfer.go_on()
+        before = partial_file.size
         try:
-            fetch(place, draft, journey)
-            _check(draft, begun_anew=begun_anew)
+            fetch(place, partial_file, transfer)
+            _check(partial_file, begun_anew=begun_anew)
         except StagingError as error:
             if error.reason == "data-corrupt" and error.again:
                 begun_anew = True
-                draft.restart()
+                partial_file.restart()
             elif not error.again:
                 raise
-            elif draft.size > before:
+            elif partial_file.size > before:
                 idle, wait = 0, _FIRST_WAIT
             else:
                 idle += 1
             if idle >= terms.tries or tried >= terms.tries * _MOST:
                 raise
             errors.append((place, error))
-            journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
+            transfer.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
             wait = min(wait * 4, 30.0)
         else:
             return tried
     raise AssertionError("the last try raises")
 
 
-def _check(draft: Draft, *, begun_anew: bool) -> None:
+def _check(partial_file: PartialFile, *, begun_anew: bool) -> None:
     try:
-        draft.check()
+        partial_file.check()
     except StagingError as error:
         # One that was put together from parts of several tries is fetched once more in one piece before it is called bad.
-        error.again = draft.mixed and not begun_anew
+        error.again = partial_file.mixed and not begun_anew
         raise
 
 
-def _verdict(errors: list[tuple[Place, StagingError]], *, several: bool) -> StagingError:
+def _verdict(errors: list[tuple[FileLocation, StagingError]], *, several: bool) -> StagingError:
     if not errors:
         return StagingError("data-missing", "nobody knows a place where it could be had")
     last = _last_of_each(errors)
@@ -129,15 +139,15 @@ def _verdict(errors: list[tuple[Place, StagingError]], *, several: bool) -> Stag
     return StagingError(error.reason, words, error=error.error, again=error.again, failed=_failures(errors))
 
 
-def _last_of_each(errors: list[tuple[Place, StagingError]]) -> list[tuple[Place, StagingError]]:
-    last: dict[str, tuple[Place, StagingError]] = {}
+def _last_of_each(errors: list[tuple[FileLocation, StagingError]]) -> list[tuple[FileLocation, StagingError]]:
+    last: dict[str, tuple[FileLocation, StagingError]] = {}
     for place, error in errors:
         last.pop(place.at, None)
         last[place.at] = (place, error)
     return list(last.values())
 
 
-def _failures(errors: list[tuple[Place, StagingError]]) -> tuple[str, ...]:
+def _failures(errors: list[tuple[FileLocation, StagingError]]) -> tuple[str, ...]:
     return tuple(said(f"{place.element or place.kind}: {error}") for place, error in errors)[-20:]
 
 

@@ -10,24 +10,24 @@ from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.transfer import StagingError
 
 if TYPE_CHECKING:
-    from forestay_pilot.staging.draft import Draft
-    from forestay_pilot.staging.transfer import Journey, Place
+    from forestay_pilot.staging.partial_file import PartialFile
+    from forestay_pilot.staging.transfer import FileLocation, TransferContext
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 
-def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """Add to a draft what it lacks of a file."""
     try:
         source = os.open(place.at, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise _error(error) from error
     try:
-        if not draft.wanted_sha256:
-            draft.restart()
-        draft.mixed = draft.size > 0
-        os.lseek(source, draft.size, os.SEEK_SET)
-        draft.take(lambda buffer: os.readv(source, [buffer]), journey)
+        if not partial_file.wanted_sha256:
+            partial_file.restart()
+        partial_file.mixed = partial_file.size > 0
+        os.lseek(source, partial_file.size, os.SEEK_SET)
+        partial_file.take(lambda buffer: os.readv(source, [buffer]), transfer)
     except OSError as error:
         raise _error(error) from error
     finally:

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from forestay_pilot.staging.transfer import StagingError
 
 if TYPE_CHECKING:
-    from forestay_pilot.staging.transfer import Journey, Place
+    from forestay_pilot.staging.transfer import FileLocation, TransferContext
 
 
 def checked_address(host: str, port: int, *, private: bool) -> str:
@@ -32,23 +32,23 @@ def port_of(parts: SplitResult, usual: int) -> int:
     return parts.port or usual
 
 
-class Call:
+class StorageCall:
     """One request to a web server, over a connection of its own, under the name that was asked for."""
 
-    def __init__(self, place: Place, journey: Journey) -> None:
+    def __init__(self, place: FileLocation, transfer: TransferContext) -> None:
         parts = urlsplit(place.at)
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = port_of(parts, 443 if secure else 80)
         address = checked_address(host, port, private=place.private)
-        wire = socket.create_connection((address, port), journey.terms.timeout)
+        wire = socket.create_connection((address, port), transfer.terms.timeout)
         try:
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if secure:
-                wire = ssl.create_default_context(cafile=journey.ca_file).wrap_socket(wire, server_hostname=host)
+                wire = ssl.create_default_context(cafile=transfer.ca_file).wrap_socket(wire, server_hostname=host)
         except BaseException:
             wire.close()
             raise
-        self.connection = http.client.HTTPConnection(host, port, timeout=journey.terms.timeout)
+        self.connection = http.client.HTTPConnection(host, port, timeout=transfer.terms.timeout)
         self.connection.sock = self._wire = wire
         self._answer: http.client.HTTPResponse | None = None
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -59,7 +59,7 @@ class Call:
         self._answer = self.connection.getresponse()
         return self._answer
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> StorageCall:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -46,7 +46,7 @@ class OutputFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class OutputManifest:
     """What the end says of the committed outputs."""
 
     path: str
@@ -97,7 +97,7 @@ def _files_at(match: str) -> Iterable[str]:
             yield os.path.join(folder, name)
 
 
-def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: str) -> Manifest:
+def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: str) -> OutputManifest:
     """Copy the declared outputs under the attempt's own path and write its manifest.
 
     Raises OutputMissingError when a pattern has no file, OutputFailedError when the disk refuses or the folder itself is
@@ -135,7 +135,7 @@ def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
     return safe_part(job.tenant), safe_part(job.job), last
 
 
-def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
+def _write(job: ClaimedJob, found: dict[str, str], place: str) -> OutputManifest:
     listing: list[tuple[str, int, str]] = []
     folders = {place}
     for name in sorted(found):
@@ -153,17 +153,17 @@ def _write(job: ClaimedJob, found: dict[str, str], place: str) -> Manifest:
     if os.path.lexists(path):
         raise FileExistsError(17, "an output is itself called manifest.json")
     content, manifest = manifest_of(job, path, listing)
-    draft = path + ".tmp"
-    with open(draft, "xb") as sink:
+    partial_file = path + ".tmp"
+    with open(partial_file, "xb") as sink:
         sink.write(content)
         sink.flush()
         os.fsync(sink.fileno())
-    os.rename(draft, path)
+    os.rename(partial_file, path)
     _sync_folder(place)
     return manifest
 
 
-def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, Manifest]:
+def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, OutputManifest]:
     """The manifest as it is written, and what the end says of it."""
     document = {
         "job": job.job,
@@ -175,7 +175,7 @@ def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]])
     content = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
     sha256 = hashlib.sha256(content).hexdigest()
     total = sum(size for _, size, _ in listing)
-    return content, Manifest(path=path, sha256=sha256, files=len(listing), bytes=total, listing=tuple(listing))
+    return content, OutputManifest(path=path, sha256=sha256, files=len(listing), bytes=total, listing=tuple(listing))
 
 
 def _copy(source: str, target: str) -> tuple[int, str]:
@@ -210,7 +210,7 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def as_document(manifest: Manifest) -> dict[str, object]:
+def as_document(manifest: OutputManifest) -> dict[str, object]:
     """The manifest as an end names it."""
     document = asdict(manifest)
     del document["listing"]  # whoever wants it reads the file

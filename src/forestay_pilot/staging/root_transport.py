@@ -18,8 +18,8 @@ from forestay_pilot.staging.outbound import checked_address, port_of
 from forestay_pilot.staging.transfer import StagingError
 
 if TYPE_CHECKING:
-    from forestay_pilot.staging.draft import Draft
-    from forestay_pilot.staging.transfer import Journey, Place
+    from forestay_pilot.staging.partial_file import PartialFile
+    from forestay_pilot.staging.transfer import FileLocation, TransferContext
 
 PROGRAM = "xrdcp"
 _STAT = "xrdfs"
@@ -34,52 +34,52 @@ _AGAIN = ("3004", "3007", "3008", "3012", "3014", "3024")  # I/O, overload, serv
 _LOOK = 0.05
 
 
-def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """Add to a draft what it lacks of a file of an XRootD server."""
-    again = bool(draft.size and draft.wanted_sha256)
+    again = bool(partial_file.size and partial_file.wanted_sha256)
     if not again:
-        draft.restart()
+        partial_file.restart()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft.path)
+            os.unlink(partial_file.path)
     else:
-        os.truncate(draft.path, draft.size)
-        draft.mixed = True
-    _copy(place, [*(["--continue"] if again else []), _address(place), draft.path], journey, draft)
+        os.truncate(partial_file.path, partial_file.size)
+        partial_file.mixed = True
+    _copy(place, [*(["--continue"] if again else []), _address(place), partial_file.path], transfer, partial_file)
     try:
-        _see_whole(place, draft, journey)
-        draft.follow(os.stat(draft.path).st_size, journey)
-        if draft.wanted_sha256 and draft.sha256 != draft.wanted_sha256 and not draft.mixed:
+        _see_whole(place, partial_file, transfer)
+        partial_file.follow(os.stat(partial_file.path).st_size, transfer)
+        if partial_file.wanted_sha256 and partial_file.sha256 != partial_file.wanted_sha256 and not partial_file.mixed:
             # It was read while it was written; what counts is what is there now.
-            size, mark = os.stat(draft.path).st_size, draft.mark
-            draft.restart()
-            draft.mark = mark
-            draft.follow(size, journey)
+            size, mark = os.stat(partial_file.path).st_size, partial_file.mark
+            partial_file.restart()
+            partial_file.mark = mark
+            partial_file.follow(size, transfer)
     except OSError as error:
         raise StagingError("transfer", str(error), again=True, error=symbol(error)) from error
 
 
-def _see_whole(place: Place, draft: Draft, journey: Journey) -> None:
+def _see_whole(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """``xrdcp`` 5.5 says that all is well when the disk was full: only the size tells."""
-    size = os.stat(draft.path).st_size
-    whole = draft.wanted_size if draft.wanted_size is not None else _remote_size(place, journey)
+    size = os.stat(partial_file.path).st_size
+    whole = partial_file.wanted_size if partial_file.wanted_size is not None else _remote_size(place, transfer)
     if whole is None or size >= whole:
         return
-    disk = os.statvfs(draft.path)
+    disk = os.statvfs(partial_file.path)
     if disk.f_bavail * disk.f_frsize < min(1 << 20, whole - size):
         raise StagingError("disk", f"no space for it: {size} of {whole} bytes are there", error="ENOSPC")
-    draft.follow(size, journey)
+    partial_file.follow(size, transfer)
     raise StagingError("transfer", f"it broke off after {size} of {whole} bytes", again=True)
 
 
-def _remote_size(place: Place, journey: Journey) -> int | None:
+def _remote_size(place: FileLocation, transfer: TransferContext) -> int | None:
     parts = urlsplit(_address(place))
     try:
         answer = subprocess.run(  # noqa: S603 - an address and a path, and no shell
             [_STAT, f"{parts.scheme}://{parts.netloc}", "stat", "/" + parts.path.lstrip("/")],
-            env=_environment(place, journey.terms.timeout),
+            env=_environment(place, transfer.terms.timeout),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=journey.terms.timeout * 2,
+            timeout=transfer.terms.timeout * 2,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -88,12 +88,12 @@ def _remote_size(place: Place, journey: Journey) -> int | None:
     return int(found[1]) if found else None
 
 
-def store(path: str, size: int, place: Place, journey: Journey) -> None:
+def store(path: str, size: int, place: FileLocation, transfer: TransferContext) -> None:
     """Bring a local file to an XRootD server; folders on the way are made."""
-    _copy(place, ["--path", path, _address(place)], journey, None)
+    _copy(place, ["--path", path, _address(place)], transfer, None)
 
 
-def _address(place: Place) -> str:
+def _address(place: FileLocation) -> str:
     """The address with what was checked in place of the name, where the protocol does not need the name itself."""
     parts = urlsplit(place.at)
     host = parts.hostname or ""
@@ -109,12 +109,12 @@ def _address(place: Place) -> str:
     return parts._replace(netloc=f"{where}:{port_of(parts, _PORT)}").geturl()
 
 
-def _copy(place: Place, words: list[str], journey: Journey, draft: Draft | None) -> None:
+def _copy(place: FileLocation, words: list[str], transfer: TransferContext, partial_file: PartialFile | None) -> None:
     command = [PROGRAM, "--nopbar", "--force", *words] if "--continue" not in words else [PROGRAM, "--nopbar", *words]
     try:
         running = subprocess.Popen(  # noqa: S603 - an address and a path, and no shell
             command,
-            env=_environment(place, journey.terms.timeout),
+            env=_environment(place, transfer.terms.timeout),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -124,7 +124,7 @@ def _copy(place: Place, words: list[str], journey: Journey, draft: Draft | None)
         words_ = f"{PROGRAM} cannot be run here: {error.strerror}"
         raise StagingError("transfer", words_, error=f"no {PROGRAM}") from error
     try:
-        _watch(running, journey, draft)
+        _watch(running, transfer, partial_file)
         said = running.stderr.read(8192).decode(errors="replace") if running.stderr else ""
     finally:
         if running.poll() is None:
@@ -136,20 +136,20 @@ def _copy(place: Place, words: list[str], journey: Journey, draft: Draft | None)
         raise judge(running.returncode, said)
 
 
-def _watch(running: subprocess.Popen[bytes], journey: Journey, draft: Draft | None) -> None:
+def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_file: PartialFile | None) -> None:
     """Until it ends, stops getting on, or nobody wants it any more; meanwhile hash what has come."""
     moved, seen = time.monotonic(), -1
     while running.poll() is None:
-        journey.go_on()
-        if draft is not None:
+        transfer.go_on()
+        if partial_file is not None:
             with contextlib.suppress(OSError):
-                size = os.stat(draft.path).st_size
+                size = os.stat(partial_file.path).st_size
                 if size != seen:
                     moved, seen = time.monotonic(), size
-                draft.follow(size, journey)
-            if time.monotonic() - moved > journey.terms.timeout:
+                partial_file.follow(size, transfer)
+            if time.monotonic() - moved > transfer.terms.timeout:
                 raise StagingError(
-                    "transfer", f"nothing came for {journey.terms.timeout:g} s", again=True, error="ETIMEDOUT"
+                    "transfer", f"nothing came for {transfer.terms.timeout:g} s", again=True, error="ETIMEDOUT"
                 )
         with contextlib.suppress(subprocess.TimeoutExpired):
             running.wait(_LOOK)
@@ -173,7 +173,7 @@ def judge(code: int, said: str) -> StagingError:
     return StagingError("transfer", words, again=True, error=name)
 
 
-def _environment(place: Place, timeout: float) -> dict[str, str]:
+def _environment(place: FileLocation, timeout: float) -> dict[str, str]:
     """What the program needs to find its credentials, and limits on how long it waits; nothing of the pilot's own."""
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     seconds = str(max(1, int(timeout)))

@@ -9,8 +9,8 @@ from forestay_pilot.staging import web_transport
 from forestay_pilot.staging.transfer import StagingError
 
 if TYPE_CHECKING:
-    from forestay_pilot.staging.draft import Draft
-    from forestay_pilot.staging.transfer import Journey, Place
+    from forestay_pilot.staging.partial_file import PartialFile
+    from forestay_pilot.staging.transfer import FileLocation, TransferContext
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,40})</Code>")
 _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
@@ -20,14 +20,14 @@ EXPIRED = "S3 RequestExpired"
 """The signed address is too old; the next claim brings a new one."""
 
 
-def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """Add to a draft what it lacks of an object."""
-    web_transport.fetch_judged(place, draft, journey, judge)
+    web_transport.fetch_judged(place, partial_file, transfer, judge)
 
 
-def store(path: str, size: int, place: Place, journey: Journey) -> None:
+def store(path: str, size: int, place: FileLocation, transfer: TransferContext) -> None:
     """Bring a local file to a signed address."""
-    web_transport.store_judged(path, size, place, journey, judge)
+    web_transport.store_judged(path, size, place, transfer, judge)
 
 
 def judge(status: int, body: bytes) -> StagingError:

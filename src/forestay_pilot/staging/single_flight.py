@@ -16,13 +16,13 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Callable
 
-from forestay_pilot.staging.draft import disk_error
-from forestay_pilot.staging.transfer import Brought, Journey, StagingError, StoppedError, Terms
+from forestay_pilot.staging.partial_file import disk_error
+from forestay_pilot.staging.transfer import StagingError, StoppedError, TransferContext, TransferredFile, TransferTerms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FetchTo = Callable[[str], Brought]
+FetchTo = Callable[[str], TransferredFile]
 _LOOK = 0.02
 _TIDY_WAIT = 0.5
 _OLD = 24 * 3600
@@ -34,14 +34,14 @@ class SingleFlight:
     def __init__(self, area: str) -> None:
         self._area = os.path.realpath(area)  # made when it is needed, and removed with the last file
 
-    def obtain(self, key: str, target: str, fetch: FetchTo, journey: Journey) -> Brought:
+    def obtain(self, key: str, target: str, fetch: FetchTo, transfer: TransferContext) -> TransferredFile:
         """Bring a file to a path by one transfer for all who want it now. Each has a copy of its own, which it may write to."""
         came = time.monotonic()
         folder = os.path.join(self._area, hashlib.sha256(key.encode()).hexdigest())
         file = os.path.join(folder, "file")
         try:
-            with _interest(folder, journey) as interest:
-                with _turn(folder, journey):
+            with _interest(folder, transfer) as interest:
+                with _turn(folder, transfer):
                     brought = self._bring(folder, fetch, came)
                     if interest.alone():
                         os.rename(file, target)
@@ -49,7 +49,7 @@ class SingleFlight:
                         return brought
                     ready = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
                 try:
-                    _copy(ready, target, journey)  # others may take theirs meanwhile
+                    _copy(ready, target, transfer)  # others may take theirs meanwhile
                 finally:
                     os.close(ready)
                 return brought
@@ -58,7 +58,7 @@ class SingleFlight:
         finally:
             self._tidy(folder)
 
-    def _bring(self, folder: str, fetch: FetchTo, came: float) -> Brought:
+    def _bring(self, folder: str, fetch: FetchTo, came: float) -> TransferredFile:
         about = os.path.join(folder, "about")
         with contextlib.suppress(OSError, ValueError, TypeError):
             with open(about, encoding="utf-8") as source:
@@ -67,7 +67,7 @@ class SingleFlight:
                 if told["at"] >= came:
                     raise StagingError(told["reason"], told["words"], error=told["error"], failed=tuple(told["failed"]))
             elif os.path.exists(os.path.join(folder, "file")):
-                found = Brought(**{**told, "failed": tuple(told["failed"])})
+                found = TransferredFile(**{**told, "failed": tuple(told["failed"])})
                 return replace(found, origin="neighbour", tries=0, failed=())
         try:
             brought = fetch(os.path.join(folder, "file"))
@@ -81,9 +81,9 @@ class SingleFlight:
     def _tidy(self, folder: str) -> None:
         """The last one clears up; whoever comes later begins anew. One who has the turn for longer does it at his own end."""
         until = time.monotonic() + _TIDY_WAIT
-        journey = Journey(Terms(), lambda: time.monotonic() > until)
+        transfer = TransferContext(TransferTerms(), lambda: time.monotonic() > until)
         try:
-            with _turn(folder, journey, make=False), _interest(folder, journey, make=False) as interest:
+            with _turn(folder, transfer, make=False), _interest(folder, transfer, make=False) as interest:
                 if interest.alone():
                     _clear(folder)
         except (OSError, StoppedError):
@@ -113,8 +113,8 @@ class _Interest:
 
 
 @contextlib.contextmanager
-def _interest(folder: str, journey: Journey, *, make: bool = True) -> Iterator[_Interest]:
-    descriptor = _locked(os.path.join(folder, "interest"), fcntl.LOCK_SH, journey, make=make)
+def _interest(folder: str, transfer: TransferContext, *, make: bool = True) -> Iterator[_Interest]:
+    descriptor = _locked(os.path.join(folder, "interest"), fcntl.LOCK_SH, transfer, make=make)
     try:
         yield _Interest(descriptor)
     finally:
@@ -122,15 +122,15 @@ def _interest(folder: str, journey: Journey, *, make: bool = True) -> Iterator[_
 
 
 @contextlib.contextmanager
-def _turn(folder: str, journey: Journey, *, make: bool = True) -> Iterator[None]:
-    descriptor = _locked(os.path.join(folder, "turn"), fcntl.LOCK_EX, journey, make=make)
+def _turn(folder: str, transfer: TransferContext, *, make: bool = True) -> Iterator[None]:
+    descriptor = _locked(os.path.join(folder, "turn"), fcntl.LOCK_EX, transfer, make=make)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _locked(path: str, kind: int, journey: Journey, *, make: bool) -> int:
+def _locked(path: str, kind: int, transfer: TransferContext, *, make: bool) -> int:
     """A descriptor that holds the lock of a file which still has its name; waits for it."""
     while True:
         try:
@@ -150,7 +150,7 @@ def _locked(path: str, kind: int, journey: Journey, *, make: bool) -> int:
                     fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    journey.go_on()
+                    transfer.go_on()
                     time.sleep(_LOOK)
             with contextlib.suppress(FileNotFoundError):
                 if _same(descriptor, path):
@@ -178,25 +178,25 @@ def _clear(folder: str) -> None:
         os.rmdir(os.path.dirname(folder))
 
 
-def _copy(source: int, target: str, journey: Journey) -> None:
+def _copy(source: int, target: str, transfer: TransferContext) -> None:
     """Copy a whole file on this disk; where the file system can, without moving its bytes."""
-    draft = target + ".staging"
-    sink = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    partial_file = target + ".staging"
+    sink = os.open(partial_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         left, at = os.fstat(source).st_size, 0
         while left:
-            journey.go_on()
+            transfer.go_on()
             count = os.sendfile(sink, source, at, min(left, 1 << 26))
             if not count:
                 raise OSError(5, "the file became shorter while it was copied")
             left, at = left - count, at + count
     finally:
         os.close(sink)
-    os.rename(draft, target)
+    os.rename(partial_file, target)
 
 
 def _write(path: str, document: dict[str, object]) -> None:
-    draft = path + ".new"
-    with open(draft, "w", encoding="utf-8") as sink:
+    partial_file = path + ".new"
+    with open(partial_file, "w", encoding="utf-8") as sink:
         json.dump(document, sink)
-    os.rename(draft, path)
+    os.rename(partial_file, path)

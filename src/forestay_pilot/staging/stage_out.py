@@ -19,19 +19,19 @@ from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging import root_transport, s3_transport, web_transport
 from forestay_pilot.staging.outputs import (
     FOLDER_GONE,
-    Manifest,
     OutputFailedError,
+    OutputManifest,
     attempt_parts,
     commit_outputs,
     find_outputs,
     manifest_of,
 )
-from forestay_pilot.staging.transfer import Journey, Place, StagingError, Terms
+from forestay_pilot.staging.transfer import FileLocation, StagingError, TransferContext, TransferTerms
 
 if TYPE_CHECKING:
     from forestay_pilot.process.payload import ClaimedJob
 
-StoreBy = Callable[[str, int, Place, Journey], None]
+StoreBy = Callable[[str, int, FileLocation, TransferContext], None]
 """Brings a local file of a size to a place. Raises StagingError, and StoppedError when nobody wants it any more."""
 
 STORE: dict[str, StoreBy] = {
@@ -52,7 +52,7 @@ _SIGNED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Element:
+class OutputStorage:
     """The storage element that a claim's outputs go to."""
 
     name: str
@@ -60,10 +60,10 @@ class Element:
     base: str
     prefix: str
     private: bool
-    terms: Terms
+    terms: TransferTerms
 
     @classmethod
-    def read(cls, given: dict[str, Any]) -> Element:
+    def read(cls, given: dict[str, Any]) -> OutputStorage:
         """As the claim names it."""
         return cls(
             name=str(given.get("element") or ""),
@@ -71,7 +71,7 @@ class Element:
             base=str(given.get("base") or "").rstrip("/"),
             prefix=str(given.get("prefix") or "").strip("/"),
             private=given.get("private") is True,
-            terms=Terms.read(given.get("transfer"), tries=_TRIES),
+            terms=TransferTerms.read(given.get("transfer"), tries=_TRIES),
         )
 
     def manifest_path(self, job: ClaimedJob) -> str:
@@ -80,15 +80,21 @@ class Element:
 
 
 def store_outputs(
-    job: ClaimedJob, folder: str, patterns: list[str], element: Element, *, sign: Sign, stopped: Callable[[], bool]
-) -> Manifest:
+    job: ClaimedJob,
+    folder: str,
+    patterns: list[str],
+    element: OutputStorage,
+    *,
+    sign: Sign,
+    stopped: Callable[[], bool],
+) -> OutputManifest:
     """Bring the declared outputs to a storage element, and the manifest last.
 
     Raises OutputMissingError when a pattern has no file, OutputFailedError with the transport's own word, StoppedError.
     """
-    journey = Journey(element.terms, stopped)
+    transfer = TransferContext(element.terms, stopped)
     if element.kind == "file":
-        return replace(_commit(job, folder, patterns, element, journey), path=element.manifest_path(job))
+        return replace(_commit(job, folder, patterns, element, transfer), path=element.manifest_path(job))
     if element.kind not in STORE:
         raise OutputFailedError(f"this pilot knows no storage of kind {element.kind!r}")
     if not os.path.isdir(folder):
@@ -96,7 +102,7 @@ def store_outputs(
     found = find_outputs(folder, patterns)
     if MANIFEST in found:
         raise OutputFailedError(f"an output is itself called {MANIFEST}", error="EEXIST")
-    upload = _Upload(job, element, journey, sign)
+    upload = _Upload(job, element, transfer, sign)
     try:
         sizes = {name: os.stat(path).st_size for name, path in found.items()}
         upload.prepare([*sizes.items(), (MANIFEST, 0)])
@@ -108,17 +114,19 @@ def store_outputs(
                 upload.given_up = True
                 raise
         content, manifest = manifest_of(job, element.manifest_path(job), listing)
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(folder), prefix="manifest-") as draft:
-            draft.write(content)
-            draft.flush()
-            upload.bring(MANIFEST, draft.name, len(content))
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(folder), prefix="manifest-") as partial_file:
+            partial_file.write(content)
+            partial_file.flush()
+            upload.bring(MANIFEST, partial_file.name, len(content))
     except OSError as error:
         words = f"outputs could not be read: {error.strerror or error}"
         raise OutputFailedError(words, error=symbol(error)) from error
     return manifest
 
 
-def _commit(job: ClaimedJob, folder: str, patterns: list[str], element: Element, journey: Journey) -> Manifest:
+def _commit(
+    job: ClaimedJob, folder: str, patterns: list[str], element: OutputStorage, transfer: TransferContext
+) -> OutputManifest:
     """To a folder that pilots see."""
     wait = _FIRST_WAIT
     for left in range(element.terms.tries - 1, -1, -1):
@@ -127,7 +135,7 @@ def _commit(job: ClaimedJob, folder: str, patterns: list[str], element: Element,
         except OutputFailedError as error:
             if not left or error.error not in ("EIO", "ESTALE", "ETIMEDOUT", "EHOSTDOWN", "EAGAIN"):
                 raise
-            journey.pause(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
+            transfer.pause(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
             wait = min(wait * 2, _LONGEST_WAIT)
     raise AssertionError("the last try raises")
 
@@ -135,13 +143,13 @@ def _commit(job: ClaimedJob, folder: str, patterns: list[str], element: Element,
 class _Upload:
     """The outputs of one attempt on their way."""
 
-    def __init__(self, job: ClaimedJob, element: Element, journey: Journey, sign: Sign) -> None:
+    def __init__(self, job: ClaimedJob, element: OutputStorage, transfer: TransferContext, sign: Sign) -> None:
         self._job = job
         self._element = element
         self._sign = sign
         self._signed: dict[str, str] = {}
         self.given_up = False
-        self._journey = Journey(journey.terms, lambda: self.given_up or journey.stopped())
+        self._transfer = TransferContext(transfer.terms, lambda: self.given_up or transfer.stopped())
 
     def prepare(self, files: list[tuple[str, int]]) -> None:
         """Have addresses for all files that need signed ones."""
@@ -155,7 +163,7 @@ class _Upload:
     def bring(self, name: str, path: str, size: int) -> str:
         """Bring one file; gives its SHA-256."""
         with ThreadPoolExecutor(1, thread_name_prefix="hashing") as beside:
-            digest = beside.submit(_digest, path, self._journey)
+            digest = beside.submit(_digest, path, self._transfer)
             self._try(name, lambda: self._store(name, path, size))
             seen, sha256 = digest.result()
         if seen != size or os.stat(path).st_size != size:
@@ -164,27 +172,27 @@ class _Upload:
 
     def _store(self, name: str, path: str, size: int) -> None:
         try:
-            STORE[self._element.kind](path, size, self._place(name), self._journey)
+            STORE[self._element.kind](path, size, self._place(name), self._transfer)
         except StagingError as error:
             if error.error == s3_transport.EXPIRED:
                 self._ask([(name, size)])
                 error.again = True
             raise
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> FileLocation:
         element = self._element
         if element.kind == "s3":
             at = self._signed.get(name, "")
         else:
             parts = [*attempt_parts(self._job), *name.split("/")]
             at = "/".join((element.base, *(quote(part) if element.kind == "http" else part for part in parts)))
-        return Place(element.kind, at, element.private, element.name)
+        return FileLocation(element.kind, at, element.private, element.name)
 
     def _try(self, name: str, deed: Callable[[], None]) -> None:
         """As often as the terms say. What cannot go better, or did not, is the end's word."""
         wait = _FIRST_WAIT
-        for left in range(self._journey.terms.tries - 1, -1, -1):
-            self._journey.go_on()
+        for left in range(self._transfer.terms.tries - 1, -1, -1):
+            self._transfer.go_on()
             try:
                 deed()
             except StagingError as error:
@@ -194,18 +202,18 @@ class _Upload:
                     # The same word of the system means this host's disk when there is no network in between.
                     word = f"connection {error.error}" if error.error.startswith("E") else error.error
                     raise OutputFailedError(words, error=word, file=name) from error
-                self._journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load
+                self._transfer.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load
                 wait = min(wait * 2, _LONGEST_WAIT)
             else:
                 return
 
 
-def _digest(path: str, journey: Journey) -> tuple[int, str]:
+def _digest(path: str, transfer: TransferContext) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
     with open(path, "rb", buffering=0) as source:
-        buffer = memoryview(bytearray(journey.terms.piece))
+        buffer = memoryview(bytearray(transfer.terms.piece))
         while True:
-            journey.go_on()
+            transfer.go_on()
             count = source.readinto(buffer)
             if not count:
                 return size, digest.hexdigest()

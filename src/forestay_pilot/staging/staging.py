@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.bring import bring, said
-from forestay_pilot.staging.transfer import Brought, Journey, Place, StagingError, StoppedError, Terms
+from forestay_pilot.staging.transfer import (
+    FileLocation,
+    StagingError,
+    StoppedError,
+    TransferContext,
+    TransferredFile,
+    TransferTerms,
+)
 
 if TYPE_CHECKING:
     from forestay_pilot.staging.single_flight import SingleFlight
@@ -52,8 +59,10 @@ def stage_in(
 
     def one(given: dict[str, Any]) -> None:
         try:
-            journey = Journey(Terms.read(given.get("transfer")), lambda: given_up.is_set() or stopped(), ca_file)
-            transfer = Transfer(given, folder, journey, flight=flight, peers=cache is None)
+            context = TransferContext(
+                TransferTerms.read(given.get("transfer")), lambda: given_up.is_set() or stopped(), ca_file
+            )
+            transfer = Transfer(given, folder, context, flight=flight, peers=cache is None)
             if cache is None or given.get("refused") or given.get("missing"):
                 transfer.run()
             else:
@@ -86,7 +95,9 @@ def most_telling(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(told, key=lambda one: (bool(one.get("from")), not one.get("failed")))[:_MOST_TOLD]
 
 
-def _told(given: dict[str, Any], brought: Brought | None, where: str, failed: tuple[str, ...]) -> dict[str, Any]:
+def _told(
+    given: dict[str, Any], brought: TransferredFile | None, where: str, failed: tuple[str, ...]
+) -> dict[str, Any]:
     told: dict[str, Any] = {"file": str(given.get("file") or ""), "name": str(given.get("name"))[:1000]}
     if where:
         told["from"] = where
@@ -111,19 +122,19 @@ class Transfer:
         self,
         given: dict[str, Any],
         folder: str,
-        journey: Journey,
+        context: TransferContext,
         *,
         flight: SingleFlight | None = None,
         peers: bool = True,
     ) -> None:
         self._given = given
-        self._journey = journey
+        self._transfer = context
         self._flight = flight
         self._peers = peers  # whether other hosts' caches are still to be asked
         self._name = str(given.get("name"))
         self._source = str(given.get("source"))
         self.target = _inside(folder, self._name)
-        self.brought: Brought | None = None
+        self.brought: TransferredFile | None = None
         self.where = "element"
 
     def run(self) -> tuple[int, str]:
@@ -140,7 +151,7 @@ class Transfer:
         self.where = brought.origin
         return brought.bytes, brought.sha256
 
-    def _run(self) -> Brought:
+    def _run(self) -> TransferredFile:
         given = self._given
         if given.get("refused"):
             raise StagingError("policy", str(given["refused"]))
@@ -148,8 +159,8 @@ class Transfer:
             raise StagingError("data-missing", str(given["missing"]))
         places, size, sha256 = self._places()
 
-        def fetch(target: str) -> Brought:
-            return bring(places, target, self._journey, size=size, sha256=sha256)
+        def fetch(target: str) -> TransferredFile:
+            return bring(places, target, self._transfer, size=size, sha256=sha256)
 
         try:
             os.makedirs(os.path.dirname(self.target), exist_ok=True)
@@ -159,16 +170,16 @@ class Transfer:
         if self._flight is None or not isinstance(file, str) or not file:
             return fetch(self.target)
         key = f"{file}\n{sha256 or ''}"
-        return self._flight.obtain(key, self.target, fetch, self._journey)
+        return self._flight.obtain(key, self.target, fetch, self._transfer)
 
-    def _places(self) -> tuple[list[Place], int | None, str | None]:
+    def _places(self) -> tuple[list[FileLocation], int | None, str | None]:
         """Where it can be had from, in order, and what is known of it."""
         given = self._given
         size, digest = given.get("bytes"), given.get("sha256")
         size = size if isinstance(size, int) else None
         digest = digest if isinstance(digest, str) else None
         named = given.get("from")
-        places = [Place.read(one) for one in named if isinstance(one, dict)] if isinstance(named, list) else []
+        places = [FileLocation.read(one) for one in named if isinstance(one, dict)] if isinstance(named, list) else []
         if not self._peers:
             places = [one for one in places if one.kind != "peer"]
         if isinstance(given.get("manifest"), dict):
@@ -179,12 +190,12 @@ class Transfer:
                 if not places or digest is None:
                     raise
         elif not places:
-            places = [Place.of_source(self._source, private=given.get("private") is True)]
-        first = self._journey.terms.protocol
+            places = [FileLocation.of_source(self._source, private=given.get("private") is True)]
+        first = self._transfer.terms.protocol
         return sorted(places, key=lambda one: bool(first) and one.kind != first), size, digest
 
 
-def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[Place, int, str]:
+def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[FileLocation, int, str]:
     """An output of another job, as its manifest describes it."""
     where = str(manifest.get("path"))
     try:
@@ -197,7 +208,7 @@ def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[Place, int, str]:
         raise StagingError("data-corrupt", f"{where} is not the manifest that was committed")
     for known in json.loads(content)["files"]:
         if known["path"] == path:
-            return Place("file", os.path.join(os.path.dirname(where), path)), known["bytes"], known["sha256"]
+            return FileLocation("file", os.path.join(os.path.dirname(where), path)), known["bytes"], known["sha256"]
     raise StagingError("data-missing", "the job has no output of this name")
 
 

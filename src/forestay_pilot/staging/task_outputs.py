@@ -21,7 +21,7 @@ from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.outputs import OutputFailedError
 from forestay_pilot.staging.stage_out import STORE
 from forestay_pilot.staging.task_plan import FOLDER, ROOT, is_pattern, matcher
-from forestay_pilot.staging.transfer import Journey, Place, StagingError, StoppedError, Terms
+from forestay_pilot.staging.transfer import FileLocation, StagingError, StoppedError, TransferContext, TransferTerms
 
 _TRIES = 5
 _FIRST_WAIT = 0.2
@@ -34,15 +34,15 @@ Sign = Callable[["list[dict[str, Any]]"], "dict[str, str]"]
 def bring_outputs(plan: dict[str, Any], folder: str, *, sign: Sign, stopped: Callable[[], bool]) -> dict[str, Any]:
     """Bring all; gives what went where. Raises OutputFailedError and StoppedError."""
     files = _committed(plan["manifest"], folder)
-    journey = Journey(Terms.read(None, tries=_TRIES), stopped)
+    transfer = TransferContext(TransferTerms.read(None, tries=_TRIES), stopped)
     sent = []
     for output in plan["outputs"]:
         for path, url in sorted(_chosen(output, files).items()):
             if output.get("refused"):
                 raise OutputFailedError(str(output["refused"]), error="policy", file=path[-500:])
             size = os.stat(files[path]).st_size
-            put = partial(_put, files[path], size, output["to"], url, sign, journey)
-            _try(put, url, journey)
+            put = partial(_put, files[path], size, output["to"], url, sign, transfer)
+            _try(put, url, transfer)
             shown = (
                 url if output["to"]["kind"] != "file" or str(output["url"]).startswith("/") else "file://" + quote(url)
             )
@@ -95,34 +95,34 @@ def _joined(base: str, rest: str, *, local: bool) -> str:
     return f"{base.rstrip('/')}/{rest if local else quote(rest)}"
 
 
-def _put(file: str, size: int, to: dict[str, Any], url: str, sign: Sign, journey: Journey) -> None:
+def _put(file: str, size: int, to: dict[str, Any], url: str, sign: Sign, transfer: TransferContext) -> None:
     kind = str(to["kind"])
     if kind == "file":
         _copy(file, url)
     elif kind == "s3":
         signed = sign([{"path": url, "bytes": size}])
-        STORE["s3"](file, size, Place("s3", signed[url], to.get("private") is True), journey)
+        STORE["s3"](file, size, FileLocation("s3", signed[url], to.get("private") is True), transfer)
     else:
-        STORE["http"](file, size, Place("http", url, to.get("private") is True), journey)
+        STORE["http"](file, size, FileLocation("http", url, to.get("private") is True), transfer)
 
 
 def _copy(file: str, target: str) -> None:
     """Beside its place first, and whole on disk, then by its name."""
     parent = os.path.dirname(target)
-    draft = ""
+    partial_file = ""
     try:
         os.makedirs(parent, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=".forestay-", dir=parent)
+        handle, partial_file = tempfile.mkstemp(prefix=".forestay-", dir=parent)
         with open(handle, "wb") as sink, open(file, "rb") as source:
             shutil.copyfileobj(source, sink, 1 << 20)
             os.fchmod(sink.fileno(), os.stat(file).st_mode & 0o777 & ~_mask())
             sink.flush()
             os.fsync(sink.fileno())
-        os.replace(draft, target)
+        os.replace(partial_file, target)
     except OSError as error:
-        if draft:
+        if partial_file:
             with contextlib.suppress(OSError):
-                os.unlink(draft)
+                os.unlink(partial_file)
         again = symbol(error) in ("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN")
         raise StagingError("output-failed", error.strerror or str(error), again=again, error=symbol(error)) from error
 
@@ -133,10 +133,10 @@ def _mask() -> int:
     return mask
 
 
-def _try(deed: Callable[[], None], url: str, journey: Journey) -> None:
+def _try(deed: Callable[[], None], url: str, transfer: TransferContext) -> None:
     wait = _FIRST_WAIT
-    for left in range(journey.terms.tries - 1, -1, -1):
-        if journey.stopped():
+    for left in range(transfer.terms.tries - 1, -1, -1):
+        if transfer.stopped():
             raise StoppedError
         try:
             deed()
@@ -144,7 +144,7 @@ def _try(deed: Callable[[], None], url: str, journey: Journey) -> None:
             if not left or not error.again:
                 shown = url.partition("?")[0][-300:]
                 raise OutputFailedError(f"{shown}: {error}", error=error.error, file=shown) from error
-            journey.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
+            transfer.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load, guards nothing
             wait = min(wait * 2, _LONGEST_WAIT)
         else:
             return

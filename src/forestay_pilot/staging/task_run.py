@@ -29,10 +29,10 @@ _SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/o
 
 def main(folder: str) -> None:
     """Run the task that is laid out in a folder; its exit code is that of the executor that ended it."""
-    sys.exit(Runner(folder).run())
+    sys.exit(TaskRunner(folder).run())
 
 
-class Runner:
+class TaskRunner:
     """One task under way."""
 
     def __init__(self, folder: str) -> None:
@@ -176,10 +176,10 @@ class Runner:
 
     def _tell(self) -> None:
         """The report is whole at any time: the runner may be killed."""
-        draft = os.path.join(self._folder, REPORT + ".tmp")
-        with open(draft, "w", encoding="utf-8") as sink:
+        partial_file = os.path.join(self._folder, REPORT + ".tmp")
+        with open(partial_file, "w", encoding="utf-8") as sink:
             json.dump(self._report, sink)
-        os.replace(draft, os.path.join(self._folder, REPORT))
+        os.replace(partial_file, os.path.join(self._folder, REPORT))
 
 
 class _Pump(threading.Thread):

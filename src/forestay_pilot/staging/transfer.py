@@ -43,7 +43,7 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Terms:
+class TransferTerms:
     """How a transfer is carried out."""
 
     timeout: float = 30.0
@@ -52,7 +52,7 @@ class Terms:
     protocol: str = ""  # the kind of source to prefer
 
     @classmethod
-    def read(cls, given: object, *, tries: int = 3) -> Terms:
+    def read(cls, given: object, *, tries: int = 3) -> TransferTerms:
         """The terms of a claim; what is missing or makes no sense is as usual, and nothing leaves its bounds."""
         said = given if isinstance(given, dict) else {}
         return cls(
@@ -68,7 +68,7 @@ def _number(value: object, usual: float) -> float:
 
 
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """Where a file is, or goes to."""
 
     kind: str  # file, http, s3, root, peer
@@ -78,7 +78,7 @@ class Place:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, given: dict[str, Any]) -> Place:
+    def read(cls, given: dict[str, Any]) -> FileLocation:
         """A source as a claim names it."""
         kind = str(given.get("kind"))
         private = given.get("private") is True or kind == "peer"  # a server that names a peer vouches for its address
@@ -92,7 +92,7 @@ class Place:
         )
 
     @classmethod
-    def of_source(cls, source: str, *, private: bool) -> Place:
+    def of_source(cls, source: str, *, private: bool) -> FileLocation:
         """The place that the text of an input names."""
         scheme = source.partition(":")[0] if "://" in source or source.startswith("file:") else ""
         if scheme in ("http", "https"):
@@ -111,10 +111,10 @@ class Place:
 
 
 @dataclass
-class Journey:
+class TransferContext:
     """One transfer under way, as those who carry it out see it."""
 
-    terms: Terms
+    terms: TransferTerms
     stopped: Callable[[], bool]
     ca_file: str | None = None
 
@@ -135,7 +135,7 @@ class Journey:
 
 
 @dataclass(frozen=True)
-class Brought:
+class TransferredFile:
     """A file that is there now."""
 
     sha256: str

@@ -11,12 +11,12 @@ import socket
 from typing import TYPE_CHECKING, Callable
 
 from forestay_pilot.process.slot_end import symbol
-from forestay_pilot.staging.outbound import Call
+from forestay_pilot.staging.outbound import StorageCall
 from forestay_pilot.staging.transfer import StagingError
 
 if TYPE_CHECKING:
-    from forestay_pilot.staging.draft import Draft
-    from forestay_pilot.staging.transfer import Journey, Place
+    from forestay_pilot.staging.partial_file import PartialFile
+    from forestay_pilot.staging.transfer import FileLocation, TransferContext
 
 Judge = Callable[[int, bytes], StagingError]
 """What an answer that is not a good one means: its status, and the beginning of its body."""
@@ -27,42 +27,44 @@ _READ = 1 << 18
 _LONGEST_WAIT = 30.0
 
 
-def fetch(place: Place, draft: Draft, journey: Journey) -> None:
+def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """Add to a draft what it lacks of a file on a web server."""
-    fetch_judged(place, draft, journey, judge)
+    fetch_judged(place, partial_file, transfer, judge)
 
 
-def fetch_judged(place: Place, draft: Draft, journey: Journey, judged: Judge) -> None:
+def fetch_judged(place: FileLocation, partial_file: PartialFile, transfer: TransferContext, judged: Judge) -> None:
     """The same, with the caller's own understanding of bad answers."""
-    before = draft.size
+    before = partial_file.size
     try:
-        with Call(place, journey) as call:
+        with StorageCall(place, transfer) as call:
             headers = {**call.headers, "Accept-Encoding": "identity"}
-            if draft.resumable:
+            if partial_file.resumable:
                 # Where the end is known it is said: some servers (XRootD 5.5) answer an open range with nothing.
-                whole = draft.wanted_size or draft.announced
-                headers["Range"] = f"bytes={draft.size}-{whole - 1 if whole and whole > draft.size else ''}"
-                if draft.mark:
-                    headers["If-Range"] = draft.mark
+                whole = partial_file.wanted_size or partial_file.announced
+                headers["Range"] = (
+                    f"bytes={partial_file.size}-{whole - 1 if whole and whole > partial_file.size else ''}"
+                )
+                if partial_file.mark:
+                    headers["If-Range"] = partial_file.mark
             else:
-                draft.restart()
+                partial_file.restart()
             call.connection.request("GET", call.target, headers=headers)
             answer = call.answer()
-            length = _accept(answer, draft, judged)
-            begun = draft.size
-            draft.take(_Body(answer).fill, journey)
+            length = _accept(answer, partial_file, judged)
+            begun = partial_file.size
+            partial_file.take(_Body(answer).fill, transfer)
     except http.client.IncompleteRead as error:
-        raise StagingError("transfer", f"it broke off after {draft.size} bytes", again=True) from error
+        raise StagingError("transfer", f"it broke off after {partial_file.size} bytes", again=True) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         name = symbol(error) if isinstance(error, OSError) else ""
         if isinstance(error, socket.timeout) and not name:  # of its own kind in Python 3.9
             name = "ETIMEDOUT"
-        after = f" after {draft.size} bytes" if draft.size > before else ""
+        after = f" after {partial_file.size} bytes" if partial_file.size > before else ""
         words = f"{type(error).__name__}: {error}{after}"
         raise StagingError("transfer", words, again=True, error=name) from error
-    if length is not None and draft.size - begun != length:
+    if length is not None and partial_file.size - begun != length:
         whole = begun + length
-        raise StagingError("transfer", f"it broke off after {draft.size} of {whole} bytes", again=True)
+        raise StagingError("transfer", f"it broke off after {partial_file.size} of {whole} bytes", again=True)
 
 
 class _Body:
@@ -90,27 +92,27 @@ class _Body:
         return filled
 
 
-def _accept(answer: http.client.HTTPResponse, draft: Draft, judged: Judge) -> int | None:
+def _accept(answer: http.client.HTTPResponse, partial_file: PartialFile, judged: Judge) -> int | None:
     """Make the draft ready for an answer; gives how many bytes it announces."""
     if answer.status == 206:
         found = _RANGE.fullmatch(answer.getheader("Content-Range") or "")
-        if found is None or int(found[1]) != draft.size:
-            draft.restart()
+        if found is None or int(found[1]) != partial_file.size:
+            partial_file.restart()
             raise StagingError("transfer", "the server sent another part than was asked for", again=True)
-        draft.mixed = True
+        partial_file.mixed = True
     elif answer.status == 200:
-        draft.restart()
-    elif answer.status == 416 and draft.size:
+        partial_file.restart()
+    elif answer.status == 416 and partial_file.size:
         # Nothing is left to send, or it is another file by now: either way the next look begins at the front.
-        draft.restart()
+        partial_file.restart()
         raise StagingError("transfer", "the server has no more of it", again=True, error="HTTP 416")
     else:
         raise _refusal(answer, judged)
-    draft.mark = mark_of(answer)
+    partial_file.mark = mark_of(answer)
     length = answer.getheader("Content-Length")
     if length is None or not length.isdigit():
         return None
-    draft.announced = draft.size + int(length)
+    partial_file.announced = partial_file.size + int(length)
     return int(length)
 
 
@@ -146,25 +148,25 @@ def judge(status: int, _body: bytes) -> StagingError:
     return StagingError("transfer", words, again=status >= 500 or status in (408, 429), error=name)
 
 
-def store(path: str, size: int, place: Place, journey: Journey) -> None:
+def store(path: str, size: int, place: FileLocation, transfer: TransferContext) -> None:
     """Bring a local file to a web server."""
-    store_judged(path, size, place, journey, judge)
+    store_judged(path, size, place, transfer, judge)
 
 
-def store_judged(path: str, size: int, place: Place, journey: Journey, judged: Judge) -> None:
+def store_judged(path: str, size: int, place: FileLocation, transfer: TransferContext, judged: Judge) -> None:
     """The same, with the caller's own understanding of bad answers."""
     sent = 0
     try:
-        with Call(place, journey) as call, open(path, "rb", buffering=0) as source:
+        with StorageCall(place, transfer) as call, open(path, "rb", buffering=0) as source:
             connection = call.connection
             connection.putrequest("PUT", call.target, skip_host=True, skip_accept_encoding=True)
             for name, value in {**call.headers, "Content-Length": str(size), "Content-Type": _KIND}.items():
                 connection.putheader(name, value)
             connection.endheaders()
-            buffer = memoryview(bytearray(min(journey.terms.piece, max(1, size))))
+            buffer = memoryview(bytearray(min(transfer.terms.piece, max(1, size))))
             broken: OSError | None = None
             while sent < size:
-                journey.go_on()
+                transfer.go_on()
                 count = source.readinto(buffer[: min(len(buffer), size - sent)])
                 if not count:
                     raise StagingError("output-failed", "the file became shorter while it was sent")

@@ -28,7 +28,7 @@ from tests.unit.apps.server.processes import Processes, Started, processes
 from tests.unit.apps.server.running import Domain, until
 from tests.unit.apps.server.store_room import store_room
 
-from forestay.apps.server.http.desk import WORD_HEADER
+from forestay.apps.server.http.request_context import WORD_HEADER
 from forestay.client import ApiError, ForestayClient, Unavailable, wait
 from forestay.client.api.answers import NewJob, SpecificationJson
 

@@ -146,7 +146,7 @@ async def test_the_index_of_jobs_is_lost(
     """Without a backup: nothing is accepted until a process is started again and makes the index; then open cases make their jobs again."""
     monkeypatch.setenv("FORESTAY_TEST_OPENSEARCH", f"http://{node.opensearch}")
     async with case_site("opensearch", tmp_path, pilots=0, look_after=5.0) as running:
-        store = running.server.services.parts.store
+        store = running.server.services.components.store
         pilot = await ScriptedPilot.register(running.server, CASES)
         case = await running.start(SCATTER, n=LOST)
         await until(_made(running, LOST), "the jobs of the case", 300)
@@ -177,7 +177,7 @@ async def test_the_index_of_jobs_is_lost(
 
 def _made(running: CaseSite, many: int) -> Callable[[], Awaitable[bool]]:
     async def there() -> bool:
-        store = running.server.services.parts.store
+        store = running.server.services.components.store
         await store.refresh()
         return sum((await store.count(JobQuery(), by="state")).values()) >= many
 

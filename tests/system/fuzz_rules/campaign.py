@@ -17,7 +17,7 @@ from tests.system.fuzz_rules.generated import condition, told
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
-from forestay.domain.rules.condition import Verdict
+from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.plain_condition import conjunction_of
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, walk
@@ -83,9 +83,9 @@ def _one(chance: random.Random, sandbox: CelSandbox, conditions: CelConditions, 
         truth = _by_the_library(conditions, text, context)
         report.counts[truth] += 1
         wanted = {
-            "true": (Verdict.TRUE, REFINED),
-            "false": (Verdict.TRUE, GENERAL),
-        }.get(truth, (Verdict.ERROR, None))
+            "true": (ConditionVerdict.TRUE, REFINED),
+            "false": (ConditionVerdict.TRUE, GENERAL),
+        }.get(truth, (ConditionVerdict.ERROR, None))
         if (done.verdict, done.conclusion) != wanted:
             report.violations.append(
                 f"{name}: {truth}, and the walk came to {done.verdict} {done.conclusion}: {text!r} on {situation!r}"

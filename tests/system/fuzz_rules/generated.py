@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from forestay.domain.rules.context import FIELDS, Kind
+from forestay.domain.rules.context import FIELDS, FieldType
 
-BY_KIND = {kind: [field.name for field in FIELDS if field.kind is kind] for kind in Kind}
+BY_KIND = {kind: [field.name for field in FIELDS if field.kind is kind] for kind in FieldType}
 TEXTS = [
     "memory",
     "disk",
@@ -76,29 +76,29 @@ def _plain(chance: random.Random, depth: int) -> str:
     return chance.choice(_PLAIN)(chance)
 
 
-def _field(chance: random.Random, *kinds: Kind) -> str:
+def _field(chance: random.Random, *kinds: FieldType) -> str:
     return chance.choice([name for kind in kinds for name in BY_KIND[kind]])
 
 
-def _value(chance: random.Random, kind: Kind) -> str:
-    if kind is Kind.TEXT:
+def _value(chance: random.Random, kind: FieldType) -> str:
+    if kind is FieldType.TEXT:
         return f'"{chance.choice(TEXTS[:8])}"'
     return chance.choice(
-        ("0", "1", "2", "137", "-1", NUMBERS[4]) if kind is Kind.INT else ("0.0", "0.5", "-1.0", "2.5")
+        ("0", "1", "2", "137", "-1", NUMBERS[4]) if kind is FieldType.INT else ("0.0", "0.5", "-1.0", "2.5")
     )
 
 
-def _side(chance: random.Random, kind: Kind) -> str:
-    if kind is Kind.TEXT:
-        return chance.choice((_field(chance, kind), f"{_field(chance, Kind.WORDS)}{chance.choice(_KEYS)}"))
+def _side(chance: random.Random, kind: FieldType) -> str:
+    if kind is FieldType.TEXT:
+        return chance.choice((_field(chance, kind), f"{_field(chance, FieldType.WORDS)}{chance.choice(_KEYS)}"))
     one, other = _field(chance, kind), chance.choice((_field(chance, kind), _value(chance, kind)))
     return chance.choice(
-        (one, one, f"{one} {chance.choice('+-*/%' if kind is Kind.INT else '+-*/')} {other}", f"-{one}")
+        (one, one, f"{one} {chance.choice('+-*/%' if kind is FieldType.INT else '+-*/')} {other}", f"-{one}")
     )
 
 
 def _beside(chance: random.Random) -> str:
-    kind = chance.choice((Kind.INT, Kind.NUMBER, Kind.TEXT))
+    kind = chance.choice((FieldType.INT, FieldType.NUMBER, FieldType.TEXT))
     sign = chance.choice(("==", "!=", "<", "<=", ">", ">="))
     sides = [_side(chance, kind), chance.choice((_side, lambda c, k: _value(c, k)))(chance, kind)]
     chance.shuffle(sides)
@@ -110,22 +110,24 @@ _ASKED = ("contains", "startsWith", "endsWith")
 _PLAIN: list[Callable[[random.Random], str]] = [
     _beside,
     _beside,
-    lambda c: f"{_field(c, Kind.INT, Kind.NUMBER)} {c.choice(('==', '!='))} null",
-    lambda c: f"null != {_field(c, Kind.INT, Kind.NUMBER)}",
-    lambda c: f"{_field(c, Kind.INT)} in [{_value(c, Kind.INT)}, {_value(c, Kind.INT)}]",
-    lambda c: f"{_field(c, Kind.TEXT)} in [{_value(c, Kind.TEXT)}, {_value(c, Kind.TEXT)}]",
-    lambda c: f"{_value(c, Kind.TEXT)} in {_field(c, Kind.WORDS, Kind.DATA, Kind.TEXTS)}",
-    lambda c: f"has({_field(c, Kind.WORDS, Kind.DATA)}.a)",
-    lambda c: f"{c.choice('!  ')}{_field(c, Kind.TRUTH)}",
-    lambda c: f"{_side(c, Kind.TEXT)}.{c.choice(_ASKED)}({_value(c, Kind.TEXT)})",
-    lambda c: f"size({_field(c, Kind.TEXT, Kind.TEXTS, Kind.WORDS)}) > {_value(c, Kind.INT)}",
-    lambda c: f"double({_side(c, Kind.INT)}) / {_side(c, Kind.NUMBER)} < {_value(c, Kind.NUMBER)}",
-    lambda c: f"evidence.log_tail[{c.choice('012')}] == {_value(c, Kind.TEXT)}",
+    lambda c: f"{_field(c, FieldType.INT, FieldType.NUMBER)} {c.choice(('==', '!='))} null",
+    lambda c: f"null != {_field(c, FieldType.INT, FieldType.NUMBER)}",
+    lambda c: f"{_field(c, FieldType.INT)} in [{_value(c, FieldType.INT)}, {_value(c, FieldType.INT)}]",
+    lambda c: f"{_field(c, FieldType.TEXT)} in [{_value(c, FieldType.TEXT)}, {_value(c, FieldType.TEXT)}]",
+    lambda c: f"{_value(c, FieldType.TEXT)} in {_field(c, FieldType.WORDS, FieldType.DATA, FieldType.TEXTS)}",
+    lambda c: f"has({_field(c, FieldType.WORDS, FieldType.DATA)}.a)",
+    lambda c: f"{c.choice('!  ')}{_field(c, FieldType.TRUTH)}",
+    lambda c: f"{_side(c, FieldType.TEXT)}.{c.choice(_ASKED)}({_value(c, FieldType.TEXT)})",
+    lambda c: f"size({_field(c, FieldType.TEXT, FieldType.TEXTS, FieldType.WORDS)}) > {_value(c, FieldType.INT)}",
+    lambda c: f"double({_side(c, FieldType.INT)}) / {_side(c, FieldType.NUMBER)} < {_value(c, FieldType.NUMBER)}",
+    lambda c: f"evidence.log_tail[{c.choice('012')}] == {_value(c, FieldType.TEXT)}",
     lambda c: (
-        f"{_field(c, Kind.TEXTS, Kind.WORDS)}.{c.choice(('exists', 'all'))}(l, l.{c.choice(_ASKED)}({_value(c, Kind.TEXT)}))"
+        f"{_field(c, FieldType.TEXTS, FieldType.WORDS)}.{c.choice(('exists', 'all'))}(l, l.{c.choice(_ASKED)}({_value(c, FieldType.TEXT)}))"
     ),
-    lambda c: f"{_field(c, Kind.TEXTS)}.{c.choice(('exists', 'all'))}({c.choice(('l', 'cause', 'job'))}, {_beside(c)})",
-    lambda c: f"{_field(c, Kind.DATA)}.a == 1",
+    lambda c: (
+        f"{_field(c, FieldType.TEXTS)}.{c.choice(('exists', 'all'))}({c.choice(('l', 'cause', 'job'))}, {_beside(c)})"
+    ),
+    lambda c: f"{_field(c, FieldType.DATA)}.a == 1",
 ]
 _JOINED: list[Callable[[random.Random, int], str]] = [
     lambda c, d: f"{_plain(c, d)} && {_plain(c, d)}",
@@ -166,8 +168,8 @@ _TRUTHS: list[Callable[[random.Random, int], str]] = [
     lambda c, d: f"!({_truth(c, d)})",
     lambda c, d: f"({_truth(c, d)} ? {_truth(c, d)} : {_truth(c, d)})",
     lambda c, d: f"{_text(c, d)}.{c.choice(('contains', 'startsWith', 'endsWith', 'matches'))}({_text(c, d)})",
-    lambda c, d: f"{_text(c, d)} in {c.choice(BY_KIND[Kind.WORDS] + BY_KIND[Kind.DATA])}",
-    lambda c, d: f"has({c.choice(BY_KIND[Kind.DATA])}.{c.choice('abc')})",
+    lambda c, d: f"{_text(c, d)} in {c.choice(BY_KIND[FieldType.WORDS] + BY_KIND[FieldType.DATA])}",
+    lambda c, d: f"has({c.choice(BY_KIND[FieldType.DATA])}.{c.choice('abc')})",
     lambda c, d: f"{_dynamic(c, d)} {c.choice(('==', '>', '!='))} {c.choice((_int, _text, _double))(c, d)}",
     lambda c, d: f"{_int(c, d)} in [{_int(c, d)}, {_int(c, d)}]",
 ]
@@ -175,7 +177,7 @@ _TRUTHS: list[Callable[[random.Random, int], str]] = [
 
 def _int(chance: random.Random, depth: int) -> str:
     if depth <= 0 or chance.random() < 0.4:
-        return chance.choice(BY_KIND[Kind.INT] if chance.random() < 0.5 else NUMBERS)
+        return chance.choice(BY_KIND[FieldType.INT] if chance.random() < 0.5 else NUMBERS)
     return chance.choice(_INTS)(chance, depth - 1)
 
 
@@ -190,7 +192,7 @@ _INTS: list[Callable[[random.Random, int], str]] = [
 
 def _double(chance: random.Random, depth: int) -> str:
     if depth <= 0 or chance.random() < 0.5:
-        return chance.choice(BY_KIND[Kind.NUMBER] if chance.random() < 0.5 else DOUBLES)
+        return chance.choice(BY_KIND[FieldType.NUMBER] if chance.random() < 0.5 else DOUBLES)
     if chance.random() < 0.5:
         return f"double({_int(chance, depth - 1)})"
     return f"{_double(chance, depth - 1)} {chance.choice('+-*/')} {_double(chance, depth - 1)}"
@@ -198,14 +200,14 @@ def _double(chance: random.Random, depth: int) -> str:
 
 def _text(chance: random.Random, depth: int) -> str:
     if depth <= 0 or chance.random() < 0.5:
-        return chance.choice(BY_KIND[Kind.TEXT]) if chance.random() < 0.5 else f'"{chance.choice(TEXTS)}"'
+        return chance.choice(BY_KIND[FieldType.TEXT]) if chance.random() < 0.5 else f'"{chance.choice(TEXTS)}"'
     return chance.choice(_TEXTS)(chance, depth - 1)
 
 
 _TEXTS: list[Callable[[random.Random, int], str]] = [
     lambda c, d: f"{_text(c, d)} + {_text(c, d)}",
     lambda c, d: f"string({_int(c, d)})",
-    lambda c, d: f"{c.choice(BY_KIND[Kind.WORDS])}[{_text(c, d)}]",
+    lambda c, d: f"{c.choice(BY_KIND[FieldType.WORDS])}[{_text(c, d)}]",
     lambda c, d: f"{_list(c, d)}[{_int(c, d)}]",
     lambda c, d: f"{_text(c, d)}.substring({_int(c, 0)})",
     lambda c, d: f"{_list(c, d)}.join({_text(c, 0)})",
@@ -216,7 +218,7 @@ _TEXTS: list[Callable[[random.Random, int], str]] = [
 def _list(chance: random.Random, depth: int) -> str:
     if depth <= 0 or chance.random() < 0.5:
         return chance.choice(
-            (*BY_KIND[Kind.TEXTS], f"[{_text(chance, 0)}, {_text(chance, 0)}]", "['a'] + evidence.log_tail")
+            (*BY_KIND[FieldType.TEXTS], f"[{_text(chance, 0)}, {_text(chance, 0)}]", "['a'] + evidence.log_tail")
         )
     return chance.choice(_LISTS)(chance, depth - 1, chance.choice("xyz"))
 
@@ -230,7 +232,7 @@ _LISTS: list[Callable[[random.Random, int, str], str]] = [
 
 
 def _dynamic(chance: random.Random, depth: int) -> str:
-    data = chance.choice(BY_KIND[Kind.DATA])
+    data = chance.choice(BY_KIND[FieldType.DATA])
     return chance.choice(
         (f"{data}.a", f"{data}['b']", f"{data}.c.d", f"dyn({_int(chance, depth)})", "attempts[0].host")
     )
@@ -261,15 +263,15 @@ def told(chance: random.Random) -> dict[str, object]:
     return values
 
 
-_VALUES: dict[Kind, Callable[[random.Random], object]] = {
-    Kind.INT: lambda c: c.choice((0, 1, 2, 137, -1, 2**62, c.randrange(10**6))),
-    Kind.NUMBER: lambda c: c.choice((0.0, 0.5, -1.0, 1e299)),
-    Kind.TEXT: lambda c: c.choice(TEXTS),
-    Kind.TRUTH: lambda c: c.random() < 0.5,
-    Kind.TEXTS: lambda c: [c.choice(TEXTS) for _ in range(c.choice((0, 1, 5, 60)))],
-    Kind.WORDS: lambda c: {c.choice(TEXTS): c.choice(TEXTS) for _ in range(c.randrange(4))},
-    Kind.DATA: lambda c: {
+_VALUES: dict[FieldType, Callable[[random.Random], object]] = {
+    FieldType.INT: lambda c: c.choice((0, 1, 2, 137, -1, 2**62, c.randrange(10**6))),
+    FieldType.NUMBER: lambda c: c.choice((0.0, 0.5, -1.0, 1e299)),
+    FieldType.TEXT: lambda c: c.choice(TEXTS),
+    FieldType.TRUTH: lambda c: c.random() < 0.5,
+    FieldType.TEXTS: lambda c: [c.choice(TEXTS) for _ in range(c.choice((0, 1, 5, 60)))],
+    FieldType.WORDS: lambda c: {c.choice(TEXTS): c.choice(TEXTS) for _ in range(c.randrange(4))},
+    FieldType.DATA: lambda c: {
         name: c.choice((None, 1, 1.5, "x", [1, "y"], {"d": 3}, True)) for name in c.sample("abc", c.randrange(4))
     },
-    Kind.RECORDS: lambda c: [{"host": "a", "attempt": n} for n in range(c.randrange(3))],
+    FieldType.RECORDS: lambda c: [{"host": "a", "attempt": n} for n in range(c.randrange(3))],
 }

@@ -117,7 +117,7 @@ EXPECTED: tuple[Row, ...] = (
     Row(
         "audit log: append-only hash chain; one changed byte is detected",
         "readers verify it, also from outside; its end is [sent every hour](../how-to/notices.md#where-the-audit-log-ends) so that it can be stored elsewhere",
-        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "unit/apps/server/exceptions/test_brakes.py::test_the_log_is_a_chain_that_can_be_checked_from_outside", "unit/apps/server/operations/test_notices.py::test_where_the_audit_log_ends_is_told_every_hour"),
+        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "unit/apps/server/exceptions/test_brakes.py::test_the_log_is_a_chain_that_can_be_checked_from_outside", "unit/apps/server/operations/test_notifications.py::test_where_the_audit_log_ends_is_told_every_hour"),
     ),
     Row(
         "Temporal: mutual TLS, payloads and failure messages encrypted, no secret in search attributes",
@@ -166,8 +166,8 @@ INPUTS: tuple[Row, ...] = (
     Row("conditions that are too long or too deep", "4 kB, 32 levels", (f"{CEL}::test_texts_past_their_bounds_are_refused",)),
     Row("conditions with slow patterns", "RE2, and at most 256 bytes for each pattern", (f"{CEL}::test_texts_past_their_bounds_are_refused",)),
     Row("conditions with evaluation errors", "an error is a value; nothing acts on it", (f"{CEL}::test_an_error_is_a_value_and_no_general_rule_acts_on_it", "system/fuzz_rules/test_fuzz.py::test_no_fuzzed_rule_acts_on_an_error")),
-    Row("a rule that completes everything", "cannot act before its replay; each such action needs an approval", ("contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/services/exceptions/test_braked_faults.py::test_a_step_that_needs_a_second_person_waits_for_one")),
-    Row("a rule that triggers itself", "five actions of a rule on a job, eight in a chain; then a person", ("unit/domain/exceptions/safeguards/test_brakes.py::test_a_loop_is_ended", "unit/services/exceptions/test_braked_faults.py::test_a_rule_that_acts_on_its_own_consequences_is_ended")),
+    Row("a rule that completes everything", "cannot act before its replay; each such action needs an approval", ("contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/services/exceptions/test_failure_actions.py::test_a_step_that_needs_a_second_person_waits_for_one")),
+    Row("a rule that triggers itself", "five actions of a rule on a job, eight in a chain; then a person", ("unit/domain/exceptions/safeguards/test_brakes.py::test_a_loop_is_ended", "unit/services/exceptions/test_failure_actions.py::test_a_rule_that_acts_on_its_own_consequences_is_ended")),
     Row(
         "addresses of inputs and callbacks that lead to the internal network (SSRF): loopback, metadata services, decimal addresses, DNS rebinding, redirects",
         "allowed hosts only, every resolved address is checked, exactly that address is connected to, no redirect is followed; a path is read as the pilot's user",

@@ -26,10 +26,10 @@ from tests.unit.apps.server.store_room import store_room
 
 from forestay.adapters.prometheus.metrics import Metrics, Sample
 from forestay.apps.config.settings import load
-from forestay.apps.metrics_door import metrics_door
-from forestay.apps.server.http.desk import MAX_TOKEN, WORD_HEADER, cookie_of
+from forestay.apps.metrics_endpoint import metrics_endpoint
+from forestay.apps.server.http.request_context import MAX_TOKEN, WORD_HEADER, cookie_of
 from forestay.ports.errors import Permanent
-from forestay.services.operations import ask_provider
+from forestay.services.operations import oidc_provider
 
 pytestmark = pytest.mark.live
 
@@ -193,7 +193,7 @@ async def test_keys_are_rotated_and_a_key_that_is_gone_is_good_no_more(
         assert (await old.get("/v1/jobs")).status_code == 200
         await provider.stop()
         # The provider is away: what is known stays good, however long ago it was to be read anew.
-        monkeypatch.setattr(ask_provider, "FRESH", 0.0)
+        monkeypatch.setattr(oidc_provider, "FRESH", 0.0)
         asking._tried_at = 0.0
         assert (await new.get("/v1/jobs")).status_code == 200
         await provider.start()
@@ -230,7 +230,7 @@ async def test_a_person_logs_in_by_the_providers_page(server: RunningServer) -> 
         cookies = SimpleCookie()
         for one in answer.headers.get_list("set-cookie"):
             cookies.load(one)
-        session = cookies[cookie_of(server.app.state.desk)]
+        session = cookies[cookie_of(server.app.state.context)]
         assert (session["httponly"], session["samesite"].lower()) == (True, "strict")
         told = (await browser.get("/v1/session")).json()
         assert (told["subject"], told["tenant"]) == ("grace", "physics")
@@ -315,7 +315,7 @@ async def test_the_figures_of_a_keeper_are_shown_to_viewers_of_the_provider(
         port = free.getsockname()[1]
     figures = Metrics(lambda: [Sample("forestay_servers_alive", "Servers", 1)])
     async with (
-        metrics_door(figures, server.services.callers, listen="127.0.0.1", port=port),
+        metrics_endpoint(figures, server.services.callers, listen="127.0.0.1", port=port),
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as anyone,
     ):
         pilot = server.domain.token("enrol", tenant="physics")

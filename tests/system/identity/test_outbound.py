@@ -14,11 +14,11 @@ import pytest
 
 from forestay.adapters.aiohttp.task_service import _OneHost
 from forestay.adapters.httpx import peer_calls
+from forestay.adapters.httpx.callback_transport import HttpxCallbackTransport
 from forestay.adapters.httpx.guarded import guarded_client
-from forestay.adapters.httpx.notify import HttpxNotify
-from forestay.adapters.httpx.provider_door import HttpxProviderDoor
+from forestay.adapters.httpx.oidc_endpoints import HttpxOidcEndpoints
 from forestay.adapters.system.secrets import ReferencedSecrets
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.peers.peer import Peer
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.peers.peer import Caller
@@ -48,14 +48,14 @@ async def test_a_name_is_looked_up_once_and_that_address_is_called(monkeypatch: 
     monkeypatch.setattr(loop, "getaddrinfo", look_up)
     url = f"http://hook.example.org:{port}/done"
     async with there:
-        await HttpxNotify(("private:hook.example.org",)).post(url, {}, delivery="1")
+        await HttpxCallbackTransport(("private:hook.example.org",)).post(url, {}, delivery="1")
         assert len(heard) == 1
         assert f"host: hook.example.org:{port}".encode() in heard[0].lower()
         assert looked.count("hook.example.org") == 1
         looked.clear()
         # Where the name may not be private, the same answer is refused before anything is sent.
         with pytest.raises(Permanent, match="not a public address"):
-            await HttpxNotify(("hook.example.org",)).post(url, {}, delivery="2")
+            await HttpxCallbackTransport(("hook.example.org",)).post(url, {}, delivery="2")
         assert len(heard) == 1
 
 
@@ -78,7 +78,7 @@ async def _listener(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
 async def test_only_listed_hosts_are_called_and_no_redirect_is_followed() -> None:
     leads_on = b"HTTP/1.1 307 Elsewhere\r\nlocation: http://127.0.0.2:%d/\r\ncontent-length: 0\r\n\r\n"
     async with _listener(leads_on % 9) as (port, heard):
-        listed = Outbound(("localhost", "*.example.org"), setting="hosts")
+        listed = OutboundPolicy(("localhost", "*.example.org"), setting="hosts")
         async with guarded_client(listed, seconds=5) as client:
             for url in (
                 f"http://127.0.0.1:{port}/",
@@ -90,19 +90,25 @@ async def test_only_listed_hosts_are_called_and_no_redirect_is_followed() -> Non
             with pytest.raises(Permanent, match="not a public address"):
                 await client.get(f"http://localhost:{port}/")
         assert heard == []
-        async with guarded_client(Outbound.only(f"http://localhost:{port}/x", setting="hosts"), seconds=5) as client:
+        async with guarded_client(
+            OutboundPolicy.only(f"http://localhost:{port}/x", setting="hosts"), seconds=5
+        ) as client:
             assert (await client.get(f"http://LocalHost:{port}/")).status_code == 307
         assert len(heard) == 1
 
 
 async def test_documents_of_a_provider_lead_to_no_other_host() -> None:
     async with _listener(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}") as (port, heard):
-        door = HttpxProviderDoor(ReferencedSecrets(), Outbound.only("https://login.example.org", setting="hosts"))
+        door = HttpxOidcEndpoints(
+            ReferencedSecrets(), OutboundPolicy.only("https://login.example.org", setting="hosts")
+        )
         for ask in (door.read(f"http://127.0.0.1:{port}/"), door.trade(f"http://127.0.0.1:{port}/", {}, client="c")):
             with pytest.raises(Transient, match="not among the allowed hosts"):
                 await ask
         assert heard == []
-        named = HttpxProviderDoor(ReferencedSecrets(), Outbound.only(f"http://127.0.0.1:{port}", setting="hosts"))
+        named = HttpxOidcEndpoints(
+            ReferencedSecrets(), OutboundPolicy.only(f"http://127.0.0.1:{port}", setting="hosts")
+        )
         assert await named.read(f"http://127.0.0.1:{port}/keys") == {}
 
 
@@ -134,7 +140,7 @@ async def test_a_peer_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(peer_calls, "WHOLE", 0.5)
     there = await asyncio.start_server(drip, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{there.sockets[0].getsockname()[1]}"
-    calls = peer_calls.HttpxPeerCalls(cast("Any", Tokens()), Outbound(("127.0.0.1",), setting="peer_hosts"))
+    calls = peer_calls.HttpxPeerCalls(cast("Any", Tokens()), OutboundPolicy(("127.0.0.1",), setting="peer_hosts"))
     async with there:
         async with asyncio.timeout(10):
             with pytest.raises(Transient, match="no answer from north"):
@@ -149,8 +155,8 @@ MAKERS = re.compile(
 WAYS_OUT = {
     "adapters/httpx/guarded.py": "the guarded client: callbacks, webhooks, peers, the provider of identities, lineage, storage elements",
     "adapters/aiohttp/task_service.py": "task servers of the proxy: the host that was named alone, no redirects, bounded",
-    "adapters/smtplib/receiver.py": "the mail server that the settings name",
-    "adapters/httpx/site_desk.py": "a site agent to its own servers",
+    "adapters/smtplib/notification_channel.py": "the mail server that the settings name",
+    "adapters/httpx/site_api.py": "a site agent to its own servers",
     "adapters/slurm/controllers.py": "whether a controller listens; nothing is sent",
     "apps/doctor/certificates.py": "`forestay doctor` looks at the server's own certificate",
     "client/api/forestay_client.py": "a person's client to the servers",

@@ -21,14 +21,14 @@ from tests.unit.apps.server.store_room import store_room
 
 from forestay.adapters.httpx.guarded import certificates_with
 from forestay.adapters.httpx.peer_calls import HttpxPeerCalls
-from forestay.adapters.httpx.site_desk import HttpxSiteDesk
+from forestay.adapters.httpx.site_api import HttpxSiteApi
 from forestay.adapters.private_file import write_private
 from forestay.apps.config.settings import load
 from forestay.apps.server.http.tls import certificate_kept, refuse_withdrawn, tls_options
 from forestay.client import BadSettings, ForestayClient, Patience, Unavailable
 from forestay.client.api import calls
 from forestay.client.transport.settings import find_server, places
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.peers.peer import Peer
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.peers.peer import Caller
@@ -116,7 +116,7 @@ async def test_a_renewed_certificate_is_taken_without_a_restart(server: RunningS
         return wire.getpeercert()["serialNumber"]
 
     first = await shown()
-    settings = server.services.parts.settings
+    settings = server.services.components.settings
     assert settings.certificate is not None
     with capture_logs() as said:
         await _renew(server, authority, settings.certificate, shown, first, said)
@@ -138,7 +138,7 @@ async def _renew(
     async def waits() -> bool:
         return any(one["event"] == "the certificate waits" for one in said)
 
-    async with certificate_kept(server._uvicorn.config, server.services.parts.settings, every=0.05):
+    async with certificate_kept(server._uvicorn.config, server.services.components.settings, every=0.05):
         _halve(certificate)
         await until(waits, "a look at half a renewal, which changes nothing")
         assert await shown() == first
@@ -167,7 +167,7 @@ async def test_who_shows_a_withdrawn_certificate_is_not_heard(tmp_path: Path) ->
     async with store_room("sqlite", tmp_path) as url, Domain(url, tmp_path).server(**known) as server:
         assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
         with capture_logs() as said:
-            async with certificate_kept(server._uvicorn.config, server.services.parts.settings, every=0.05):
+            async with certificate_kept(server._uvicorn.config, server.services.components.settings, every=0.05):
                 _halve(withdrawn)
 
                 async def waits() -> bool:
@@ -239,7 +239,7 @@ async def test_site_agents_and_peers_show_theirs(server: RunningServer, authorit
     write_private(tmp_path / "token", server.domain.token("site", tenant=TENANT))
 
     async def demand(certificate: Path | None) -> object:
-        desk = HttpxSiteDesk(
+        desk = HttpxSiteApi(
             [server.url], site="hall", token_file=tmp_path / "token", ca_file=authority.file, certificate=certificate
         )
         try:
@@ -250,9 +250,9 @@ async def test_site_agents_and_peers_show_theirs(server: RunningServer, authorit
     assert await demand(own)
     with pytest.raises(Transient, match="does not answer"):
         await demand(None)
-    parts = server.services.parts
+    parts = server.services.components
     peer = Peer(name="north", url=server.url, key=parts.peers.tokens.public)
-    allowed = Outbound(("127.0.0.1",), setting="peer_hosts")
+    allowed = OutboundPolicy(("127.0.0.1",), setting="peer_hosts")
     for certificate, words in ((own, "north answered"), (None, "no answer from north")):
         calls_to = HttpxPeerCalls(parts.peers.tokens, allowed, certificates_with(authority.file, certificate))
         with pytest.raises(PortError, match=words):  # it is heard, and then told that there are no cases

@@ -18,7 +18,7 @@ from tests.unit.apps.server.running import RunningServer, until
 
 from forestay.apps.watcher.process import WatcherSettings, make_watcher
 from forestay.client import AsyncForestayClient, Patience
-from forestay.services.insertion.mend_batch_jobs import MendBatchJobs
+from forestay.services.insertion.batch_job_recovery import BatchJobRecovery
 
 ROOT = Path(__file__).parents[3]
 SHIM = ROOT / "shim" / "forestay-shim"
@@ -39,7 +39,7 @@ class Shell:
 
     folder: Path
     environment: Mapping[str, str]
-    watcher: MendBatchJobs
+    watcher: BatchJobRecovery
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def settings(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -142,7 +142,7 @@ async def shell(
         await client.aclose()
 
 
-def _vouches(watcher: MendBatchJobs) -> bool:
+def _vouches(watcher: BatchJobRecovery) -> bool:
     """Slurm tells the end of a job in whole seconds, so one that ends in the first second may have ended before."""
     since = watcher.spool.vouched()
     return since is not None and time.time() > since + 1

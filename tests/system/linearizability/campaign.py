@@ -20,7 +20,7 @@ from tests.system.linearizability.registers import RegisterClient
 from tests.system.linearizability.workers import At, Control, Worker, WorkerPlan, opened, worker_plans
 
 from forestay.ports.jobs.job_store import JobStore
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.services.shared.checked_writer import CheckedWriter
 
 _BEFORE = 0.3
 """The share of a fault's operations that come before it."""

@@ -14,14 +14,14 @@ from tests.system.linearizability.history import Facts, Recorder, version_facts
 from tests.system.linearizability.registers import Registers, Rest
 
 from forestay.domain.jobs.claim import Applied, Repeated, claim, claimable, confirm, end
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import RetryPolicy, Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.errors import PortError
-from forestay.ports.jobs.job_store import Change, Conflicted, Stored, Written
-from forestay.services.jobs.release_claims import release_wish
-from forestay.services.shared.write_checked import Answer, Missing, Settled, Wish, Writer
+from forestay.ports.jobs.job_store import Conflicted, DocumentChange, Stored, Written
+from forestay.services.jobs.claim_releaser import release_write
+from forestay.services.shared.checked_writer import Answer, JobMissing, ProposedWrite, WriteApplied, Writer
 
 LEVEL = "writer"
 SPECIFICATION = Specification(
@@ -94,7 +94,7 @@ class ClaimClient:
     async def _create(self, names: Sequence[str]) -> None:
         """Create jobs, every other one with a claim of ours on it, which counts only if the creating write is acknowledged."""
         submission = Submission(SPECIFICATION, owner="ada")
-        changes: list[Change] = []
+        changes: list[DocumentChange] = []
         operations: list[Facts] = []
         for name in names:
             document = new_job(submission, job=name, now=_now(), by="ada")
@@ -104,18 +104,18 @@ class ClaimClient:
                 claimed = claim(document, claim_id=str(facts["claim"]), pilot=self.name, host="node", now=_now())
                 assert isinstance(claimed, JobDocument)
                 document = claimed
-            changes.append(Change(document, None))
+            changes.append(DocumentChange(document, None))
             operations.append(facts)
         numbers = self.recorder.call(operations)
         results = await self.store.write(changes)
         said = ["written" if isinstance(one, Written) else "conflicted" if isinstance(one, Conflicted) else "unknown" for one in results]  # fmt: skip
         self.recorder.done(numbers, [{"result": word} for word in said])
-        mine = [
+        already_applied = [
             Stored(change.document, result.version)
             for change, result in zip(changes, results, strict=True)
             if isinstance(result, Written) and change.document.claim is not None
         ]
-        await self._work_and_end(mine)
+        await self._work_and_end(already_applied)
 
     async def _claim_and_end(self, jobs: Sequence[Stored]) -> None:
         ids = [self._claim_id() for _ in jobs]
@@ -126,60 +126,60 @@ class ClaimClient:
         answers = await self._carry_out(
             operations, [self._claim_wish(one, name) for one, name in zip(jobs, ids, strict=True)]
         )
-        await self._work_and_end([answer.stored for answer in answers if isinstance(answer, Settled)])
+        await self._work_and_end([answer.stored for answer in answers if isinstance(answer, WriteApplied)])
 
     def _claim_id(self) -> str:
         return UUID(int=self.dice.getrandbits(128), version=4).hex
 
-    async def _work_and_end(self, mine: list[Stored]) -> None:
-        if not mine:
+    async def _work_and_end(self, already_applied: list[Stored]) -> None:
+        if not already_applied:
             return
         await asyncio.sleep(0.05 * self.dice.random())
-        endings = {one.document.id: self._ending(one.document) for one in mine}
+        endings = {one.document.id: self._ending(one.document) for one in already_applied}
         for _ in range(4):
             # As a pilot does: what was not settled is sent again.
-            mine = await self._end(mine, endings)
-            if not mine:
+            already_applied = await self._end(already_applied, endings)
+            if not already_applied:
                 return
 
-    async def _end(self, held: Sequence[Stored], endings: dict[str, Ending]) -> list[Stored]:
+    async def _end(self, held: Sequence[Stored], endings: dict[str, AttemptResult]) -> list[Stored]:
         if not held:
             return []
         operations = []
-        wishes = []
+        writes = []
         for one in held:
             ending = endings[one.document.id]
             facts = {"claim": ending.claim, "attempt": ending.token.attempt, "outcome": ending.outcome.value}
             operations.append(self._facts(one.document.id, "end") | facts)
-            wishes.append(self._end_wish(one, ending))
-        answers = await self._carry_out(operations, wishes)
+            writes.append(self._end_wish(one, ending))
+        answers = await self._carry_out(operations, writes)
         unsettled = []
         for one, answer in zip(held, answers, strict=True):
-            if not isinstance(answer, Settled | Refused | Missing):
+            if not isinstance(answer, WriteApplied | TransitionRefused | JobMissing):
                 unsettled.append(one)
         return unsettled
 
     async def _release(self, jobs: Sequence[Stored]) -> None:
         operations = []
-        wishes = []
+        writes = []
         for one in jobs:
             held = one.document.claim
             assert held is not None
             operations.append(self._facts(one.document.id, "release") | {"claim": held.id})
-            wishes.append(release_wish(one, by=self.name, reason="no end in sight", overlap_possible=True, now=_now()))
-        await self._carry_out(operations, wishes)
+            writes.append(release_write(one, by=self.name, reason="no end in sight", overlap_possible=True, now=_now()))
+        await self._carry_out(operations, writes)
 
     async def close(self, names: Sequence[str]) -> list[str]:
         """Write each job once more as it stands, which proves what stands, and record it; those it did not work for."""
-        wishes = [Wish(name, confirm, lambda _: False) for name in names]
+        writes = [ProposedWrite(name, confirm, lambda _: False) for name in names]
         numbers = self.recorder.call([self._facts(name, "final") for name in names])
-        answers = await self.writer.write(wishes)
+        answers = await self.writer.write(writes)
         left = []
         facts: list[Facts] = []
         for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, Settled):
+            if isinstance(answer, WriteApplied):
                 facts.append(_stands(answer.stored))
-            elif isinstance(answer, Missing):
+            elif isinstance(answer, JobMissing):
                 facts.append({"result": "missing"})
             else:
                 facts.append({"result": "unknown"})
@@ -187,53 +187,55 @@ class ClaimClient:
         self.recorder.done(numbers, facts)
         return left
 
-    async def _carry_out(self, operations: Sequence[Facts], wishes: Sequence[Wish]) -> Sequence[Answer]:
+    async def _carry_out(self, operations: Sequence[Facts], writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
         numbers = self.recorder.call(operations)
-        answers = await self.writer.write(wishes)
+        answers = await self.writer.write(writes)
         self.recorder.done(numbers, [_said(answer) for answer in answers])
-        await self._rest.after(success=any(isinstance(answer, Settled | Refused) for answer in answers))
+        await self._rest.after(success=any(isinstance(answer, WriteApplied | TransitionRefused) for answer in answers))
         return answers
 
-    def _claim_wish(self, stored: Stored, name: str) -> Wish:
+    def _claim_wish(self, stored: Stored, name: str) -> ProposedWrite:
         now = _now()
 
-        def decide(document: JobDocument) -> JobDocument | Refused:
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             return claim(document, claim_id=name, pilot=self.name, host="node", now=now)
 
-        def mine(document: JobDocument) -> bool:
+        def already_applied(document: JobDocument) -> bool:
             return document.claim is not None and document.claim.id == name
 
-        return Wish(stored.document.id, decide, mine, known=stored, once=True)
+        return ProposedWrite(stored.document.id, decide, already_applied, known=stored, no_retry=True)
 
-    def _end_wish(self, stored: Stored, ending: Ending) -> Wish:
+    def _end_wish(self, stored: Stored, ending: AttemptResult) -> ProposedWrite:
         now = _now()
 
-        def decide(document: JobDocument) -> JobDocument | Refused:
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             verdict = end(document, ending, now=now, by=self.name)
-            return verdict.document if isinstance(verdict, Applied | Repeated) else Refused(verdict.reason)
+            return verdict.document if isinstance(verdict, Applied | Repeated) else TransitionRefused(verdict.reason)
 
-        def mine(document: JobDocument) -> bool:
+        def already_applied(document: JobDocument) -> bool:
             return isinstance(end(document, ending, now=now, by=self.name), Repeated)
 
-        return Wish(stored.document.id, decide, mine, known=stored)
+        return ProposedWrite(stored.document.id, decide, already_applied, known=stored)
 
-    def _ending(self, document: JobDocument) -> Ending:
+    def _ending(self, document: JobDocument) -> AttemptResult:
         assert document.claim is not None
-        outcome = Outcome.OK if self.dice.random() < _OK_SHARE else Outcome.FAULT
-        return Ending(document.token, document.claim.id, outcome, exit_code=0 if outcome is Outcome.OK else 1)
+        outcome = AttemptOutcome.OK if self.dice.random() < _OK_SHARE else AttemptOutcome.FAULT
+        return AttemptResult(
+            document.token, document.claim.id, outcome, exit_code=0 if outcome is AttemptOutcome.OK else 1
+        )
 
     def _facts(self, document: str, kind: str) -> dict[str, object]:
         return {"level": LEVEL, "arm": self.arm, "client": self.name, "document": document, "kind": kind}
 
 
 def _said(answer: Answer) -> Facts:
-    if isinstance(answer, Settled):
+    if isinstance(answer, WriteApplied):
         document = answer.stored.document
         facts = {"state": document.state.value, "rev": document.rev}
         return {"result": "settled", "version": version_facts(answer.stored.version), **facts}
-    if isinstance(answer, Missing):
+    if isinstance(answer, JobMissing):
         return {"result": "missing"}
-    if isinstance(answer, Refused):
+    if isinstance(answer, TransitionRefused):
         return {"result": "refused", "detail": answer.reason}
     return {"result": "unsettled", "detail": answer.detail}
 

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from forestay.ports.errors import Transient
-from forestay.ports.jobs.job_store import Change, Conflicted, Record, Stored, Unknown, Version, WriteResult, Written
+from forestay.ports.jobs.job_store import (
+    Conflicted,
+    DocumentChange,
+    Record,
+    Stored,
+    Unknown,
+    Version,
+    WriteResult,
+    Written,
+)
 
 
 class Sin(Enum):
@@ -44,7 +53,7 @@ class FakeStore:
     _number: int = 0
     _late: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         await self._pause()
         results = [self._write(change) for change in changes]
         await self._pause()
@@ -72,7 +81,7 @@ class FakeStore:
         self.trouble = 0.0
         self.sin = Sin.NONE
 
-    def _write(self, change: Change) -> WriteResult:
+    def _write(self, change: DocumentChange) -> WriteResult:
         draw = self.dice.random() / self.trouble if self.trouble else 1.0
         if draw < 0.3:
             self._apply(change)
@@ -98,7 +107,7 @@ class FakeStore:
         version = self._apply(change)
         return Conflicted("another version stands") if version is None else Written(version)
 
-    def _apply(self, change: Change) -> Version | None:
+    def _apply(self, change: DocumentChange) -> Version | None:
         name = change.document.id
         standing = self._documents.get(name)
         if (standing.version if standing else None) != change.expected and self.sin is not Sin.IGNORES_VERSIONS:
@@ -120,7 +129,7 @@ class FakeStore:
         self._documents[name] = Stored(before.document, version)
         return None
 
-    async def _apply_late(self, change: Change) -> None:
+    async def _apply_late(self, change: DocumentChange) -> None:
         await asyncio.sleep(0.02 * self.dice.random())
         self._apply(change)
 

@@ -17,7 +17,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.errors import PortError
-from forestay.ports.jobs.job_store import Change, Conflicted, Stored, WriteResult, Written
+from forestay.ports.jobs.job_store import Conflicted, DocumentChange, Stored, WriteResult, Written
 
 SPECIFICATION = Specification(id="linearizability", tenant="alpha", name="register", command=("true",))
 NOW = 1_700_000_000_000
@@ -43,7 +43,7 @@ class Rest:
 class Registers(Protocol):
     """As much of a job store as these clients use."""
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]: ...
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]: ...
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]: ...
 
@@ -130,15 +130,15 @@ class RegisterClient:
         await self._rest.after(success=any(isinstance(result, Written | Conflicted) for result in results))
         return acknowledged
 
-    def _change(self, name: str) -> Change:
+    def _change(self, name: str) -> DocumentChange:
         self._written += 1
         parameters = {VALUE: f"{self.name}.{self._written}"}
         known = self.known.get(name)
         if known is None:
-            return Change(_new(name).having(parameters=parameters), None)
-        return Change(known.document.having(parameters=parameters), known.version)
+            return DocumentChange(_new(name).having(parameters=parameters), None)
+        return DocumentChange(known.document.having(parameters=parameters), known.version)
 
-    def _expected(self, change: Change) -> dict[str, object]:
+    def _expected(self, change: DocumentChange) -> dict[str, object]:
         if change.expected is None:
             return {}
         value = value_of(self.known[change.document.id])

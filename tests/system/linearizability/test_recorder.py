@@ -15,10 +15,18 @@ from tests.system.linearizability.history import Recorder, merged, write_history
 from tests.system.linearizability.registers import RegisterClient
 from tests.system.linearizability.verdict import Verdict, judge
 
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.ports.errors import Transient
-from forestay.ports.jobs.job_store import Change, JobStore, Stored, Written
-from forestay.services.shared.write_checked import Answer, CheckedWriter, Missing, Settled, Unsettled, Wish, Writer
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Stored, Written
+from forestay.services.shared.checked_writer import (
+    Answer,
+    CheckedWriter,
+    JobMissing,
+    ProposedWrite,
+    WriteApplied,
+    Writer,
+    WriteUnsettled,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -32,37 +40,41 @@ class BelievesItself:
     def __init__(self, store: FakeStore) -> None:
         self.store = store
 
-    async def write(self, wishes: Sequence[Wish]) -> Sequence[Answer]:
-        return [await self._one(wish) for wish in wishes]
+    async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
+        return [await self._one(proposed) for proposed in writes]
 
-    async def _one(self, wish: Wish) -> Answer:
+    async def _one(self, proposed: ProposedWrite) -> Answer:
         try:
-            stored = wish.known or (await self.store.get([wish.job])).get(wish.job)
+            stored = proposed.known or (await self.store.get([proposed.job])).get(proposed.job)
         except Transient as error:
-            return Unsettled(str(error))
+            return WriteUnsettled(str(error))
         if stored is None:
-            return Missing()
-        wanted = wish.decide(stored.document)
-        if isinstance(wanted, Refused):
+            return JobMissing()
+        wanted = proposed.decide(stored.document)
+        if isinstance(wanted, TransitionRefused):
             return wanted
-        result = (await self.store.write([Change(wanted, stored.version)]))[0]
+        result = (await self.store.write([DocumentChange(wanted, stored.version)]))[0]
         if isinstance(result, Written):
-            return Settled(Stored(wanted, result.version))
-        return await self._believe(wish, Stored(wanted, stored.version))
+            return WriteApplied(Stored(wanted, result.version))
+        return await self._believe(proposed, Stored(wanted, stored.version))
 
-    async def _believe(self, _: Wish, written: Stored) -> Answer:
-        return Settled(written)
+    async def _believe(self, _: ProposedWrite, written: Stored) -> Answer:
+        return WriteApplied(written)
 
 
 class BelievesWhatItReads(BelievesItself):
     """A writer that reads after an unclear answer, and believes what it sees without a confirming write."""
 
-    async def _believe(self, wish: Wish, written: Stored) -> Answer:
+    async def _believe(self, proposed: ProposedWrite, written: Stored) -> Answer:
         try:
-            stored = (await self.store.get([wish.job])).get(wish.job)
+            stored = (await self.store.get([proposed.job])).get(proposed.job)
         except Transient as error:
-            return Unsettled(str(error))
-        return Settled(stored) if stored and wish.mine(stored.document) else Refused("someone else's write stands")
+            return WriteUnsettled(str(error))
+        return (
+            WriteApplied(stored)
+            if stored and proposed.already_applied(stored.document)
+            else TransitionRefused("someone else's write stands")
+        )
 
 
 def checked(store: FakeStore) -> Writer:

@@ -18,7 +18,7 @@ from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import JobStore
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.services.shared.checked_writer import CheckedWriter
 
 _TRICKLE = 4.0
 """Seconds between the steps of a client while the run waits for something else than operations."""

@@ -16,7 +16,7 @@ from tests.system.matrix.scenario import scenario
 from tests.system.matrix.site import until
 
 from forestay.adapters.private_file import write_private
-from forestay.domain.sites.batch import BatchId, PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import BatchId, PilotJob, SubmitRefusal, SubmitRefused
 
 
 @cache
@@ -80,7 +80,7 @@ def scheduler_down(room: Room) -> Plan:
             try:
                 refused = batch_pilot(room, "early")
                 assert isinstance(refused, SubmitRefused), refused
-                assert refused.why is Refusal.SCHEDULER_DOWN
+                assert refused.why is SubmitRefusal.SCHEDULER_DOWN
             finally:
                 own_slurm().order("launch", "slurm", "ctld")
             batch_host(room)

@@ -260,8 +260,8 @@ def output_missing(room: Room) -> Plan:
     mark = room.folder / "mark"
     room.rule("output-missing", SAME)
     room.host()
-    slip = f"test -e {mark} || {{ touch {mark}; exit 0; }}; " if room.failing else ""
-    return Plan(room.spec(slip + WORK), cause="output-missing")
+    document = f"test -e {mark} || {{ touch {mark}; exit 0; }}; " if room.failing else ""
+    return Plan(room.spec(document + WORK), cause="output-missing")
 
 
 @scenario(

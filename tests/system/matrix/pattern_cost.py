@@ -30,7 +30,7 @@ from tests.system.matrix.site import PATIENCE, CallbackDesk, FailureSite, failur
 from tests.system.matrix.submitters import Submission
 from tests.unit.apps.server.processes import Started
 
-from forestay.client import ForestayClient, JobFailed, fire, run, wait
+from forestay.client import ForestayClient, JobFailedError, fire, run, wait
 from forestay.client.api.answers import FINAL, NewJob, SpecificationJson
 
 ASKS_EVERY = 0.1
@@ -202,7 +202,7 @@ def _submit(at: Bench, way: Submission, spec: SpecificationJson) -> tuple[str, i
     if way is Submission.SYNCHRONOUS:
         try:
             return run(client, spec, timeout=PATIENCE)["id"], 0
-        except JobFailed as failure:
+        except JobFailedError as failure:
             return failure.job, 0
     if way is Submission.POLLING:
         (accepted,) = client.submit([{}], spec)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tests.system.matrix.site import PATIENCE, CallbackDesk, until
 
-from forestay.client import ForestayClient, JobFailed, fire, run
+from forestay.client import ForestayClient, JobFailedError, fire, run
 from forestay.client.api.answers import FINAL, NewJob, SpecificationJson
 
 
@@ -42,7 +42,7 @@ def _synchronous(
 ) -> str:
     try:
         return run(client, spec, job, timeout=PATIENCE)["state"]
-    except JobFailed as failure:
+    except JobFailedError as failure:
         return failure.state
 
 

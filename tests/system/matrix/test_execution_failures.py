@@ -14,7 +14,7 @@ import pytest
 from tests.system.matrix.site import PATIENCE, FailureSite, failure_site, until
 from tests.unit.client.executor import functions
 
-from forestay.client import Executor, ForestayClient, JobFailed, run
+from forestay.client import Executor, ForestayClient, JobFailedError, run
 from forestay.client.api.answers import FINAL, InputJson, NewJob, SpecificationJson
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -70,7 +70,7 @@ def python(source: str) -> list[str]:
 
 def failed(client: ForestayClient, specification: SpecificationJson, job: NewJob | None = None) -> str:
     """Run a job that fails at its first attempt; its id."""
-    with pytest.raises(JobFailed) as failure:
+    with pytest.raises(JobFailedError) as failure:
         run(client, specification, job, timeout=PATIENCE)
     assert client.job(failure.value.job)["attempt"] == 1
     return failure.value.job

@@ -15,7 +15,7 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot, own_manifest
 
 from forestay.domain.jobs.claim import claim as claimed_by
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.ports.jobs.job_store import Change, Written
+from forestay.ports.jobs.job_store import DocumentChange, Written
 
 pytestmark = pytest.mark.every_store
 
@@ -84,13 +84,13 @@ async def test_of_many_writes_on_one_version_the_store_acknowledges_one(
     """Section 3.1, steps b to d, at the store itself: every writer read the same version."""
     job = await submit_one(server.person("submitter", tenant=tenant), {"hold": True})
     await steer(server.person("submitter", tenant=tenant), job, "continue")
-    stores = [one.services.parts.store for one in (server, other)]
+    stores = [one.services.components.store for one in (server, other)]
     stored = (await stores[0].get([job]))[job]
 
     async def write(place: int) -> bool:
         document = claimed_by(stored.document, claim_id=f"{place:032x}", pilot="p", host="h", now=1)
         assert isinstance(document, JobDocument)
-        (result,) = await stores[place % 2].write([Change(document, stored.version)])
+        (result,) = await stores[place % 2].write([DocumentChange(document, stored.version)])
         return isinstance(result, Written)
 
     assert sum(await asyncio.gather(*(write(place) for place in range(32)))) == 1
@@ -157,7 +157,7 @@ async def test_the_heartbeat_is_stored_and_moves(server: RunningServer, other: R
         claims += [claim["claim"] for claim in await pilot.claim(most=3)]
     for expected in (1, 2, 3):
         await pilot.beat(*claims)
-        sheets = await other.services.parts.pilots.sheets(fresh=True)
+        sheets = await other.services.components.pilots.sheets(fresh=True)
         (beat,) = [sheet.beats[pilot.name] for sheet in sheets if pilot.name in sheet.beats]
         assert beat.counter == expected
         assert sorted(beat.claims) == sorted(claims)
@@ -165,7 +165,7 @@ async def test_the_heartbeat_is_stored_and_moves(server: RunningServer, other: R
     assert len(sheets) <= 4 * len(servers), "as many documents as servers times buckets, however many jobs"
 
     async def of_servers() -> int:
-        return sum(sheet.counter for sheet in await other.services.parts.pilots.sheets(fresh=True))
+        return sum(sheet.counter for sheet in await other.services.components.pilots.sheets(fresh=True))
 
     before = await of_servers()
 

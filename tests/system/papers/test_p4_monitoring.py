@@ -17,8 +17,8 @@ from tests.unit.apps.server.event_reader import read_events
 from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
-from forestay.apps.compose.keeper import KeeperParts
 from forestay.apps.compose.loops import run_loops, stop
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.domain.pilots.orphans import patience
 
 pytestmark = pytest.mark.every_store
@@ -37,7 +37,7 @@ class FastClock:
 
 
 @asynccontextmanager
-async def _monitored(domain: Domain) -> AsyncIterator[tuple[RunningServer, KeeperParts]]:
+async def _monitored(domain: Domain) -> AsyncIterator[tuple[RunningServer, ReconcilerComponents]]:
     """A server and a keeper with all its loops, for real."""
     async with domain.server(lease=LEASE) as server, domain.keeper(lease=LEASE, scan_every=0.1) as keeper:
         keeper.orphans.clock = FastClock()

@@ -24,7 +24,7 @@ from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot, end_of
 from tests.unit.apps.server.store_room import far, only
 
-from forestay.domain.jobs.slots import SLOTS
+from forestay.domain.jobs.hash_slots import SLOTS
 
 pytestmark = pytest.mark.pair
 

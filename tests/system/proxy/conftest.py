@@ -17,7 +17,7 @@ from tests.unit.apps.server.store_room import store_room
 
 from forestay.adapters.private_file import write_private
 from forestay.apps.compose.loops import run_loops, stop
-from forestay.services.insertion.relay_tasks import RelayTasks
+from forestay.services.insertion.task_proxy import TaskProxy
 
 TENANT = "outer"
 INNER = "inner"
@@ -52,7 +52,7 @@ class Proxy:
     """Tasks of which the task server said by itself that they are over."""
 
     @property
-    def relay(self) -> RelayTasks:
+    def relay(self) -> TaskProxy:
         return self.server.services.relays.relays[0]
 
     def client(self) -> tes.HTTPClient:

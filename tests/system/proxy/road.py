@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from tests.unit.apps.server.running import until
 
-from forestay.apps.signals_left import SignalsLeft
+from forestay.apps.uvicorn_signals import UvicornWithoutSignals
 
 
 @dataclass(eq=False)
@@ -91,7 +91,7 @@ async def open_road(to: str) -> AsyncIterator[Road]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         road.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server = SignalsLeft(uvicorn.Config(app, log_config=None, access_log=False))
+        server = UvicornWithoutSignals(uvicorn.Config(app, log_config=None, access_log=False))
         task = asyncio.create_task(server.serve(sockets=[listener]))
 
         async def started() -> bool:

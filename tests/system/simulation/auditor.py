@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from tests.system.simulation.shard import Entry
 
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token, Transition
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token, Transition
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.jobs.story import whole_story
 from forestay.formats.jobs.job_json import ending_from_json
 from forestay.ports.jobs.job_store import Record
-from forestay.services.jobs.end_jobs import Result
-from forestay.services.shared.write_checked import chapter_of
+from forestay.services.jobs.job_completions import CompletionStatus
+from forestay.services.shared.checked_writer import chapter_of
 
 
 class Violation(NamedTuple):
@@ -59,7 +59,7 @@ class Auditor:
         self.overlapping: set[str] = set()
         """Jobs of which two payloads ran at the same time."""
         self.effects: dict[str, Effect] = {}
-        self.answers: list[tuple[Ending, str, Result]] = []
+        self.answers: list[tuple[AttemptResult, str, CompletionStatus]] = []
         self.accepted: dict[str, str] = {}
         """Jobs that a client was told of, and under which key."""
         self.asked: dict[str, int] = {}
@@ -139,9 +139,9 @@ class Auditor:
             self.blame("I5 attempt's place used twice", path)
         self.effects[path] = Effect(job, token, claim)
 
-    def answered(self, ending: Ending, job: str, result: Result) -> None:
+    def answered(self, ending: AttemptResult, job: str, result: CompletionStatus) -> None:
         self.answers.append((ending, job, result))
-        if result is Result.SUPERSEDED and ending.outcome is Outcome.OK:
+        if result is CompletionStatus.SUPERSEDED and ending.outcome is AttemptOutcome.OK:
             document = self.documents[job]
             won = document.winner is not None and document.winner.claim == ending.claim
             if won or not (document.final or document.token > ending.token):
@@ -217,11 +217,11 @@ class Auditor:
     def _judge_answers(self) -> None:
         for ending, job, result in self.answers:
             claim = ending.claim
-            if result is Result.COMMITTED and claim not in self.ended:
+            if result is CompletionStatus.COMMITTED and claim not in self.ended:
                 self.blame("end told committed is not there", f"{job} {ending}")
-            if result is Result.HELD and claim not in self.kept | self.ended:
+            if result is CompletionStatus.HELD and claim not in self.kept | self.ended:
                 self.blame("end told held is not there", f"{job} {ending}")
-            if result is Result.SUPERSEDED and (job, claim) not in self.late_ends:
+            if result is CompletionStatus.SUPERSEDED and (job, claim) not in self.late_ends:
                 self.blame("superseded end not kept", f"{job} {ending}")
 
     def _judge_outputs(self, job: str, document: JobDocument) -> None:
@@ -230,7 +230,7 @@ class Auditor:
             self.blame("I4 completed without a winner", f"{job}: {document.state} {winner}")
         if winner is None:
             return
-        if winner.outcome is not Outcome.OK or winner.manifest is None:
+        if winner.outcome is not AttemptOutcome.OK or winner.manifest is None:
             self.blame("I5 outputs are not the winner's", f"{job}: {winner}")
             return
         effect = self.effects.get(winner.manifest.path)

@@ -11,13 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.story import fold
 from forestay.ports.errors import Transient
-from forestay.ports.jobs.job_store import Change, JobStore, Stored, Written
-from forestay.services.jobs.submit_jobs import SubmitJobs
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Stored, Written
+from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.scheduling.first_claims import FirstClaims
-from forestay.services.shared.write_checked import Answer, Missing, Settled, Unsettled, Wish, _chapter_record
+from forestay.services.shared.checked_writer import (
+    Answer,
+    JobMissing,
+    ProposedWrite,
+    WriteApplied,
+    WriteUnsettled,
+    _chapter_record,
+)
 
 
 @dataclass(slots=True)
@@ -27,47 +34,47 @@ class NaiveWriter:
     store: JobStore
     listeners: list[Callable[[Stored], None]] = field(default_factory=list)
 
-    async def write(self, wishes: Sequence[Wish]) -> Sequence[Answer]:
-        return [await self._one(wish) for wish in wishes]
+    async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
+        return [await self._one(proposed) for proposed in writes]
 
-    async def _one(self, wish: Wish) -> Answer:
+    async def _one(self, proposed: ProposedWrite) -> Answer:
         try:
-            stored = wish.known or (await self.store.get([wish.job])).get(wish.job)
+            stored = proposed.known or (await self.store.get([proposed.job])).get(proposed.job)
             for _ in range(2):
                 if stored is None:
-                    return Missing()
-                wished = wish.decide(stored.document)
-                if isinstance(wished, Refused):
+                    return JobMissing()
+                wished = proposed.decide(stored.document)
+                if isinstance(wished, TransitionRefused):
                     return wished
                 wished, chapter = fold(wished)
                 if chapter is not None:
                     await self.store.add_records([_chapter_record(wished, chapter)])
-                (result,) = await self.store.write([Change(wished, stored.version)])
+                (result,) = await self.store.write([DocumentChange(wished, stored.version)])
                 if isinstance(result, Written):
                     return self._settled(Stored(wished, result.version))
-                stored = (await self.store.get([wish.job])).get(wish.job)
-                if stored is not None and wish.mine(stored.document):
+                stored = (await self.store.get([proposed.job])).get(proposed.job)
+                if stored is not None and proposed.already_applied(stored.document):
                     return self._settled(stored)
-                if wish.once:
-                    return Refused("someone else's write stands")
+                if proposed.no_retry:
+                    return TransitionRefused("someone else's write stands")
         except Transient as error:
-            return Unsettled(str(error))
-        return Unsettled("twice in vain")
+            return WriteUnsettled(str(error))
+        return WriteUnsettled("twice in vain")
 
-    def _settled(self, stored: Stored) -> Settled:
+    def _settled(self, stored: Stored) -> WriteApplied:
         for tell in self.listeners:
             tell(stored)
-        return Settled(stored)
+        return WriteApplied(stored)
 
 
-class NaiveSubmit(SubmitJobs):
+class NaiveSubmit(JobSubmitter):
     """Takes a job for created, and its first claim for given, when one read shows it."""
 
     async def _settle(
         self, documents: Sequence[JobDocument], claims: FirstClaims[Any]
     ) -> dict[str, tuple[Stored, bool]]:
         settled: dict[str, tuple[Stored, bool]] = {}
-        changes = [Change(claims.claimed(document), None) for document in documents]
+        changes = [DocumentChange(claims.claimed(document), None) for document in documents]
         for change, result in zip(changes, await self.store.write(changes), strict=True):
             if isinstance(result, Written):
                 settled[change.document.id] = Stored(change.document, result.version), True

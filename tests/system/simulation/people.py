@@ -14,7 +14,7 @@ from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, Specification, WhenExhausted
 from forestay.domain.jobs.submission import Submission
-from forestay.services.shared.write_checked import Settled
+from forestay.services.shared.checked_writer import WriteApplied
 
 if TYPE_CHECKING:
     from tests.system.simulation.server import SimServer
@@ -111,7 +111,7 @@ class People:
                 )
             elif what == "retry" and seen.state is State.FAULTED:
                 answer = await self._call(lambda server: server.steer.retry(job, by="op"))
-            tally[f"operator: {what}"] += isinstance(answer, Settled)
+            tally[f"operator: {what}"] += isinstance(answer, WriteApplied)
         except LinkLost:
             return
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tests.system.simulation.link import Handler, LinkLost
 from tests.system.simulation.virtual_loop import Actor
 
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, Manifest
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.pilots.pilot import Beat
-from forestay.services.jobs.end_jobs import EndReport, Result
-from forestay.services.pilots.hold_channels import Channel, Order
+from forestay.domain.pilots.pilot import Heartbeat
+from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus
+from forestay.services.pilots.pilot_channels import ChannelOrder, PilotChannel
 
 if TYPE_CHECKING:
     from tests.system.simulation.server import SimServer
@@ -31,7 +31,7 @@ class Held:
 
     job: JobDocument
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    report: EndReport | None = None
+    report: CompletionReport | None = None
 
     @property
     def claim(self) -> str:
@@ -64,7 +64,7 @@ class SimPilot:
             self.inherited = {claim: held for claim, held in kept.items() if held.report is not None}
             world.tally["end inherited"] += len(self.inherited)
         self.leaving = False
-        self.channel: tuple[SimServer, Channel] | None = None
+        self.channel: tuple[SimServer, PilotChannel] | None = None
         self.broken: asyncio.Future[None] | None = None
         self.room = asyncio.Event()
         self.ended = asyncio.Event()
@@ -100,7 +100,7 @@ class SimPilot:
         while True:
             began = self.world.loop.time()
             self.counter += 1
-            beat = Beat(self.counter, self.session, int(self.lease), tuple(self.held))
+            beat = Heartbeat(self.counter, self.session, int(self.lease), tuple(self.held))
             every = self.lease / 3
             while self.world.loop.time() < began + every:
                 sent = self.world.loop.time()
@@ -124,7 +124,7 @@ class SimPilot:
             except LinkLost:
                 await asyncio.sleep(0.05 + 0.2 * self.rng.random())
                 continue
-            assert isinstance(channel, Channel)
+            assert isinstance(channel, PilotChannel)
             assert server is not None
             before, self.channel = self.channel, (server, channel)
             self.session = channel.session
@@ -135,7 +135,7 @@ class SimPilot:
                 self.break_channel()
             await self.broken
 
-    def _hang_up(self, server: SimServer, channel: Channel) -> None:
+    def _hang_up(self, server: SimServer, channel: PilotChannel) -> None:
         if not server.actor.dead:
             server.actor.later(0.003, server.channel_closed, channel)
 
@@ -150,7 +150,7 @@ class SimPilot:
         if self.broken is not None and not self.broken.done():
             self.broken.set_result(None)
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: ChannelOrder) -> None:
         held = self.held.get(str(order.data.get("claim")))
         if order.event == "cancel" and held is not None:
             held.stop.set()
@@ -187,7 +187,7 @@ class SimPilot:
         while self.lease_until < world.loop.time() and not held.stop.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.5)  # nothing is begun under a lapsed lease
         if held.stop.is_set():
-            self._put(held, Outcome.FAULT, "not-started")
+            self._put(held, AttemptOutcome.FAULT, "not-started")
             return
         world.auditor.started(job.id, job.token, held.claim)
         seconds = 0.05 + 8.0 * self.rng.random() ** 3
@@ -197,27 +197,27 @@ class SimPilot:
         except TimeoutError:
             pass
         if held.stop.is_set():
-            self._put(held, Outcome.FAULT, "cancelled")
+            self._put(held, AttemptOutcome.FAULT, "cancelled")
         elif self.rng.random() < world.plan.faulty:
-            self._put(held, Outcome.FAULT, "exit")
+            self._put(held, AttemptOutcome.FAULT, "exit")
         else:
             path = f"{job.id}/{job.generation}.{job.attempt}.{held.claim[:8]}"
             world.auditor.effect(path, job.id, job.token, held.claim)
             await asyncio.sleep(0.01)  # it may die between the outputs and the end
-            self._put(held, Outcome.OK, "exit", Manifest(path, "0" * 64, 1, 1))
+            self._put(held, AttemptOutcome.OK, "exit", Manifest(path, "0" * 64, 1, 1))
 
-    def _put(self, held: Held, outcome: Outcome, reason: str, manifest: Manifest | None = None) -> None:
-        ending = Ending(
+    def _put(self, held: Held, outcome: AttemptOutcome, reason: str, manifest: Manifest | None = None) -> None:
+        ending = AttemptResult(
             held.job.token,
             held.claim,
             outcome,
             reason,
-            int(outcome is Outcome.FAULT),
+            int(outcome is AttemptOutcome.FAULT),
             host=self.host,
             manifest=manifest,
         )
         self.world.auditor.stopped(held.job.id, held.claim)
-        held.report = EndReport(held.job.id, ending, log_tail="x" if self.rng.random() < 0.2 else "")
+        held.report = CompletionReport(held.job.id, ending, log_tail="x" if self.rng.random() < 0.2 else "")
         self.ended.set()
         self.room.set()
         self.world.people.wait_for(held.job.id)
@@ -239,7 +239,7 @@ class SimPilot:
             assert isinstance(results, list)
             for one, answer in zip(pending, results, strict=True):
                 assert one.report is not None
-                if answer.result is Result.UNKNOWN:
+                if answer.result is CompletionStatus.UNKNOWN:
                     self.ended.set()
                     continue
                 self.world.auditor.answered(one.report.ending, one.job.id, answer.result)
@@ -274,7 +274,7 @@ class SimPilot:
         self.kill(silent=False)
 
 
-def _beat(server: SimServer, *, pilot: str, beat: Beat) -> Coroutine[Any, Any, Any]:
+def _beat(server: SimServer, *, pilot: str, beat: Heartbeat) -> Coroutine[Any, Any, Any]:
     return server.beat(pilot, beat)
 
 
@@ -282,5 +282,5 @@ def _claim(server: SimServer, *, pilot: SimPilot, free: Resources, most: int) ->
     return server.claim(pilot.id, pilot.host, free, most, WAIT)
 
 
-def _end(server: SimServer, *, pilot: str, reports: list[EndReport]) -> Coroutine[Any, Any, Any]:
+def _end(server: SimServer, *, pilot: str, reports: list[CompletionReport]) -> Coroutine[Any, Any, Any]:
     return server.end(reports, pilot)

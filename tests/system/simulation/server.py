@@ -12,24 +12,24 @@ from tests.system.simulation.naive import NaiveSubmit, NaiveWriter
 from tests.system.simulation.store import Client
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
-from forestay.domain.jobs.job_document import Ending
+from forestay.domain.jobs.job_document import AttemptResult
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.submission import Submission
-from forestay.domain.pilots.pilot import Beat, Pilot, PilotState
+from forestay.domain.pilots.pilot import Heartbeat, Pilot, PilotState
 from forestay.ports.errors import PortError, Transient
 from forestay.ports.jobs.job_store import Stored, Written
-from forestay.services.jobs.end_jobs import EndJobs, EndReport, EndResult
-from forestay.services.jobs.read_outputs import ReadOutputs
-from forestay.services.jobs.release_claims import ReleaseClaims
-from forestay.services.jobs.send_callbacks import SendCallbacks
-from forestay.services.jobs.steer_jobs import SteerJobs
-from forestay.services.jobs.submit_jobs import Accepted, SubmitJobs
-from forestay.services.pilots.hold_channels import Channel, HoldChannels
-from forestay.services.pilots.keep_beats import BeatSettings, KeepBeats
-from forestay.services.pilots.watch_orphans import WatchOrphans
-from forestay.services.scheduling.claim_jobs import ClaimJobs
+from forestay.services.jobs.callback_sender import CallbackSender
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.jobs.committed_outputs import CommittedOutputs
+from forestay.services.jobs.job_completions import CompletionReply, CompletionReport, JobCompletions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.job_submitter import AcceptedJob, JobSubmitter
+from forestay.services.pilots.heartbeats import Heartbeats, HeartbeatSettings
+from forestay.services.pilots.orphan_scanner import OrphanScanner
+from forestay.services.pilots.pilot_channels import PilotChannel, PilotChannels
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.claim_settings import ClaimSettings
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.services.shared.checked_writer import CheckedWriter
 
 if TYPE_CHECKING:
     from tests.system.simulation.pilot import SimPilot
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LEASE = 9
 CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0, foreign_window=3)
-BEATS = BeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=2.0)
+BEATS = HeartbeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=2.0)
 DROP_AFTER = 20.0
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
@@ -86,7 +86,7 @@ class _Process:
         self.writer: CheckedWriter | NaiveWriter = (
             NaiveWriter(self.store) if world.protocol == "naive" else CheckedWriter(self.store)
         )
-        self.release = ReleaseClaims(self.store, self.store, self.writer, self.clock)
+        self.release = ClaimReleaser(self.store, self.store, self.writer, self.clock)
 
     def keep(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a service's loop; one that breaks is a bug."""
@@ -108,17 +108,19 @@ class SimServer(_Process):
         super().__init__(world, f"server-{address}-{life}")
         self.address = address
         self.open_calls: dict[Call, None] = {}
-        self.held: dict[str, tuple[Channel, SimPilot]] = {}
+        self.held: dict[str, tuple[PilotChannel, SimPilot]] = {}
         ids = SimIds(world.rng("ids", self.name))
-        self.claims = ClaimJobs(self.store, self.writer, self.clock, ids, CLAIMS)
-        self.ends = EndJobs(self.store, self.writer, self.clock)
-        submit = NaiveSubmit if world.protocol == "naive" else SubmitJobs
+        self.claims = ClaimDispatcher(self.store, self.writer, self.clock, ids, CLAIMS)
+        self.ends = JobCompletions(self.store, self.writer, self.clock)
+        submit = NaiveSubmit if world.protocol == "naive" else JobSubmitter
         self.submit = submit(
             self.store, self.clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
         )
-        self.steer = SteerJobs(self.store, self.writer, self.clock)
-        self.beats = KeepBeats(self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.own)
-        self.channels = HoldChannels(
+        self.steer = JobControl(self.store, self.writer, self.clock)
+        self.beats = Heartbeats(
+            self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.assign_hash_slots
+        )
+        self.channels = PilotChannels(
             self.store,
             self.store,
             self.beats,
@@ -128,7 +130,7 @@ class SimServer(_Process):
             every=ORDERS_EVERY,
             pulse=PULSE,
         )
-        self.outputs = ReadOutputs(self.writer)
+        self.outputs = CommittedOutputs(self.writer)
         self.writer.listeners += [self.claims.notice, self.outputs.notice]
         for loop in (self.claims.run, self.ends.run, self.beats.run, self.channels.run):
             self.keep(loop)
@@ -142,13 +144,13 @@ class SimServer(_Process):
             raise LinkLost("503")
         return LEASE
 
-    async def beat(self, pilot: str, beat: Beat) -> None:
+    async def beat(self, pilot: str, beat: Heartbeat) -> None:
         try:
             await self.beats.beat(pilot, beat)
         except Transient as error:
             raise LinkLost("503") from error
 
-    async def open_channel(self, pilot: SimPilot, session: int) -> Channel:
+    async def open_channel(self, pilot: SimPilot, session: int) -> PilotChannel:
         try:
             channel = await self.channels.open(pilot.id, session, LEASE)
         except Transient as error:
@@ -159,12 +161,12 @@ class SimServer(_Process):
             self.channel_closed(channel)
         return channel
 
-    async def _pass_orders(self, channel: Channel, pilot: SimPilot) -> None:
+    async def _pass_orders(self, channel: PilotChannel, pilot: SimPilot) -> None:
         while True:
             order = await channel.orders.get()
             pilot.actor.later(0.003, pilot.obey, order)
 
-    def channel_closed(self, channel: Channel) -> None:
+    def channel_closed(self, channel: PilotChannel) -> None:
         self.held.pop(f"{channel.pilot}:{channel.session}", None)
         self.channels.closed(channel)
 
@@ -184,7 +186,7 @@ class SimServer(_Process):
         await self.release.release(granted, by="server", reason=why, overlap_possible=False)
         raise LinkLost("503")
 
-    async def end(self, reports: Sequence[EndReport], pilot: str) -> Sequence[EndResult]:
+    async def end(self, reports: Sequence[CompletionReport], pilot: str) -> Sequence[CompletionReply]:
         return await self.ends.end(reports, pilot=pilot, tenant="lab")
 
     async def goodbye(self, pilot: str) -> None:
@@ -198,13 +200,13 @@ class SimServer(_Process):
 
     # -- what people ask ---------------------------------------------------------------------------------------
 
-    async def accept(self, submissions: Sequence[Submission], key: str) -> Sequence[Accepted]:
+    async def accept(self, submissions: Sequence[Submission], key: str) -> Sequence[AcceptedJob]:
         try:
             return await self.submit.submit(submissions, by="ann", key=key)
         except Transient as error:
             raise LinkLost("503") from error
 
-    async def read_outputs(self, job: str) -> Ending | None:
+    async def read_outputs(self, job: str) -> AttemptResult | None:
         try:
             stored = (await self.store.get([job])).get(job)
             return await self.outputs.winner(stored) if stored is not None else None
@@ -242,7 +244,7 @@ class SimKeeper(_Process):
 
     def __init__(self, world: World, number: int, life: int) -> None:
         super().__init__(world, f"keeper-{number}-{life}")
-        self.orphans = WatchOrphans(
+        self.orphans = OrphanScanner(
             self.store,
             self.store,
             self.clock,
@@ -252,7 +254,7 @@ class SimKeeper(_Process):
             drop_after=DROP_AFTER,
             alarmed=self._alarmed,
         )
-        self.callbacks = SendCallbacks(self.store, self.writer, self.clock, SimNotify(world), every=CALLBACKS_EVERY)
+        self.callbacks = CallbackSender(self.store, self.writer, self.clock, SimNotify(world), every=CALLBACKS_EVERY)
         self.keep(self.orphans.run)
         self.keep(self.callbacks.run)
 

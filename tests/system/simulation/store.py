@@ -17,14 +17,14 @@ from tests.system.simulation.virtual_loop import Actor, Turn
 
 from forestay.domain.jobs.job_document import JobDocument, search_fields
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
 from forestay.formats.jobs.job_json import job_from_json, job_to_json
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import (
-    Change,
     Conflicted,
+    DocumentChange,
+    JobPage,
     JobQuery,
-    Page,
     Record,
     Stored,
     Unknown,
@@ -232,7 +232,7 @@ class Client:
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         assert len({change.document.id for change in changes}) == len(changes), "a bulk names a document twice"
         return await self._write("jobs", [(one.document.id, one.expected, self._sent(one.document)) for one in changes])
 
@@ -245,10 +245,10 @@ class Client:
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
-    ) -> Page:
+    ) -> JobPage:
         by, down = sort.removeprefix("-"), sort.startswith("-")
 
-        def look(shard: Shard[Any], now: float) -> Page:
+        def look(shard: Shard[Any], now: float) -> JobPage:
             found = [
                 (_fields(entry)[by], name, entry) for name, entry in shard.search(now).items() if _matches(query, entry)
             ]
@@ -261,9 +261,9 @@ class Client:
             for _, _, entry in page:
                 entry.read_dirty |= not entry.committed
             following = f"{page[-1][0]}|{page[-1][1]}" if len(found) > limit else None
-            return Page([Stored(entry.value, entry.version) for _, _, entry in page], following)
+            return JobPage([Stored(entry.value, entry.version) for _, _, entry in page], following)
 
-        found: Page = await self._read("jobs", look)
+        found: JobPage = await self._read("jobs", look)
         return found
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
@@ -358,18 +358,18 @@ class Client:
         found: list[Pilot] = await self._read("pilots", look)
         return found
 
-    async def put_sheet(self, sheet: BeatSheet) -> None:
+    async def put_sheet(self, sheet: HeartbeatPage) -> None:
         (result,) = await self._write("beats", [(f"{sheet.server}/{sheet.bucket}", ANYWAY, sheet)])
         if not isinstance(result, Written):
             raise Transient("the sheet may not be stored")
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
-        def look(shard: Shard[Any], now: float) -> list[BeatSheet]:
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
+        def look(shard: Shard[Any], now: float) -> list[HeartbeatPage]:
             if fresh:
                 shard.refresh(now)
             return [entry.value for entry in shard.search(now).values() if entry.value is not None]
 
-        found: list[BeatSheet] = await self._read("beats", look)
+        found: list[HeartbeatPage] = await self._read("beats", look)
         return [one for one in found if one.server != but_of]
 
     async def drop_sheets(self, server: str) -> None:

@@ -23,7 +23,7 @@ from tests.system.simulation.store import Cluster
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
 from forestay.domain.jobs import story
-from forestay.services.scheduling import claim_windows
+from forestay.services.scheduling import candidate_buffers
 
 Protocol = Literal["checked", "naive", "number"]
 PATIENT = 240.0
@@ -391,12 +391,12 @@ class World:
 @contextmanager
 def _small_sizes() -> Iterator[None]:
     """Stories are folded early and pages are short, so that few jobs are enough to meet chapters and cursors."""
-    before = story.KEEP, claim_windows.LEAST
-    story.KEEP, claim_windows.LEAST = 8, 3
+    before = story.KEEP, candidate_buffers.LEAST
+    story.KEEP, candidate_buffers.LEAST = 8, 3
     try:
         yield
     finally:
-        story.KEEP, claim_windows.LEAST = before
+        story.KEEP, candidate_buffers.LEAST = before
 
 
 def run_schedule(seed: int, protocol: Protocol = "checked") -> Report:

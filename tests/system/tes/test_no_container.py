@@ -52,7 +52,7 @@ async def test_a_domain_may_take_no_tasks(strict: Site) -> None:
 def _run(folder: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, apptainer: str = "") -> int:
     lay_out(plan, str(folder), apptainer=apptainer)
     monkeypatch.setenv("FORESTAY_CLAIM", "c1")
-    return task_run.Runner(str(folder)).run()
+    return task_run.TaskRunner(str(folder)).run()
 
 
 def test_where_no_view_can_be_had_paths_are_changed_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ async def test_an_answer_that_says_it_failed_is_followed_by_the_same_task(
     server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store took the task and did not say so: 503, and the same request again finds it."""
-    submit = server.services.make_tasks.submit
+    submit = server.services.task_factory.submit
     real = type(submit).submit_named
     failing = [True]
 

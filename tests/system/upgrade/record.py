@@ -7,7 +7,7 @@ import sys
 
 from forestay.apps.config.settings import Settings
 from forestay.domain.jobs.claim import claim, end, release
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, Tie
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, JobDocument, Manifest
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, Specification
 from forestay.domain.jobs.steering import cancel, hold
@@ -38,10 +38,10 @@ def _claimed(name: str, **more: object) -> JobDocument:
     return held
 
 
-def _ended(name: str, ending_outcome: Outcome, **more: object) -> JobDocument:
+def _ended(name: str, ending_outcome: AttemptOutcome, **more: object) -> JobDocument:
     before = _claimed(name, **more)
-    manifest = Manifest("/out/manifest.json", "0" * 64, 2, 77) if ending_outcome is Outcome.OK else None
-    ending = Ending(
+    manifest = Manifest("/out/manifest.json", "0" * 64, 2, 77) if ending_outcome is AttemptOutcome.OK else None
+    ending = AttemptResult(
         before.token,
         "c" * 32,
         ending_outcome,
@@ -57,15 +57,15 @@ def _ended(name: str, ending_outcome: Outcome, **more: object) -> JobDocument:
 
 def documents() -> list[JobDocument]:
     """A job in each of the ways it can stand."""
-    tie = Tie("case-1", "align.1", "v" * 64, -1, 0, 3)
+    tie = FlowRef("case-1", "align.1", "v" * 64, -1, 0, 3)
     released = release(
         _claimed("released"), claim_id="c" * 32, now=NOW + 3, by="keeper", reason="silent", overlap_possible=True
     )
     return [
         _made("available", index=3, callback="https://example.org/told"),
         _claimed("running"),
-        _ended("faulted", Outcome.FAULT),
-        _ended("completed", Outcome.OK, tie=tie),
+        _ended("faulted", AttemptOutcome.FAULT),
+        _ended("completed", AttemptOutcome.OK, tie=tie),
         released,  # type: ignore[list-item]
         hold(_made("held"), holder="ada", now=NOW + 1, by="ada", reason="wait"),  # type: ignore[list-item]
         cancel(_made("cancelled"), now=NOW + 1, by="ada", reason="a mistake"),  # type: ignore[list-item]

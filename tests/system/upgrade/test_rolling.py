@@ -17,7 +17,7 @@ from tests.unit.apps.server.running import Domain, until
 from tests.unit.apps.server.store_room import store_room
 
 from forestay.apps.compose.stores import open_stores
-from forestay.ports.jobs.job_store import Change, Written
+from forestay.ports.jobs.job_store import DocumentChange, Written
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.pair]
 
@@ -151,7 +151,7 @@ async def put_unknown_field(url: str, job: str) -> None:
     try:
         stored = (await stores.jobs.get([job]))[job]
         changed = stored.document.having(extra={**stored.document.extra, "of_a_later_release": {"kept": True}})
-        (result,) = await stores.jobs.write([Change(changed, stored.version)])
+        (result,) = await stores.jobs.write([DocumentChange(changed, stored.version)])
         assert isinstance(result, Written)
     finally:
         await stores.jobs.close()

@@ -96,7 +96,7 @@ class Person:
         )
 
     async def open(self, path: str) -> None:
-        await self.page.goto(f"{self.server.services.parts.settings.public_url}{path}")
+        await self.page.goto(f"{self.server.services.components.settings.public_url}{path}")
 
     async def check(self) -> None:
         """Nothing that the policy refuses, nothing serious for people who do not see or do not use a mouse."""

@@ -70,7 +70,7 @@ async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[S
     await expect(mine.get_by_text("draining")).to_be_visible()
     await expect(mine.get_by_text(TRICK)).to_be_visible()
     assert await page.locator("img[src=x]").count() == 0
-    known = await site.server.services.parts.pilots.get_pilot(crew[1].name)
+    known = await site.server.services.components.pilots.get_pilot(crew[1].name)
     assert known is not None
     assert known.pilot.drain == f"ann: {TRICK}"
 
@@ -126,7 +126,7 @@ async def test_a_whole_site_is_drained(log_in: LogIn, crew: list[ScriptedPilot],
     await ann.page.get_by_role("tab", name="Pilots").click()
     row = ann.page.get_by_role("row").filter(has_text=crew[2].name[:13])
     await expect(row.get_by_text("the hall is painted")).to_be_visible()
-    first = await site.server.services.parts.pilots.get_pilot(crew[0].name)
+    first = await site.server.services.components.pilots.get_pilot(crew[0].name)
     assert first is not None
     assert first.pilot.drain == "", "another site's"
 

@@ -17,7 +17,7 @@ from tests.unit.apps.server.running import Domain, RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.apps.server.store_room import store_room
 
-from forestay.services.peers.keep_links import AWAY
+from forestay.services.peers.peer_links import AWAY
 
 pytestmark = pytest.mark.pages
 
@@ -32,7 +32,7 @@ async def south(site: CaseSite, tmp_path: Path) -> AsyncIterator[RunningServer]:
         store_room("sqlite", tmp_path) as url,
         Domain(url, tmp_path, settings | {"peer_hosts": ("127.0.0.1",)}).server() as south,
     ):
-        keys = [one.services.parts.peers.tokens.public for one in (site.server, south)]
+        keys = [one.services.components.peers.tokens.public for one in (site.server, south)]
         known: dict[str, Any] = {"url": site.server.url, "key": keys[0], "tenants": {TENANT: "guests"}}
         answer = await south.person("administrator", tenant=HOUSE).put("/v1/peers/north", json=known)
         assert answer.status_code == 200, answer.text

@@ -16,7 +16,7 @@ from tests.unit.apps.server.running import until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.apps.compose.loops import run_loops, stop
-from forestay.services.exceptions import handle_faults
+from forestay.services.exceptions import failure_handler
 
 pytestmark = pytest.mark.pages
 
@@ -31,15 +31,15 @@ AGAIN = {"steps": [{"action": "resubmit"}]}
 async def weather(site: CaseSite, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedPilot]:
     """A pilot of the tenant, and a keeper that follows storms; two dozen faults are one, and what waits is looked at at once and not after a minute."""
     assert site.keeper is not None
-    monkeypatch.setattr(handle_faults, "LEFT_BEHIND", 100)
-    for parts in (site.server.services.parts, site.keeper.parts):
+    monkeypatch.setattr(failure_handler, "LEFT_BEHIND", 100)
+    for parts in (site.server.services.components, site.keeper.components):
         monkeypatch.setattr(parts.brakes, "policy", replace(parts.brakes.policy, stopped_wait=200))
         monkeypatch.setattr(parts.brakes.storms, "policy", replace(parts.brakes.storms.policy, least=MANY // 2))
         monkeypatch.setattr(parts.brakes.storms, "every", 0.2)
         monkeypatch.setattr(parts.faults, "every", 0.2)
     pilot = await ScriptedPilot.register(site.server, TENANT, host="n7", slots=64)
     loops = [
-        asyncio.create_task(run_loops({"canaries": site.keeper.parts.brakes.storms.run})),
+        asyncio.create_task(run_loops({"canaries": site.keeper.components.brakes.storms.run})),
         asyncio.create_task(site.fly(pilot)),
     ]
     yield pilot
@@ -56,7 +56,7 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -
     assert (await operator.post(f"/v1/rules/domain/house/rules/{rule}/state", json={})).status_code == 200
 
     assert site.keeper is not None
-    for parts in (site.server.services.parts, site.keeper.parts):
+    for parts in (site.server.services.components, site.keeper.components):
         await parts.exceptions.rules.refresh()
 
     # They fail all at once, and the one that is tried first fails again.

@@ -11,7 +11,7 @@ from forestay.adapters.htcondor.batch import HtcondorReader
 from forestay.adapters.lsf.batch import LsfReader
 from forestay.adapters.pbs.batch import PbsReader
 from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState
-from forestay.ports.commands import Ran
+from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.sites.batch import BatchReader
 
@@ -20,7 +20,7 @@ from forestay.ports.sites.batch import BatchReader
 class Recorded:
     """Answers with what was written down, by the command's name; one that is not there does not answer in time."""
 
-    answers: Mapping[str, Ran]
+    answers: Mapping[str, CommandResult]
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     async def run(
@@ -30,7 +30,7 @@ class Recorded:
         environment: Mapping[str, str] | None = None,
         given: str = "",
         seconds: float = 30.0,
-    ) -> Ran:
+    ) -> CommandResult:
         self.asked.append(tuple(command))
         if command[0] not in self.answers:
             raise Transient(f"{command[0]} did not end within {seconds:g} seconds")
@@ -115,10 +115,10 @@ BJOBS = """{
   ]
 }
 """
-GOOD: dict[str, tuple[type[HtcondorReader | PbsReader | LsfReader], dict[str, Ran]]] = {
-    "htcondor": (HtcondorReader, {"condor_q": Ran(0, CONDOR_Q, ""), "condor_history": Ran(0, CONDOR_HISTORY, "")}),
-    "pbs": (PbsReader, {"qstat": Ran(153, QSTAT, "qstat: Unknown Job Id 999.pbs\n"), "qselect": Ran(0, "100.pbs\n", "")}),
-    "lsf": (LsfReader, {"bjobs": Ran(255, BJOBS, ""), "bhist": Ran(255, "", "No matching job found\n")}),
+GOOD: dict[str, tuple[type[HtcondorReader | PbsReader | LsfReader], dict[str, CommandResult]]] = {
+    "htcondor": (HtcondorReader, {"condor_q": CommandResult(0, CONDOR_Q, ""), "condor_history": CommandResult(0, CONDOR_HISTORY, "")}),
+    "pbs": (PbsReader, {"qstat": CommandResult(153, QSTAT, "qstat: Unknown Job Id 999.pbs\n"), "qselect": CommandResult(0, "100.pbs\n", "")}),
+    "lsf": (LsfReader, {"bjobs": CommandResult(255, BJOBS, ""), "bhist": CommandResult(255, "", "No matching job found\n")}),
 }  # fmt: skip
 
 WORDS: dict[str, dict[str, tuple[BatchState, str, int | None, int | None]]] = {
@@ -152,7 +152,7 @@ WORDS: dict[str, dict[str, tuple[BatchState, str, int | None, int | None]]] = {
 }
 
 
-def reader(system: str, answers: Mapping[str, Ran] | None = None) -> tuple[BatchReader, Recorded]:
+def reader(system: str, answers: Mapping[str, CommandResult] | None = None) -> tuple[BatchReader, Recorded]:
     made, good = GOOD[system]
     commands = Recorded(good if answers is None else answers)
     return made(commands), commands
@@ -179,9 +179,9 @@ async def test_what_does_not_answer_says_nothing(system: str) -> None:
 async def test_a_complaint_is_no_answer(system: str) -> None:
     """Each says so in its own words when its server is down."""
     words = {
-        "htcondor": Ran(1, "", "-- Failed to fetch ads from: <127.0.0.1:9618> : schedd.example.org\n"),
-        "pbs": Ran(255, "", "Connection refused\nqstat: cannot connect to server pbs (errno=111)\n"),
-        "lsf": Ran(255, "", "Failed in an LSF library call: LIM is down; try later\n"),
+        "htcondor": CommandResult(1, "", "-- Failed to fetch ads from: <127.0.0.1:9618> : schedd.example.org\n"),
+        "pbs": CommandResult(255, "", "Connection refused\nqstat: cannot connect to server pbs (errno=111)\n"),
+        "lsf": CommandResult(255, "", "Failed in an LSF library call: LIM is down; try later\n"),
     }[system]
     batch, _ = reader(system, dict.fromkeys(GOOD[system][1], words))
     assert await batch.outcome(["1"]) == {"1": SILENT}
@@ -202,7 +202,9 @@ async def test_jobs_of_htcondor_are_found_by_name_in_the_queue_and_the_history()
 
 
 async def test_an_empty_queue_of_htcondor_prints_nothing_and_is_an_answer() -> None:
-    batch, _ = reader("htcondor", {"condor_q": Ran(0, "", ""), "condor_history": Ran(0, "[\n]\n", "")})
+    batch, _ = reader(
+        "htcondor", {"condor_q": CommandResult(0, "", ""), "condor_history": CommandResult(0, "[\n]\n", "")}
+    )
     assert await batch.find(["a"]) == {}
     assert await batch.outcome(["1.0"]) == {"1.0": FORGOTTEN}
 
@@ -220,7 +222,9 @@ async def test_what_lsf_forgot_is_found_in_its_history_and_its_end_stays_unknown
         "150     ada     holdfas*  2       0       60      0       0       0       62\n"
     )
     empty = '{"COMMAND":"bjobs","JOBS":0,"RECORDS":[]}'
-    batch, _ = reader("lsf", {"bjobs": Ran(255, empty, "Job <x> is not found\n"), "bhist": Ran(0, history, "")})
+    batch, _ = reader(
+        "lsf", {"bjobs": CommandResult(255, empty, "Job <x> is not found\n"), "bhist": CommandResult(0, history, "")}
+    )
     (job,) = (await batch.find(["forestay-old"]))["forestay-old"]
     assert (job.id, job.outcome) == ("150", FORGOTTEN)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forestay.adapters.psij.batch import PsijSubmitter
-from forestay.domain.sites.batch import PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import PilotJob, SubmitRefusal, SubmitRefused
 from forestay.ports.errors import Permanent, Transient
 
 RECORDER = """#!/bin/sh
@@ -75,7 +75,7 @@ async def test_a_pilot_is_named_never_requeued_and_shows_no_secret(
 async def test_what_went_wrong_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     answer = await submitter("pbs", tmp_path, "echo 'qsub: Unknown queue' >&2; exit 170").submit(JOB)
-    assert answer == SubmitRefused(Refusal.REFUSED, "qsub: Unknown queue")
+    assert answer == SubmitRefused(SubmitRefusal.REFUSED, "qsub: Unknown queue")
     with pytest.raises(Transient, match="did not come to an end"):
         await submitter("pbs", tmp_path, "sleep 30", seconds=0.5).submit(JOB)
     (tmp_path / "qsub").unlink()

@@ -11,7 +11,7 @@ import pytest
 from forestay.adapters.slurm.controllers import controllers, why_unreached
 from forestay.adapters.slurm.reading import NodeWord, joined, read_accounting, read_queue, with_nodes
 from forestay.adapters.slurm.words import exit_of, nodes_of, one_line, state_of
-from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState, Refusal
+from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState, SubmitRefusal
 
 RUNS = "10|RUNNING|None|n1|0|0|2026-11-15T18:39:01|2027-11-15T18:39:01|fs-t2"
 FAILED = "11|FAILED|NonZeroExitCode|n1|768|0|2026-11-15T18:39:01|2026-11-15T18:39:01|fs|x"
@@ -116,12 +116,12 @@ async def test_a_refused_connection_is_an_answer_and_a_name_that_nobody_has_is_n
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     nowhere = ("no-such-host.invalid", 6817)
-    assert await why_unreached([nowhere, ("127.0.0.1", port)]) is Refusal.SCHEDULER_DOWN
-    assert await why_unreached([nowhere]) is Refusal.NETWORK_DOWN
+    assert await why_unreached([nowhere, ("127.0.0.1", port)]) is SubmitRefusal.SCHEDULER_DOWN
+    assert await why_unreached([nowhere]) is SubmitRefusal.NETWORK_DOWN
 
 
 async def test_a_host_that_takes_connections_has_a_scheduler_that_does_not_answer() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert await why_unreached([("127.0.0.1", port)]) is Refusal.SCHEDULER_DOWN
+        assert await why_unreached([("127.0.0.1", port)]) is SubmitRefusal.SCHEDULER_DOWN

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.adapters.sql.rows import job_row, new_rows, stored_job
-from forestay.domain.jobs.job_document import JobDocument, Tie
+from forestay.domain.jobs.job_document import FlowRef, JobDocument
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.jobs.submission import Element, Submission, new_job, new_jobs
+from forestay.domain.jobs.submission import JobElement, Submission, new_job, new_jobs
 from forestay.ports.errors import Permanent
 
 texts = st.text(max_size=8) | st.sampled_from(["\0", "\ue000", "a\0b", "\ue0000", 'quo"te', "back\\slash"])
 values = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | texts | st.lists(texts, max_size=2)
 ties = st.builds(
-    Tie,
+    FlowRef,
     case=st.sampled_from(["c1", "c2"]),
     work=st.sampled_from(["w@1", "w@2"]),
     flow=st.just("f"),
@@ -28,7 +28,7 @@ ties = st.builds(
     above=st.sampled_from([(), ("f0",)]),
 )
 elements = st.builds(
-    Element,
+    JobElement,
     job=texts,
     at=st.none() | st.integers(0, 2**33),
     parameters=st.dictionaries(texts, values, max_size=2),
@@ -56,7 +56,7 @@ def _alike(documents: list[JobDocument]) -> None:
 
 @given(common=commons, some=st.lists(elements, max_size=6), others=st.lists(elements, max_size=3))
 def test_jobs_of_scatters_have_the_rows_that_each_would_have(
-    common: Submission, some: list[Element], others: list[Element]
+    common: Submission, some: list[JobElement], others: list[JobElement]
 ) -> None:
     first = list(new_jobs(common, some, now=1_700_000_000_000, by="case"))
     later = list(new_jobs(common, others, now=1_700_000_000_001, by="case"))
@@ -65,13 +65,13 @@ def test_jobs_of_scatters_have_the_rows_that_each_would_have(
 
 def test_one_that_cannot_be_stored_is_refused_among_others_too() -> None:
     common = Submission(Specification("s", "lab", "each", ("true",)), owner="ann")
-    tie = Tie("c", "w@1", "f", 0, 0, 9)
-    good = Element("a", 0, {}, tie)
+    tie = FlowRef("c", "w@1", "f", 0, 0, 9)
+    good = JobElement("a", 0, {}, tie)
     for bad in (
-        Element("b" * 1001, 1, {}, tie),
-        Element("b", 2**63, {}, tie),
-        Element("b", 1, {"n": 2**70}, tie),
-        Element("b", 1, {}, tie._replace(case="c" * 1001)),
+        JobElement("b" * 1001, 1, {}, tie),
+        JobElement("b", 2**63, {}, tie),
+        JobElement("b", 1, {"n": 2**70}, tie),
+        JobElement("b", 1, {}, tie._replace(case="c" * 1001)),
     ):
         with pytest.raises(Permanent):
             new_rows(new_jobs(common, [good, bad], now=1_700_000_000_000, by="case"))

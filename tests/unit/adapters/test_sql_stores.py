@@ -24,13 +24,13 @@ from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.tables import layout
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.inbox import Pile
-from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, standing_of
-from forestay.domain.jobs.job_document import State, Tie, lane_of
+from forestay.domain.exceptions.incidents.inbox import InboxTally
+from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, status_of
+from forestay.domain.jobs.job_document import FlowRef, State, lane_of
 from forestay.domain.jobs.resources import Resources
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.ports.jobs.job_store import Change, JobQuery, Unknown, Version, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Unknown, Version, Written
 
 WINDOW = JobQuery(
     states=frozenset({State.AVAILABLE}),
@@ -88,11 +88,11 @@ class TestSqlite:
     async def test_while_someone_else_writes_others_read_and_a_write_is_unknown(
         self, store: SqlJobStore, path: Path
     ) -> None:
-        await store.write([Change(job("a"), None)])
+        await store.write([DocumentChange(job("a"), None)])
         other = sqlite3.connect(path, isolation_level=None)
         try:
             other.execute("BEGIN IMMEDIATE")
-            (result,) = await store.write([Change(job("b"), None)])
+            (result,) = await store.write([DocumentChange(job("b"), None)])
             assert isinstance(result, Unknown)
             with pytest.raises(Transient):
                 await store.add_records([record("r")])
@@ -100,7 +100,7 @@ class TestSqlite:
             other.execute("ROLLBACK")
         finally:
             other.close()
-        (result,) = await store.write([Change(job("b"), None)])
+        (result,) = await store.write([DocumentChange(job("b"), None)])
         assert isinstance(result, Written)
 
     async def test_a_file_that_is_no_database_is_refused_for_good(self, tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ class TestSqlite:
         await store.database.run(text("DROP TABLE slips"))
         await store.database.run(update(layout).values(number=1))
         await store.open()
-        tied = job("tied", tie=Tie("c", "w@1", "f", -1, 0, 1), state=State.COMPLETED)
-        (result,) = await store.write([Change(tied, None)])
+        tied = job("tied", tie=FlowRef("c", "w@1", "f", -1, 0, 1), state=State.COMPLETED)
+        (result,) = await store.write([DocumentChange(tied, None)])
         assert isinstance(result, Written)
         found = await store.search(JobQuery(at_least={"ended": 0}, anyof={"case": ["c"]}), sort="ended")
         assert [one.document for one in found.jobs] == [tied]
@@ -155,15 +155,15 @@ class TestSqlite:
     async def test_incidents_of_the_second_layout_are_counted_in_the_inbox(self, store: SqlJobStore) -> None:
         incidents = SqlIncidentStore(store.database)
         made = Incident("i1", "alpha", "ada", ExceptionType.ABORT, NOW, cause="memory")
-        await incidents.add_incidents([(made, replace(standing_of(made), state=IncidentState.HELD))])
+        await incidents.add_incidents([(made, replace(status_of(made), state=IncidentState.HELD))])
         for index in ("standings_inbox", "standings_changed"):
             await store.database.run(text(f"DROP INDEX {index}"))
         for column in ("second", "core_seconds"):
             await store.database.run(text(f"ALTER TABLE standings DROP COLUMN {column}"))
         await store.database.run(update(layout).values(number=2))
         await store.open()
-        waiting = [Pile(IncidentState.HELD, False, "", "memory", "ada", 1, 0, "i1", NOW)]
-        assert await incidents.piles(IncidentQuery("alpha")) == waiting
+        waiting = [InboxTally(IncidentState.HELD, False, "", "memory", "ada", 1, 0, "i1", NOW)]
+        assert await incidents.inbox_tallies(IncidentQuery("alpha")) == waiting
 
     async def test_keys_and_numbers_that_no_index_takes_are_refused_for_good(self, store: SqlJobStore) -> None:
         for document in (
@@ -173,14 +173,14 @@ class TestSqlite:
             job(resources=Resources(memory=2**63)),
         ):
             with pytest.raises(Permanent):
-                await store.write([Change(document, None)])
-        (result,) = await store.write([Change(job("x" * 1000, name="n" * 100_000), None)])
+                await store.write([DocumentChange(document, None)])
+        (result,) = await store.write([DocumentChange(job("x" * 1000, name="n" * 100_000), None)])
         assert isinstance(result, Written)
 
 
 async def _cursor(store: SqlJobStore) -> str:
     """The cursor of a window that has more jobs than were asked for."""
-    await store.write([Change(job(f"job-{number:04}"), None) for number in range(3000)])
+    await store.write([DocumentChange(job(f"job-{number:04}"), None) for number in range(3000)])
     await store.database.run(text("ANALYZE"))
     first = await store.search(WINDOW, sort="rank", limit=100)
     assert first.cursor is not None
@@ -243,46 +243,46 @@ class TestPostgres:
     async def test_a_row_that_stays_locked_is_unknown_in_the_end_and_unchanged(
         self, store: SqlJobStore, schema: str, admin: AsyncEngine
     ) -> None:
-        await store.write([Change(job(), None)])
+        await store.write([DocumentChange(job(), None)])
         hasty = SqlJobStore(servers.postgres(), schema=schema, timeout=0.5)
         async with admin.connect() as other:
             quoted = other.dialect.identifier_preparer.quote_identifier(schema)
             await other.execute(text(f"SELECT 1 FROM {quoted}.jobs FOR UPDATE"))  # noqa: S608 - a name of ours
-            (result,) = await hasty.write([Change(job(priority=1), Version(1, 1))])
+            (result,) = await hasty.write([DocumentChange(job(priority=1), Version(1, 1))])
         assert isinstance(result, Unknown)
         assert (await hasty.get(["job-1"]))["job-1"].document == job()
-        (result,) = await hasty.write([Change(job(priority=2), Version(1, 1))])
+        (result,) = await hasty.write([DocumentChange(job(priority=2), Version(1, 1))])
         assert isinstance(result, Written)
         await hasty.close()
 
     @pytest.mark.parametrize("asked", [ask, ask_directly])
     async def test_cut_connections_are_made_anew(self, store: SqlJobStore, admin: AsyncEngine, asked: Any) -> None:
-        await store.write([Change(job(), None)])
+        await store.write([DocumentChange(job(), None)])
         (pid,) = await asked(store, "SELECT pg_backend_pid()")
         async with admin.begin() as other:
             await other.execute(text(f"SELECT pg_terminate_backend({pid}, 10000)"))
-        (result,) = await store.write([Change(job(priority=1), Version(1, 1))])
+        (result,) = await store.write([DocumentChange(job(priority=1), Version(1, 1))])
         with suppress(Transient):
             await store.get(["job-1"])
         version = (await store.get(["job-1"]))["job-1"].version
         assert isinstance(result, Unknown) or version == Version(2, 1)
-        (result,) = await store.write([Change(job(priority=2), version)])
+        (result,) = await store.write([DocumentChange(job(priority=2), version)])
         assert isinstance(result, Written)
 
     async def test_jobs_of_a_scatter_are_stored_like_any_others(self, store: SqlJobStore) -> None:
         """They are sent in another way, with what they have in common sent once; one that differs changes the way, not what is stored."""
         alike = [
-            job(f"job-{at}", index=at, parameters={"n": at}, tie=Tie("c", "w@1", "f", 0, at, 9)) for at in range(9)
+            job(f"job-{at}", index=at, parameters={"n": at}, tie=FlowRef("c", "w@1", "f", 0, at, 9)) for at in range(9)
         ]
         odd = [job(f"odd-{at}", index=at, owner="ann" if at else "bob", expected_runtime=at or None) for at in range(3)]
         for some in (alike, odd):
-            results = await store.write([Change(one, None) for one in some])
+            results = await store.write([DocumentChange(one, None) for one in some])
             assert all(isinstance(result, Written) for result in results)
             found = await store.get([one.id for one in some])
             assert [found[one.id].document for one in some] == some
         page = await store.search(JobQuery(anyof={"case": ["c"]}, at_least={"index": 3}), sort="-index")
         assert [one.document.index for one in page.jobs] == [8, 7, 6, 5, 4, 3]
-        results = await store.write([Change(one, None) for one in (alike[0], job("new", index=0))])
+        results = await store.write([DocumentChange(one, None) for one in (alike[0], job("new", index=0))])
         assert [isinstance(result, Written) for result in results] == [False, True]
 
     async def test_a_statement_that_fails_or_is_late_costs_at_most_its_connection(self, schema: str) -> None:
@@ -300,7 +300,7 @@ class TestPostgres:
     async def test_more_calls_at_once_than_connections(self, schema: str) -> None:
         store = SqlJobStore(servers.postgres(), schema=schema, connections=2)
         await store.open()
-        results = await asyncio.gather(*(store.write([Change(job(str(number)), None)]) for number in range(50)))
+        results = await asyncio.gather(*(store.write([DocumentChange(job(str(number)), None)]) for number in range(50)))
         assert all(isinstance(result, Written) for (result,) in results)
         await store.close()
 

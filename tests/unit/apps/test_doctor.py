@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from forestay.apps import entry
-from forestay.apps.compose.stores import look_at_store, open_stores
+from forestay.apps.compose.stores import inspect_store, open_stores
 from forestay.apps.config.settings import Settings
-from forestay.apps.doctor import GOOD, MISSING, NOTE, Finding, examine, machine
+from forestay.apps.doctor import GOOD, MISSING, NOTE, CheckResult, examine, machine
 from forestay.ports.errors import PortError
-from forestay.services.pilots.note_keepers import FORGET, SILENT, NoteKeepers, keepers_known
+from forestay.services.pilots.reconciler_registry import FORGET, SILENT, ReconcilerRegistry, reconcilers_known
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def found(state: Path) -> dict[str, Finding]:
+def found(state: Path) -> dict[str, CheckResult]:
     return {one.about: one for one in examine(state)}
 
 
@@ -49,7 +49,7 @@ def test_temporal_is_found_or_missed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert found(tmp_path)["temporal"] == Finding("temporal", GOOD, f"{program} (the path)")
+    assert found(tmp_path)["temporal"] == CheckResult("temporal", GOOD, f"{program} (the path)")
     monkeypatch.setenv("FORESTAY_TEMPORAL_PROGRAM", str(tmp_path / "nothing"))
     assert found(tmp_path)["temporal"].state == MISSING
     monkeypatch.setenv("FORESTAY_TEMPORAL_PROGRAM", "none")
@@ -62,7 +62,7 @@ def test_what_is_wrong_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     key = tmp_path / "signing-key"
     key.write_text("k" * 64)
     key.chmod(0o644)
-    assert found(tmp_path)["key"] == Finding(
+    assert found(tmp_path)["key"] == CheckResult(
         "key", MISSING, f"{key} can be read by others; it signs every token", f"chmod 600 {key}"
     )
     (tmp_path / "file").touch()
@@ -143,17 +143,17 @@ def test_keepers_are_heard_of_then_silent_then_forgotten(tmp_path: Path) -> None
     async def walk() -> None:
         stores = open_stores(f"sqlite:///{tmp_path / 'forestay.db'}")
         await stores.jobs.open()
-        one, other = (NoteKeepers(stores.slips, clock, name, "0.1.0") for name in ("one", "other"))  # type: ignore[arg-type]
+        one, other = (ReconcilerRegistry(stores.documents, clock, name, "0.1.0") for name in ("one", "other"))  # type: ignore[arg-type]
         await one.note()
         clock.at += 1000 * SILENT + 1
         await other.note()
-        assert [(word.name, word.silent(clock.now())) for word in await keepers_known(stores.slips)] == [
+        assert [(word.name, word.silent(clock.now())) for word in await reconcilers_known(stores.documents)] == [
             ("other", False),
             ("one", True),
         ]
         clock.at += 1000 * (FORGET - SILENT)
         await other.note()
-        assert [word.name for word in await keepers_known(stores.slips)] == ["other"]
+        assert [word.name for word in await reconcilers_known(stores.documents)] == ["other"]
         await stores.jobs.close()
 
     asyncio.run(walk())
@@ -192,7 +192,7 @@ def test_the_password_of_the_store_is_used_and_not_told(tmp_path: Path) -> None:
         async with listening:
             port = listening.sockets[0].getsockname()[1]
             with pytest.raises(PortError) as refused:
-                await look_at_store(f"opensearch+http://ada:p%40ss@127.0.0.1:{port}/jobs")
+                await inspect_store(f"opensearch+http://ada:p%40ss@127.0.0.1:{port}/jobs")
         return str(refused.value)
 
     said = asyncio.run(walk())

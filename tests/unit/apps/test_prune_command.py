@@ -13,10 +13,10 @@ from tests.contract.examples import job
 
 from forestay.adapters.sql.audit import SqlAuditStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.domain.jobs.job_document import State, Tie
-from forestay.ports.jobs.job_store import Change
+from forestay.domain.jobs.job_document import FlowRef, State
+from forestay.ports.jobs.job_store import DocumentChange
 
-TIE = Tie("any", "align@1", "f" * 64, -1, 0, 1)
+TIE = FlowRef("any", "align@1", "f" * 64, -1, 0, 1)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> str:
         await opened.open()
         old = [job(f"old-{number}", state=State.COMPLETED) for number in range(3)]
         others = [job("of-a-case", state=State.COMPLETED, tie=TIE), job("waits")]
-        await opened.write([Change(one, None) for one in (*old, *others)])
+        await opened.write([DocumentChange(one, None) for one in (*old, *others)])
         await opened.close()
 
     url = f"sqlite:///{tmp_path / 'store.db'}"

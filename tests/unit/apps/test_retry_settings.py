@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forestay.apps.config.settings import load
-from forestay.domain.exceptions.incidents.dispatcher import Sent, Way
-from forestay.domain.exceptions.incidents.ladder import HOUSE, Level, Then
+from forestay.domain.exceptions.incidents.dispatcher import FailureRoute, RoutedFailure
+from forestay.domain.exceptions.incidents.ladder import HOUSE, AfterLastLevel, RetryLevel
 from forestay.ports.errors import Permanent
 
 FILE = """
@@ -36,12 +36,15 @@ def test_levels_waits_and_limits_are_configuration(tmp_path: Path) -> None:
     (tmp_path / "forestay.toml").write_text(FILE)
     settings = load({"FORESTAY_CONFIG": str(tmp_path / "forestay.toml")})
     patient, house = settings.ladder_book["patient"], settings.ladder_book["house"]
-    assert (patient.levels, patient.then) == ((Level(0), Level(600, 3)), Then.HOLD)
-    assert (house.levels, house.then) == ((Level(5),), Then.ROLLBACK)
+    assert (patient.levels, patient.then) == ((RetryLevel(0), RetryLevel(600, 3)), AfterLastLevel.HOLD)
+    assert (house.levels, house.then) == ((RetryLevel(5),), AfterLastLevel.ROLLBACK)
     assert (settings.budgets.budgets.user, settings.budgets.budgets.causes) == (4, {"memory": 1})
-    assert settings.dispatcher.ways == {"*": Sent(Way.DISPATCH), "network": Sent(Way.LADDER, "patient")}
+    assert settings.dispatcher.ways == {
+        "*": RoutedFailure(FailureRoute.DISPATCH),
+        "network": RoutedFailure(FailureRoute.LADDER, "patient"),
+    }
     told = {"FORESTAY_UNANSWERED": json.dumps({"disk": "hold"}), "FORESTAY_CONFIG": str(tmp_path / "forestay.toml")}
-    assert load(told).dispatcher.ways == {"disk": Sent(Way.HOLD)}
+    assert load(told).dispatcher.ways == {"disk": RoutedFailure(FailureRoute.HOLD)}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from forestay.domain.flows.bpel.xpath import compile_xpath
 from forestay.domain.flows.bpel.xpath_grammar import XPathRefused
 from forestay.domain.flows.bpel.xpath_values import Value, XPathFailed
 from forestay.domain.flows.jsdl.definition import JobDefinition
-from forestay.domain.flows.jsdl.job import NotRunnable, house_job
+from forestay.domain.flows.jsdl.job import NotRunnable, converted_job
 from forestay.domain.flows.xml_tree import as_plain, from_plain
 from forestay.formats.bpel import read_bpel
 from forestay.formats.jsdl import JsdlRefused, read_jsdl, write_jsdl
@@ -91,7 +91,7 @@ def on_jsdl(data: bytes) -> str:
         return "refused"
     assert read_jsdl(write_jsdl(found)) == found
     try:
-        house_job(found)
+        converted_job(found)
     except NotRunnable:
         return "not runnable"
     return "read"

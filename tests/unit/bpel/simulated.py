@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from forestay.domain.flows.bpel.process import Process
 from forestay.domain.flows.bpel.reading import read_process
-from forestay.domain.flows.xml_tree import Element
-from forestay.flows.bpel.host import Call, Fault, Incoming, Message
-from forestay.flows.bpel.interpreter import Ended, Interpreter
+from forestay.domain.flows.xml_tree import XmlElement
+from forestay.flows.bpel.host import Fault, Incoming, Message, PartnerCall
+from forestay.flows.bpel.interpreter import Interpreter, ProcessResult
 from forestay.formats.text.xml_text import read_xml
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def run_virtually(work: Coroutine[Any, Any, T]) -> T:
 
 
 def part(text: str, name: str = "part") -> Message:
-    return {name: read_xml(text) if text.startswith("<") else Element(name, {}, [text])}
+    return {name: read_xml(text) if text.startswith("<") else XmlElement(name, {}, [text])}
 
 
 def process_text(body: str, *, variables: str = "", before: str = "", attributes: str = "") -> str:
@@ -83,9 +83,9 @@ class World:
     """What was invoked (``a``; ``a.`` when a slow one ends, ``a!`` when it is given up) and answered (``=text``)."""
     events: list[str] = field(default_factory=list)
     messages: list[tuple[float, Incoming]] = field(default_factory=list)
-    answers: dict[str, Callable[[Call], Message]] = field(default_factory=dict)
+    answers: dict[str, Callable[[PartnerCall], Message]] = field(default_factory=dict)
 
-    async def invoke(self, call: Call) -> Message:
+    async def invoke(self, call: PartnerCall) -> Message:
         name = call.operation
         given = " ".join(one.text.strip() for one in call.message.values())
         self.seen.append(f"{name}({given})" if given else name)
@@ -117,7 +117,7 @@ class World:
         self.events.append(event)
 
 
-async def _run(process: Process, world: World, first: Message) -> tuple[Ended, float]:
+async def _run(process: Process, world: World, first: Message) -> tuple[ProcessResult, float]:
     interpreter = Interpreter(process, world)
     interpreter.deliver(Incoming("me", "start", first))
     loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ async def _run(process: Process, world: World, first: Message) -> tuple[Ended, f
     return await interpreter.run(), loop.time()
 
 
-def run_process(text: str, world: World | None = None, first: str = "5") -> tuple[Ended, World, float]:
+def run_process(text: str, world: World | None = None, first: str = "5") -> tuple[ProcessResult, World, float]:
     """Run a process to its end; the seconds that it took."""
     there = world or World()
     ended, took = run_virtually(_run(process_of(text), there, part(first)))

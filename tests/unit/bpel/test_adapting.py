@@ -8,8 +8,8 @@ from tests.unit.bpel.simulated import World, process_text, run_process
 
 from forestay.domain.flows.bpel.adapting import PREFIX, PROXY
 from forestay.domain.flows.bpel.xpath import BPEL
-from forestay.domain.flows.xml_tree import Element
-from forestay.flows.bpel.host import Call, Fault, Message
+from forestay.domain.flows.xml_tree import XmlElement
+from forestay.flows.bpel.host import Fault, Message, PartnerCall
 from forestay.formats.bpel import adapt_text, read_bpel
 from forestay.formats.text.xml_text import read_xml
 
@@ -22,7 +22,7 @@ class ByProxy(World):
     proxied: int = 0
     away = False
 
-    async def invoke(self, call: Call) -> Message:
+    async def invoke(self, call: PartnerCall) -> Message:
         if call.partner.startswith(PREFIX):
             self.proxied += 1
             if self.away:
@@ -34,7 +34,7 @@ def text_of(case: Case) -> str:
     return process_text(case.body, variables=case.variables, before=case.before, attributes=case.attributes)
 
 
-def spaces(element: Element) -> set[str]:
+def spaces(element: XmlElement) -> set[str]:
     return {element.space}.union(*(spaces(one) for one in element.elements))
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.bpel.processes import CASES, Case
 from tests.unit.bpel.simulated import World, process_text, run_process
 
-from forestay.flows.bpel.here import Stopped
+from forestay.flows.bpel.execution_context import ProcessStopped
 
 
 def test_there_are_at_least_sixty() -> None:
@@ -30,5 +30,5 @@ def test_it_is_the_same_again(case: Case) -> None:
 
 
 def test_a_loop_that_waits_for_nothing_is_stopped() -> None:
-    with pytest.raises(Stopped, match="circles"):
+    with pytest.raises(ProcessStopped, match="circles"):
         run_process(process_text("<while><condition>true()</condition><empty/></while>"))

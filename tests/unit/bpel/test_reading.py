@@ -11,13 +11,13 @@ from tests.unit.bpel.processes import CASES
 from tests.unit.bpel.simulated import World, process_text, run_process
 from tests.unit.bpel.written import do, flow, iff, let, linked, scope
 
-from forestay.domain.flows.bpel.services import Kind, MappingRefused, read_services
+from forestay.domain.flows.bpel.services import MappingRefused, OperationKind, read_services
 from forestay.domain.flows.bpel.xpath import compile_xpath
 from forestay.domain.flows.bpel.xpath_grammar import XPathRefused
 from forestay.domain.flows.bpel.xpath_values import XPathFailed, string
 from forestay.domain.flows.bpel_flow import message_from_plain
-from forestay.domain.flows.xml_tree import Element
-from forestay.formats.bpel import Fate, message_plain, read_bpel
+from forestay.domain.flows.xml_tree import XmlElement
+from forestay.formats.bpel import ImportStatus, message_plain, read_bpel
 from forestay.formats.text.xml_text import read_xml
 
 WSDL = 'importType="http://schemas.xmlsoap.org/wsdl/"'
@@ -54,8 +54,8 @@ BODY = 7
 def test_what_is_refused(body: str, line: int, words: str) -> None:
     read = read_bpel(process_text(body))
     assert read.flow is None
-    found = [one for one in read.report.of(Fate.REFUSED) if words in f"{one.construct} {one.note}"]
-    assert [one.line for one in found][:1] == [line], read.report.of(Fate.REFUSED)
+    found = [one for one in read.report.of(ImportStatus.REFUSED) if words in f"{one.construct} {one.note}"]
+    assert [one.line for one in found][:1] == [line], read.report.of(ImportStatus.REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_nothing_is_fetched(location: str, fate: str) -> None:
 
 
 def test_an_extension_that_must_be_understood_is_refused() -> None:
-    for must, fate in (("yes", Fate.REFUSED), ("no", Fate.CHANGED)):
+    for must, fate in (("yes", ImportStatus.REFUSED), ("no", ImportStatus.CHANGED)):
         given = f'<extensions><extension namespace="urn:x" mustUnderstand="{must}"/></extensions>'
         assert read_bpel(process_text("<empty/>", before=given)).report.fate is fate
 
@@ -85,7 +85,7 @@ def test_bpel_of_another_kind_is_refused() -> None:
         "urn:x",
     ):
         assert read_bpel(f'<process name="p" xmlns="{space}"/>').flow is None
-    assert read_bpel("<!DOCTYPE a><a/>").report.of(Fate.REFUSED)[0].line == 1
+    assert read_bpel("<!DOCTYPE a><a/>").report.of(ImportStatus.REFUSED)[0].line == 1
 
 
 def test_every_construct_has_a_line_and_a_fate() -> None:
@@ -104,12 +104,12 @@ BOMBS = [
 
 @pytest.mark.parametrize("text", BOMBS)
 def test_a_bomb_of_xpath_is_stopped(text: str) -> None:
-    tree = Element("r")
+    tree = XmlElement("r")
     at = tree
     for _ in range(30):
         for _ in range(20):
-            at.append(Element("a", {}, ["x"]))
-        fresh = Element("b")
+            at.append(XmlElement("a", {}, ["x"]))
+        fresh = XmlElement("b")
         at.append(fresh)
         at = fresh
     began = time.thread_time()
@@ -161,7 +161,7 @@ def test_a_mapping() -> None:
     services = read_services(given)
     kinds = {name: services.binding("grid", name) for name in ("start", "draw", "ask", "one", "getStatus", "nothing")}
     assert {name: one.kind if one else None for name, one in kinds.items()} == {
-        "start": Kind.SUBMIT, "draw": Kind.RUN, "ask": Kind.MANUAL, "one": Kind.ANSWER, "getStatus": Kind.POLL, "nothing": None,
+        "start": OperationKind.SUBMIT, "draw": OperationKind.RUN, "ask": OperationKind.MANUAL, "one": OperationKind.ANSWER, "getStatus": OperationKind.POLL, "nothing": None,
     }  # fmt: skip
     for wrong in (5, {}, {"partners": 5}, {"partners": {"a": 5}}, {"partners": {"a": {"b": {"kind": "x"}}}}, {"partners": {"a": {"b": {"job": 5}}}}, {"partners": {"a": {"b": {"job": "x", "max_attempts": 0}}}}):  # fmt: skip
         with pytest.raises(MappingRefused):

@@ -14,7 +14,7 @@ from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.definition.flow_version import planned
 from forestay.domain.flows.events import Event, FilesAppeared, FilesListed, JobsAccepted, JobsEnded
 from forestay.domain.flows.execution.advance import advance, start_run
-from forestay.domain.flows.execution.flow_run import FlowRun, Phase
+from forestay.domain.flows.execution.flow_run import FlowRun, RunPhase
 from forestay.domain.flows.execution.task_jobs import TaskJobs, parameters, task_jobs
 from forestay_pilot.process.payload import Surroundings, make_payload, read_claim
 
@@ -31,7 +31,7 @@ class LocalJobs:
         self.logs = ""
         self.run, commands = start_run(self.plan, case="c1", at=1, params=params)
         self.perform(commands)
-        while self.events and self.run.phase is not Phase.FINISHED:
+        while self.events and self.run.phase is not RunPhase.FINISHED:
             self.run, commands = advance(self.run, self.events.pop(0))
             self.perform(commands)
 

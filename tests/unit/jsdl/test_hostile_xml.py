@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sizes import examples
 from tests.speed import cpu_limit
 
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.formats.text.xml_text import MAX_BYTES, XmlRefused, read_xml, write_xml
 
 LAUGHS = "".join(f"<!ENTITY l{n} '" + f"&l{n - 1};" * 10 + "'>" for n in range(1, 10))
@@ -115,10 +115,10 @@ TEXTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="￾￿") | st.sampled_from("\n\t\r<>&\"'")
 )
 ELEMENTS = st.recursive(
-    st.builds(lambda tag, given: Element(tag, given), TAGS, st.dictionaries(TAGS, TEXTS, max_size=3)),
+    st.builds(lambda tag, given: XmlElement(tag, given), TAGS, st.dictionaries(TAGS, TEXTS, max_size=3)),
     lambda inner: st.builds(
-        lambda tag, given, children: Element(
-            tag, given, [one.copy() if isinstance(one, Element) else one for one in children]
+        lambda tag, given, children: XmlElement(
+            tag, given, [one.copy() if isinstance(one, XmlElement) else one for one in children]
         ),
         TAGS,
         st.dictionaries(TAGS, TEXTS, max_size=2),
@@ -130,5 +130,5 @@ ELEMENTS = st.recursive(
 
 @given(ELEMENTS)
 @settings(max_examples=examples(200), deadline=None)
-def test_what_is_written_is_read_as_the_same(element: Element) -> None:
+def test_what_is_written_is_read_as_the_same(element: XmlElement) -> None:
     assert read_xml(write_xml(element, indent=False)).canonical() == element.canonical()

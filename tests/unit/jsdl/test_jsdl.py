@@ -13,20 +13,20 @@ from tests.sizes import examples
 from forestay.domain.flows.jsdl.definition import (
     LIMITS,
     RANGES,
-    Bound,
     CreationFlag,
+    EnvironmentVariable,
     Exact,
     Executing,
     FileSystem,
     JobDefinition,
     JobResources,
+    RangeBound,
+    RangeSpan,
     RangeValue,
-    Span,
     Staged,
-    Variable,
     Word,
 )
-from forestay.domain.flows.jsdl.job import NotRunnable, house_job
+from forestay.domain.flows.jsdl.job import NotRunnable, converted_job
 from forestay.formats.jsdl import JsdlRefused, read_jsdl, write_jsdl
 
 HEAD = (
@@ -57,7 +57,7 @@ WHOLE = f"""{HEAD}
 
 
 def test_a_definition_becomes_a_job() -> None:
-    made = house_job(read_jsdl(WHOLE))
+    made = converted_job(read_jsdl(WHOLE))
     assert made.name == "fit-model"
     assert made.pattern.command[0] == "sh"
     assert made.pattern.command[-2:] == ("/bin/sort", "-n")
@@ -70,7 +70,7 @@ def test_a_definition_becomes_a_job() -> None:
 
 
 def test_the_shell_around_a_command_does_what_the_definition_says(tmp_path: Path) -> None:
-    made = house_job(read_jsdl(WHOLE))
+    made = converted_job(read_jsdl(WHOLE))
     (tmp_path / "in.txt").write_text("10\n9\n")
     subprocess.run(made.pattern.command, cwd=tmp_path, check=True, timeout=20)
     assert (tmp_path / "out.txt").read_text() == "9\n10\n"
@@ -86,7 +86,7 @@ def test_creation_flags(tmp_path: Path) -> None:
         Staged("out", target=(tmp_path / "more").as_uri(), flag=CreationFlag.APPEND),
     )
     run = Executing(executable=Word("cat"), arguments=(Word("all"),), output=Word("out"))
-    made = house_job(JobDefinition(executing=run, staging=staging)).pattern
+    made = converted_job(JobDefinition(executing=run, staging=staging)).pattern
     folder = tmp_path / "job"
     for name, source in made.inputs.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def test_creation_flags(tmp_path: Path) -> None:
 def test_a_failing_command_fails_and_stages_nothing(tmp_path: Path) -> None:
     run = Executing(executable=Word("sh"), arguments=(Word("-c"), Word("echo x; exit 3")), output=Word("out"))
     staging = (Staged("out", target=(tmp_path / "there").as_uri()),)
-    made = house_job(JobDefinition(executing=run, staging=staging)).pattern
+    made = converted_job(JobDefinition(executing=run, staging=staging)).pattern
     assert subprocess.run(made.command, cwd=tmp_path, check=False, timeout=20).returncode == 3
     assert not (tmp_path / "there").exists()
 
@@ -135,16 +135,19 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, line: int, word
 
 def test_nothing_to_run_is_refused() -> None:
     with pytest.raises(NotRunnable):
-        house_job(read_jsdl(f"{HEAD}<JobDescription/></JobDefinition>"))
+        converted_job(read_jsdl(f"{HEAD}<JobDescription/></JobDefinition>"))
     with pytest.raises(NotRunnable, match="own folder"):
-        house_job(
+        converted_job(
             JobDefinition(executing=Executing(executable=Word("x")), staging=(Staged("../x", source="file:///a"),))
         )
 
 
 def test_a_range_holds_what_it_says() -> None:
     some = RangeValue(
-        Bound(1), Bound(100, exclusive=True), (Exact(50, 0.5),), (Span(Bound(10), Bound(20, exclusive=True)),)
+        RangeBound(1),
+        RangeBound(100, exclusive=True),
+        (Exact(50, 0.5),),
+        (RangeSpan(RangeBound(10), RangeBound(20, exclusive=True)),),
     )
     assert [value for value in (0, 1, 2, 10, 20, 49.5, 49, 100, 101) if some.holds(value)] == [0, 1, 10, 49.5, 101]
     assert some.least() == 10
@@ -154,9 +157,9 @@ TEXT = st.text(st.characters(min_codepoint=33, exclude_categories=["Cs", "Cc", "
 MAYBE = st.just("") | TEXT
 WORDS = st.builds(Word, TEXT, MAYBE)
 NUMBERS = st.integers(0, 10**9).map(float) | st.floats(0, 1e9, allow_nan=False)
-BOUNDS = st.builds(Bound, NUMBERS, st.booleans())
+BOUNDS = st.builds(RangeBound, NUMBERS, st.booleans())
 SPANS = st.builds(
-    lambda a, b: Span(min(a, b, key=lambda one: one.value), max(b, a, key=lambda one: one.value)), BOUNDS, BOUNDS
+    lambda a, b: RangeSpan(min(a, b, key=lambda one: one.value), max(b, a, key=lambda one: one.value)), BOUNDS, BOUNDS
 )
 RANGE = st.builds(
     RangeValue, st.none() | BOUNDS, st.none() | BOUNDS,
@@ -178,13 +181,13 @@ RESOURCES = st.builds(
 ONE = st.none() | WORDS
 POSIX_RUN = st.builds(
     Executing, st.just(False), MAYBE, ONE, st.lists(WORDS, max_size=3).map(tuple), ONE, ONE, ONE, ONE,
-    st.lists(st.builds(Variable, TEXT, MAYBE, MAYBE), max_size=2).map(tuple),
+    st.lists(st.builds(EnvironmentVariable, TEXT, MAYBE, MAYBE), max_size=2).map(tuple),
     st.dictionaries(st.sampled_from(LIMITS), st.integers(0, 2**40), max_size=3), MAYBE, MAYBE,
 )  # fmt: skip
 PLAIN = st.builds(Word, TEXT)
 HPC_RUN = st.builds(
     Executing, st.just(True), MAYBE, st.none() | PLAIN, st.lists(PLAIN, max_size=3).map(tuple), st.none() | PLAIN,
-    environment=st.lists(st.builds(Variable, TEXT, MAYBE), max_size=2).map(tuple), user=MAYBE,
+    environment=st.lists(st.builds(EnvironmentVariable, TEXT, MAYBE), max_size=2).map(tuple), user=MAYBE,
 )  # fmt: skip
 STAGED = st.builds(
     Staged, TEXT, MAYBE, st.sampled_from(CreationFlag), st.booleans(), st.none() | MAYBE, st.none() | MAYBE, MAYBE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.evidence.seen import Seen
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
 from forestay.formats.rules.evidence_json import read_evidence
 
 EVERY = 20
@@ -23,11 +23,13 @@ RECORDS = [
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["source"])
 def test_the_index_loses_no_match(record: dict[str, Any]) -> None:
     evidence = read_evidence({name: value for name, value in record.items() if name not in ("expect", "source")})
-    one_by_one = {one.name: found for one in classifier().patterns if (found := one.match(Seen(evidence))) is not None}
-    assert {found.pattern.name: found for found in classifier().matches(Seen(evidence))} == one_by_one
+    one_by_one = {
+        one.name: found for one in classifier().patterns if (found := one.match(PreparedEvidence(evidence))) is not None
+    }
+    assert {found.pattern.name: found for found in classifier().matches(PreparedEvidence(evidence))} == one_by_one
 
 
 def test_a_reason_of_several_lines_is_one_line() -> None:
     evidence = read_evidence({"scheduler_reason": "the job was\nkilled: no space left on device", "log_tail": "a\nb"})
-    assert len(Seen(evidence).lines) == 3
+    assert len(PreparedEvidence(evidence).lines) == 3
     assert str(classifier().classify(evidence).cause) == "disk"

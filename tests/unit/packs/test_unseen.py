@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.formats.rules.evidence_json import read_evidence
 
 FOLDER = Path(__file__).parent
@@ -53,7 +53,7 @@ def _records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def _answer(record: dict[str, Any]) -> Finding:
+def _answer(record: dict[str, Any]) -> CauseFinding:
     return classifier().classify(
         read_evidence({name: value for name, value in record.items() if name not in ("expect", "source")})
     )

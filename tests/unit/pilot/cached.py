@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from forestay_pilot.cache.cache import Cache, CacheSettings
-from forestay_pilot.cache.cache_report import CacheReport
+from forestay_pilot.cache.cache_changes import CacheChanges
 
 
 def cache_in(folder: Path, space: int = 1000, **changes: Any) -> Cache:
-    return Cache(CacheSettings(str(folder), space, **changes), CacheReport())
+    return Cache(CacheSettings(str(folder), space, **changes), CacheChanges())
 
 
 def sha256_of(content: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
-from forestay_pilot.pilot import Pilot, Settings
+from forestay_pilot.pilot import PilotProcess, PilotSettings
 from forestay_pilot.process.payload import Surroundings
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -22,8 +22,8 @@ SOURCE = Path(__file__).resolve().parents[3] / "src"
 class RunningPilot:
     """A pilot in a thread of this process."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.pilot = Pilot(settings)
+    def __init__(self, settings: PilotSettings) -> None:
+        self.pilot = PilotProcess(settings)
         self.exit_code: int | None = None
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
@@ -74,7 +74,7 @@ def pilot(server: FakeServer, tmp_path: Path, outputs: Path) -> Iterator[Callabl
             "end_wait": 1.0,
             "surroundings": Surroundings(grace=1.0),
         }
-        running = RunningPilot(Settings(**{**settings, **changes}))
+        running = RunningPilot(PilotSettings(**{**settings, **changes}))
         started.append(running)
         return running
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from tests.contract.examples import job
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
-from forestay.domain.exceptions.evidence.evidence import Evidence, Stage
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, standing_of
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token, Transition
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, Evidence
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, status_of
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token, Transition
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentStore
-from forestay.ports.jobs.job_store import Change, JobStore, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
 from forestay.services.exceptions.detect.fault_incident import fault_incident
 
 BEGAN = 1_700_000_000_000
@@ -51,8 +51,8 @@ class Story:
             fault = given if isinstance(given, dict) else {"cause": given}
             memory = fault.get("memory", memory)
             at = self.at + number * HOUR
-            last = Ending(
-                Token(0, number), f"claim-{self.name}-{number}", Outcome.FAULT, exit_code=1,
+            last = AttemptResult(
+                Token(0, number), f"claim-{self.name}-{number}", AttemptOutcome.FAULT, exit_code=1,
                 wall=fault.get("seconds", 600.0), host=fault.get("host", "n1"),
             )  # fmt: skip
             document = document.having(
@@ -63,10 +63,10 @@ class Story:
                 resources=Resources(cpus=2, memory=memory),
             )
             evidence = Evidence(
-                exit_code=fault.get("exit_code", 1), wall_time=last.wall, node=last.host, stage=Stage.EXECUTING,
+                exit_code=fault.get("exit_code", 1), wall_time=last.wall, node=last.host, stage=AttemptStage.EXECUTING,
                 log_tail=fault.get("log", ("it failed",)),
             )  # fmt: skip
-            finding = Finding(Cause(fault["cause"]), 0.9, Retry.SAME, pattern=fault.get("pattern", ""))
+            finding = CauseFinding(Cause(fault["cause"]), 0.9, RetryNeed.SAME, pattern=fault.get("pattern", ""))
             incident = fault_incident(document, evidence, finding, at)
             said = self.decisions[min(number, len(self.decisions)) - 1] if self.decisions else "retry"
             detail = {"words": said, "wait": 0, "charged": True}
@@ -77,8 +77,13 @@ class Story:
                 )
         if self.end is State.COMPLETED:
             number = len(self.faults) + 1
-            won = Ending(
-                Token(0, number), f"claim-{self.name}-{number}", Outcome.OK, exit_code=0, wall=900.0, host=self.host
+            won = AttemptResult(
+                Token(0, number),
+                f"claim-{self.name}-{number}",
+                AttemptOutcome.OK,
+                exit_code=0,
+                wall=900.0,
+                host=self.host,
             )
             needs = replace(document.resources, memory=self.memory or memory)
             document = document.having(attempt=number, winner=won, last=won, resources=needs)
@@ -88,10 +93,10 @@ class Story:
 async def record(jobs: JobStore, incidents: IncidentStore, *stories: Story) -> dict[str, list[str]]:
     """Store them; the ids of the incidents by job."""
     made = [one.made() for one in stories]
-    results = await jobs.write([Change(document, None) for document, _ in made])
+    results = await jobs.write([DocumentChange(document, None) for document, _ in made])
     assert all(isinstance(result, Written) for result in results)
     told = [one for _, some in made for one in some]
-    standings = [(one, replace(standing_of(one), state=IncidentState.COMPLETE, due=None, n=1)) for one, _ in told]
+    standings = [(one, replace(status_of(one), state=IncidentState.COMPLETE, due=None, n=1)) for one, _ in told]
     await incidents.add_incidents(standings)
     await incidents.add_decisions([decision for _, decision in told])
     await jobs.refresh()

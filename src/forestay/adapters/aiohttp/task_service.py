@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from forestay.ports.errors import NotFound, Permanent, Transient
-from forestay.ports.insertion.task_service import Json, Listed, Unreached
+from forestay.ports.insertion.task_service import Json, TaskPage, Unreached
 
 SECONDS = 10.0
 CONNECT_SECONDS = 3.0
@@ -53,7 +53,7 @@ class AiohttpTaskService:
 
     async def listed(
         self, *, tags: Mapping[str, str], state: str = "", full: bool = False, page: str = "", size: int = 256
-    ) -> Listed:
+    ) -> TaskPage:
         asked = [("view", "BASIC" if full else "MINIMAL"), ("page_size", str(size))]
         for name, value in tags.items():
             asked += [("tag_key", name), ("tag_value", value)]
@@ -64,7 +64,7 @@ class AiohttpTaskService:
         answer = await self._ask("GET", self._tasks, params=asked)
         tasks = answer.get("tasks")
         token = answer.get("next_page_token")
-        return Listed(
+        return TaskPage(
             [one for one in tasks if isinstance(one, dict)] if isinstance(tasks, list) else [],
             token if isinstance(token, str) else "",
         )

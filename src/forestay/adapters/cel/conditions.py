@@ -19,25 +19,25 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-untyped]
 
 from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
-from forestay.domain.rules.context import BY_NAME, FIELDS, Context, Kind
-from forestay.ports.rules.conditions import Problem
+from forestay.domain.rules.context import BY_NAME, FIELDS, Context, FieldType
+from forestay.ports.rules.conditions import ConditionProblem
 
 MOST_KEPT = 200_000
 """Compiled texts that are kept, over all rule sets; the oldest go first."""
 
-_TYPES: Mapping[Kind, Any] = {
-    Kind.INT: cel.Type.INT,
-    Kind.NUMBER: cel.Type.DOUBLE,
-    Kind.TEXT: cel.Type.STRING,
-    Kind.TRUTH: cel.Type.BOOL,
-    Kind.TEXTS: cel.Type.List(cel.Type.STRING),
-    Kind.WORDS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
-    Kind.DATA: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
-    Kind.RECORDS: cel.Type.List(cel.Type.Map(cel.Type.STRING, cel.Type.DYN)),
+_TYPES: Mapping[FieldType, Any] = {
+    FieldType.INT: cel.Type.INT,
+    FieldType.NUMBER: cel.Type.DOUBLE,
+    FieldType.TEXT: cel.Type.STRING,
+    FieldType.TRUTH: cel.Type.BOOL,
+    FieldType.TEXTS: cel.Type.List(cel.Type.STRING),
+    FieldType.WORDS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+    FieldType.DATA: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+    FieldType.RECORDS: cel.Type.List(cel.Type.Map(cel.Type.STRING, cel.Type.DYN)),
 }
-_NULLABLE: Mapping[Kind, Any] = {
-    Kind.INT: cel.Type("google.protobuf.Int64Value"),
-    Kind.NUMBER: cel.Type("google.protobuf.DoubleValue"),
+_NULLABLE: Mapping[FieldType, Any] = {
+    FieldType.INT: cel.Type("google.protobuf.Int64Value"),
+    FieldType.NUMBER: cel.Type("google.protobuf.DoubleValue"),
 }
 
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
@@ -63,9 +63,9 @@ class CelConditions:
         self._compiled: dict[str, Any] = {}
         self._used: dict[str, None] = {}
         """The fields that any compiled text names: no others are handed over, since that takes most of a decision's time."""
-        self._refused: dict[str, tuple[Problem, ...]] = {}
+        self._refused: dict[str, tuple[ConditionProblem, ...]] = {}
 
-    def compile(self, text: str) -> tuple[Problem, ...]:
+    def compile(self, text: str) -> tuple[ConditionProblem, ...]:
         if text in self._compiled:
             return ()
         known = self._refused.get(text)
@@ -106,8 +106,8 @@ class CelConditions:
 
         return evaluate
 
-    def _problems(self, text: str) -> list[Problem]:
-        wrong = [Problem(0, 0, message) for message in check_bounds(text)]
+    def _problems(self, text: str) -> list[ConditionProblem]:
+        wrong = [ConditionProblem(0, 0, message) for message in check_bounds(text)]
         if wrong:
             return wrong
         for match in _HAS.finditer(text):
@@ -115,17 +115,21 @@ class CelConditions:
                 line, column = _place(text, match.start())
                 name = match.group(1)
                 advice = f"compare it with null: {name} != null" if BY_NAME[name].optional else "it is always there"
-                wrong.append(Problem(line, column, f"has() asks for members of maps; {name} is a field: {advice}"))
+                wrong.append(
+                    ConditionProblem(line, column, f"has() asks for members of maps; {name} is a field: {advice}")
+                )
         for match in _MATCHES.finditer(text):
             if len(match.group(1).encode()) - 2 > MAX_PATTERN_BYTES:
                 line, column = _place(text, match.start(1))
-                wrong.append(Problem(line, column, f"the pattern is longer than {MAX_PATTERN_BYTES} bytes"))
+                wrong.append(ConditionProblem(line, column, f"the pattern is longer than {MAX_PATTERN_BYTES} bytes"))
         try:
             checked = self._checking.compile(text)
         except (RuntimeError, ValueError) as error:
             return wrong + _told(error)
         if checked.return_type() != cel.Type.BOOL:
-            wrong.append(Problem(1, 1, f"a condition gives bool; this gives {checked.return_type().name().lower()}"))
+            wrong.append(
+                ConditionProblem(1, 1, f"a condition gives bool; this gives {checked.return_type().name().lower()}")
+            )
         if not wrong:
             try:
                 _keep(self._compiled, text, self._running.compile(text))
@@ -153,12 +157,12 @@ def _place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
 
 
-def _told(error: Exception) -> list[Problem]:
+def _told(error: Exception) -> list[ConditionProblem]:
     found = [
-        Problem(max(0, int(line)), max(0, int(column)), _CODE.sub("", said.removesuffix(" (in container '')")))
+        ConditionProblem(max(0, int(line)), max(0, int(column)), _CODE.sub("", said.removesuffix(" (in container '')")))
         for line, column, said in _PLACE.findall(str(error))
     ]
-    return found or [Problem(0, 0, _said(error))]
+    return found or [ConditionProblem(0, 0, _said(error))]
 
 
 def _said(error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from forestay.domain.rules.condition import Erred, check_bounds
 from forestay.domain.rules.context import Context
 from forestay.ports.errors import Transient
-from forestay.ports.rules.conditions import Problem, Trial
+from forestay.ports.rules.conditions import ConditionProblem, ConditionTrial
 
 START = 60.0
 WALL = 5.0
@@ -23,7 +23,7 @@ WALL = 5.0
 
 
 class CelSandbox:
-    """Fills the port `Trying`. The process is started when it is first needed, and again after it was lost."""
+    """Fills the port `ConditionSandbox`. The process is started when it is first needed, and again after it was lost."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -33,17 +33,17 @@ class CelSandbox:
         self.killed = 0
         """How many texts used a process up."""
 
-    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
         return await asyncio.to_thread(self.try_now, text, contexts)
 
     async def close(self) -> None:
         await asyncio.to_thread(self.end)
 
-    def try_now(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+    def try_now(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
         """The same for callers without a loop."""
         wrong = check_bounds(text)
         if wrong:
-            return Trial(tuple(Problem(0, 0, message) for message in wrong))
+            return ConditionTrial(tuple(ConditionProblem(0, 0, message) for message in wrong))
         with self._lock:
             fresh = self._process is None
             process = self._started()
@@ -63,7 +63,7 @@ class CelSandbox:
         with self._lock:
             self._lose()
 
-    def _answer(self, wait: float) -> Trial:
+    def _answer(self, wait: float) -> ConditionTrial:
         while True:
             line = self._answers.get(timeout=wait)
             if not line:
@@ -71,10 +71,10 @@ class CelSandbox:
             told: dict[str, Any] = json.loads(line)
             if "died" in told:
                 self.killed += 1
-                return Trial((Problem(0, 0, f"it was stopped: {told['died']}"),))
+                return ConditionTrial((ConditionProblem(0, 0, f"it was stopped: {told['died']}"),))
             if told["id"] == self._asked:
-                return Trial(
-                    tuple(Problem(*one) for one in told["problems"]),
+                return ConditionTrial(
+                    tuple(ConditionProblem(*one) for one in told["problems"]),
                     tuple(Erred(one["erred"]) if isinstance(one, dict) else one for one in told.get("answers", ())),
                 )
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState, slices
-from forestay.ports.commands import Commands, Ran, answer_of
+from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Permanent, Transient
 
 ATTRIBUTES = (
@@ -75,11 +75,11 @@ class HtcondorReader:
         history = _read(await self._ask(["condor_history", *form, *which]), over=True)
         return queue, history
 
-    async def _ask(self, command: Sequence[str]) -> Ran | None:
+    async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         return await answer_of(self.commands, command, seconds=self.seconds)
 
 
-def _read(ran: Ran | None, *, over: bool) -> dict[str, BatchJob] | None:
+def _read(ran: CommandResult | None, *, over: bool) -> dict[str, BatchJob] | None:
     """The jobs of one answer by id; None for no answer. Nothing at all is printed where there are none."""
     if ran is None or ran.code != 0:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import httpx
 
 from forestay.adapters.httpx.guarded import bounded, guarded_client
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.ports.errors import Permanent, Transient
 
 SECONDS = 30.0
@@ -18,7 +18,7 @@ GONE = (404, 410)
 class HttpElementFiles:
     """Fills `ports.data.storage.ElementFiles`."""
 
-    def __init__(self, allowed: Outbound) -> None:
+    def __init__(self, allowed: OutboundPolicy) -> None:
         self._allowed = allowed
 
     async def read(self, place: str, most: int) -> bytes | None:

@@ -17,14 +17,14 @@ from typing import Any
 import httpx
 
 from forestay.adapters.private_file import must_be_private
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.ports.errors import Permanent, Transient
 
 
 class PinnedTransport(httpx.AsyncHTTPTransport):
     """Looks a host up itself, and connects to what it found."""
 
-    def __init__(self, allowed: Outbound, **options: Any) -> None:
+    def __init__(self, allowed: OutboundPolicy, **options: Any) -> None:
         super().__init__(trust_env=False, **options)
         self._allowed = allowed
 
@@ -41,7 +41,7 @@ class PinnedTransport(httpx.AsyncHTTPTransport):
 
 
 def guarded_client(
-    allowed: Outbound,
+    allowed: OutboundPolicy,
     *,
     seconds: float | None = None,
     connect: float | None = None,
@@ -56,7 +56,7 @@ def guarded_client(
     return httpx.AsyncClient(transport=transport, follow_redirects=False, trust_env=False, timeout=timeout)
 
 
-async def resolved(allowed: Outbound, host: str, port: int) -> str:
+async def resolved(allowed: OutboundPolicy, host: str, port: int) -> str:
     """The address of an allowed host; `Permanent` if it is one that the host may not have."""
     loop = asyncio.get_running_loop()
     try:

@@ -10,7 +10,7 @@ import httpx
 import orjson
 
 from forestay.adapters.httpx.guarded import bounded, guarded_client
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.ports.errors import Transient
 
 SECONDS = 10.0
@@ -25,7 +25,7 @@ class WebLineage:
     def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url
         self._token = token
-        allowed = Outbound.only(url, setting="lineage")
+        allowed = OutboundPolicy.only(url, setting="lineage")
         self._client = guarded_client(allowed, seconds=SECONDS, keep=True)
 
     async def send(self, events: Sequence[Mapping[str, object]]) -> int:

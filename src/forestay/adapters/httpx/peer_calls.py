@@ -12,11 +12,11 @@ import httpx
 import orjson
 
 from forestay.adapters.httpx.guarded import bounded, guarded_client
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.peers.peer import Peer
 from forestay.formats.ga4gh.peer_offer import stamp_from_tags
 from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
-from forestay.ports.peers.peer import Caller, PeerRun, PeerTokens, Renewed, Said
+from forestay.ports.peers.peer import Caller, PeerInfo, PeerRun, PeerTokens, Renewed
 
 WES = "/ga4gh/wes/v1"
 STAMP = "Forestay-Stamp"
@@ -34,20 +34,20 @@ _LATER = frozenset({401, 403, 404, 408, 425, 429})
 class HttpxPeerCalls:
     """Fills `ports.peers.peer.PeerCalls`."""
 
-    def __init__(self, tokens: PeerTokens, allowed: Outbound, verify: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tokens: PeerTokens, allowed: OutboundPolicy, verify: ssl.SSLContext | None = None) -> None:
         """`verify`: whom to trust, and what is shown to peers that ask for a certificate; None: whom everybody does, and nothing."""
         self._tokens = tokens
         self._allowed = allowed
         self._verify = verify
 
-    async def hello(self, peer: Peer, who: Caller) -> Said:
+    async def hello(self, peer: Peer, who: Caller) -> PeerInfo:
         answer = await self._ask(peer, who, "GET", f"{WES}/service-info")
         tags = answer.get("tags")
         told = {str(name): str(value)[:10_000] for name, value in tags.items()} if isinstance(tags, dict) else {}
         stamp = stamp_from_tags(told)
         if not stamp:
             raise Permanent(f"{peer.name} gives no stamps: it is no Forestay, or an old one")
-        return Said(stamp, told)
+        return PeerInfo(stamp, told)
 
     async def send(
         self, peer: Peer, who: Caller, *, key: str, flow: str, params: Mapping[str, object], stamp: int

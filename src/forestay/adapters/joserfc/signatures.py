@@ -12,7 +12,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from forestay.ports.errors import Transient
 from forestay.ports.operations.identity import BadToken
-from forestay.ports.operations.provider import Head, Keys
+from forestay.ports.operations.oidc_endpoints import Keys, TokenHeader
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
@@ -28,7 +28,7 @@ _NOT_THEIRS = "the token is not one of the provider's"
 
 
 class ProviderKeys:
-    """Fills `ports.operations.provider.Keys`."""
+    """Fills `ports.operations.oidc_endpoints.Keys`."""
 
     def __init__(self, keys: Mapping[str, RSAKey | ECKey | OKPKey]) -> None:
         self._keys = keys
@@ -43,7 +43,7 @@ class ProviderKeys:
 
 
 class JoseSignatures:
-    """Fills `ports.operations.provider.Signatures`."""
+    """Fills `ports.operations.oidc_endpoints.Signatures`."""
 
     def __init__(self, algorithms: frozenset[str]) -> None:
         self._algorithms = sorted(algorithms & ALGORITHMS)
@@ -59,11 +59,11 @@ class JoseSignatures:
             raise Transient("the provider shows no key that could sign a token")
         return ProviderKeys(found)
 
-    def head(self, token: str) -> Head:
+    def head(self, token: str) -> TokenHeader:
         try:
             first = token.split(".", 1)[0]
             read = json.loads(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
-            head = Head(read.get("alg", ""), read.get("kid", ""))
+            head = TokenHeader(read.get("alg", ""), read.get("kid", ""))
             kind = read.get("typ", "")
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadToken(_NOT_THEIRS) from error

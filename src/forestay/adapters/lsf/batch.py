@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forestay.domain.sites.batch import FORGOTTEN, OVER, BatchId, BatchJob, BatchOutcome, BatchState, slices, told_of
-from forestay.ports.commands import Commands, Ran, answer_of
+from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Transient
 
 FIELDS = "jobid stat exit_code exit_reason exec_host pend_reason job_name"
@@ -82,7 +82,7 @@ class LsfReader:
             raise Transient("LSF's history does not answer")
         return [BatchJob(one, name, FORGOTTEN) for one in _HISTORY_ID.findall(ran.out)]
 
-    async def _ask(self, command: Sequence[str]) -> Ran | None:
+    async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         return await answer_of(self.commands, command, seconds=self.seconds)
 
 

@@ -57,7 +57,7 @@ class _Connection(AIOHttpConnection):
         pass
 
 
-class _Host:
+class _ClusterHost:
     """One host and what we know of its health."""
 
     def __init__(self, connection: _Connection) -> None:
@@ -85,7 +85,7 @@ class Hosts:
         if not urls:
             raise Permanent("no OpenSearch host is named")
         self.timeout = timeout
-        self._hosts = [_Host(_connection(url, timeout, access or Access())) for url in urls]
+        self._hosts = [_ClusterHost(_connection(url, timeout, access or Access())) for url in urls]
         self._turn = 0
         self._repeats = float(_MOST_REPEATS)
 
@@ -137,7 +137,7 @@ class Hosts:
     def _alone(self) -> bool:
         return len(self._hosts) == 1
 
-    def _choose(self) -> _Host:
+    def _choose(self) -> _ClusterHost:
         hosts = self._hosts
         if len(hosts) == 1:
             return hosts[0]
@@ -156,7 +156,7 @@ class Hosts:
 
     async def _ask(
         self,
-        host: _Host,
+        host: _ClusterHost,
         method: str,
         path: str,
         data: Any,
@@ -179,7 +179,7 @@ class Hosts:
         except orjson.JSONDecodeError as error:
             raise Transient(f"OpenSearch answered with something unreadable ({path})") from error
 
-    async def _probe(self, host: _Host) -> None:
+    async def _probe(self, host: _ClusterHost) -> None:
         """Ask a resting host whether it sees a cluster manager; one that is cut off does not."""
         try:
             _, _, text = await host.connection.perform_request(

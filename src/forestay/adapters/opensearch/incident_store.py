@@ -10,13 +10,13 @@ import structlog
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
 from forestay.adapters.opensearch.create_only import create
 from forestay.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
-from forestay.domain.exceptions.incidents.inbox import Pile, asks_second
+from forestay.domain.exceptions.incidents.inbox import InboxTally, asks_approval
 from forestay.domain.exceptions.incidents.incident import (
     MAX_DOCUMENT,
     Decision,
     Incident,
     IncidentState,
-    Standing,
+    IncidentStatus,
     StepRecord,
     decision_id,
 )
@@ -30,7 +30,7 @@ from forestay.ports.exceptions.incident_store import (
     SORT_FIELDS,
     IncidentPage,
     IncidentQuery,
-    StoredStanding,
+    StoredIncidentStatus,
     tally_bounds,
 )
 from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
@@ -47,7 +47,7 @@ class OpenSearchIncidentStore:
         self._cluster = cluster
         self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
-    async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
+    async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
         places = {one.id: _bytes(one, one.id) for _, one in reversed(incidents)}
         added = await self._add([(one.id, one.id, one) for one, _ in incidents])
         await create(self._cluster, "standings", [(name, None, body) for name, body in places.items()])
@@ -56,14 +56,14 @@ class OpenSearchIncidentStore:
     async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
         return {one.id: one for one in await self._get(Incident, ids)}
 
-    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
+    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
         hits = ((hit["_id"], hit) for hit in await self._cluster.get("standings", ids))
         read, spoilt = self.readable.split(hits, _stored)
         if spoilt:
             raise Unreadable(spoilt, "where incidents stand")
         return {stored.standing.id: stored for stored in read}
 
-    async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+    async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
         lines = [(one.id, expected, _bytes(one, one.id)) for one, expected in standings]
         return await self._cluster.write("standings", lines) if lines else ()
 
@@ -97,11 +97,11 @@ class OpenSearchIncidentStore:
         answer = await self._cluster.search("standings", body)
         return {str(one["key"]): one["doc_count"] for one in answer["aggregations"]["by"]["buckets"]}
 
-    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+    async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         kept = [{name: {"terms": {"field": name, "missing_bucket": True}}} for name in _PILED]
         first = {"size": 1, "sort": [{"at": "asc"}, {"id": "asc"}], "_source": ["id", "at"]}
         aggs = {"cost": {"sum": {"field": "core_seconds"}}, "oldest": {"top_hits": first}}
-        found: list[Pile] = []
+        found: list[InboxTally] = []
         after: dict[str, Any] = {}
         while len(found) < MAX_PILES:
             composite = {"size": MAX_FOUND, "sources": kept} | after
@@ -180,13 +180,13 @@ def _key(kind: type[object], name: str) -> str:
     return f"{kind.__name__}:{name}"
 
 
-def _bytes(standing: Standing, what: str) -> bytes:
-    return _bounded(to_json(to_document(standing) | {"second": asks_second(standing)}, what), what)
+def _bytes(standing: IncidentStatus, what: str) -> bytes:
+    return _bounded(to_json(to_document(standing) | {"second": asks_approval(standing)}, what), what)
 
 
-def _pile(bucket: Mapping[str, Any]) -> Pile:
+def _pile(bucket: Mapping[str, Any]) -> InboxTally:
     key, first = bucket["key"], bucket["oldest"]["hits"]["hits"][0]["_source"]
-    return Pile(
+    return InboxTally(
         IncidentState(key["state"]),
         bool(key["second"]),
         key["group"] or "",
@@ -205,8 +205,8 @@ def _bounded(body: bytes, what: str) -> bytes:
     return body
 
 
-def _stored(hit: Mapping[str, Any]) -> StoredStanding:
-    return StoredStanding(from_document(Standing, hit["_source"]), version_of(hit))
+def _stored(hit: Mapping[str, Any]) -> StoredIncidentStatus:
+    return StoredIncidentStatus(from_document(IncidentStatus, hit["_source"]), version_of(hit))
 
 
 def _query(query: IncidentQuery) -> dict[str, Any]:

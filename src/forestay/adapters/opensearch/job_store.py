@@ -27,9 +27,9 @@ from forestay.formats.text.readable import Readable
 from forestay.ports.errors import Unreadable
 from forestay.ports.jobs.job_store import (
     MAX_PAGE,
-    Change,
+    DocumentChange,
+    JobPage,
     JobQuery,
-    Page,
     Record,
     Stored,
     WriteResult,
@@ -69,7 +69,7 @@ class OpenSearchJobStore:
     async def close(self) -> None:
         await self.cluster.close()
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         if not changes:
             return ()
         lines = [(change.document.id, change.expected, _to_bytes(change.document)) for change in changes]
@@ -84,11 +84,11 @@ class OpenSearchJobStore:
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
-    ) -> Page:
+    ) -> JobPage:
         answer = await self.cluster.search("jobs", page_of(query, sort, limit, cursor))
         hits = answer["hits"]["hits"]
         following = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
-        return Page(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
+        return JobPage(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), following)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         return counts_from(await self.cluster.search("jobs", counting(query, by)))

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
-from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
 from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
 from forestay.formats.text.readable import Readable
 from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
@@ -46,7 +46,7 @@ class OpenSearchPilotStore:
         hits = ((hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"])
         return self.readable.each(hits, pilot_from_json)
 
-    async def put_sheet(self, sheet: BeatSheet) -> None:
+    async def put_sheet(self, sheet: HeartbeatPage) -> None:
         name = f"{sheet.server}/{sheet.bucket}"
         body = to_json(sheet_to_json(sheet) | {"sheet": name}, f"sheet {name!r}")
         await self._cluster.overwrite("beats", name, body)
@@ -55,7 +55,7 @@ class OpenSearchPilotStore:
             await self._cluster.refresh("beats")
             self._shown.add(name)
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
         found = await self._sheets(
             {"bool": {"must_not": {"term": {"server": but_of}}}} if but_of else {"match_all": {}}
         )

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from forestay.adapters.opensearch.indexes import LABEL_FIELD, RANGES
-from forestay.domain.jobs.slots import SLOTS
+from forestay.domain.jobs.hash_slots import SLOTS
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import (
     COUNT_FIELDS,

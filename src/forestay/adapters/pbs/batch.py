@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from forestay.domain.sites.batch import OVER, BatchId, BatchJob, BatchOutcome, BatchState, slices, told_of
-from forestay.ports.commands import Commands, Ran, answer_of
+from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Transient
 
 _WAITING, _RUNNING, _FINISHED = frozenset("QHWTM"), frozenset("RESUB"), frozenset("FX")
@@ -70,7 +70,7 @@ class PbsReader:
         # The server's name behind the number may be left out by whoever asks.
         return {**{name.partition(".")[0]: one for name, one in jobs.items()}, **jobs}
 
-    async def _ask(self, command: Sequence[str]) -> Ran | None:
+    async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         return await answer_of(self.commands, command, seconds=self.seconds)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from psij import InvalidJobException, Job, JobAttributes, JobSpec, ResourceSpecV1, SubmitException
 
 from forestay.adapters.psij.unwatched import EXECUTORS, Unwatched, executor
-from forestay.domain.sites.batch import BatchId, PilotJob, Refusal, SubmitRefused
+from forestay.domain.sites.batch import BatchId, PilotJob, SubmitRefusal, SubmitRefused
 from forestay.ports.errors import Permanent, Transient
 
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF", "PBS_CONF_FILE", "LSF_ENVDIR")
@@ -26,7 +26,7 @@ Refusing = Callable[[str], Awaitable[SubmitRefused]]
 
 async def refused(words: str) -> SubmitRefused:
     """What a complaint means where nobody can tell more."""
-    return SubmitRefused(Refusal.REFUSED, " ".join(words.split())[:2000])
+    return SubmitRefused(SubmitRefusal.REFUSED, " ".join(words.split())[:2000])
 
 
 class PsijSubmitter:

@@ -25,11 +25,11 @@ from forestay.domain.sites.batch import (
     BatchOutcome,
     BatchState,
     PilotJob,
-    Refusal,
+    SubmitRefusal,
     SubmitRefused,
     slices,
 )
-from forestay.ports.commands import Commands, Ran, answer_of
+from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Transient
 
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ")
@@ -74,7 +74,7 @@ class SlurmBatch:
             return SubmitRefused(await why_unreached(controllers(self._own)), text)
         if said(words, PERHAPS_SENT):
             raise Transient(text)
-        return SubmitRefused(Refusal.REFUSED, text, later=said(words, LATER) or not said(words, NEVER))
+        return SubmitRefused(SubmitRefusal.REFUSED, text, later=said(words, LATER) or not said(words, NEVER))
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says; one scancel for many."""
@@ -156,13 +156,13 @@ class SlurmBatch:
         if match is not None and int(match[1]) > 0:
             raise Transient(f"Slurm's accounting lags behind by {match[1]} messages")
 
-    async def _ask(self, command: Sequence[str]) -> Ran | None:
+    async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         """Run a command that only reads; None when it came to no end."""
         return await answer_of(self.commands, command, environment=self._own, seconds=self.seconds)
 
     async def run(
         self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, given: str = ""
-    ) -> Ran:
+    ) -> CommandResult:
         """One of Slurm's commands, in the environment that they get."""
         return await self.commands.run(command, environment=environment or self._own, given=given, seconds=self.seconds)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from forestay.domain.sites.batch import Refusal
+from forestay.domain.sites.batch import SubmitRefusal
 
 PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 _LINE = re.compile(
@@ -59,12 +59,12 @@ def _read(path: Path, depth: int) -> list[tuple[str, str]]:
     return found
 
 
-async def why_unreached(places: Sequence[tuple[str, int]], *, seconds: float = 3.0) -> Refusal:
+async def why_unreached(places: Sequence[tuple[str, int]], *, seconds: float = 3.0) -> SubmitRefusal:
     """Which of the two it is. A controller's host that answers in any way: the scheduler is down. None does: the network, or all of the hosts."""
     if not places:
-        return Refusal.SCHEDULER_DOWN
+        return SubmitRefusal.SCHEDULER_DOWN
     answers = await asyncio.gather(*(_answers(host, port, seconds) for host, port in places))
-    return Refusal.SCHEDULER_DOWN if any(answers) else Refusal.NETWORK_DOWN
+    return SubmitRefusal.SCHEDULER_DOWN if any(answers) else SubmitRefusal.NETWORK_DOWN
 
 
 async def _answers(host: str, port: int, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.slurm.words import nodes_of, one_line, said
 from forestay.domain.sites.batch import BatchId, slices
 from forestay.domain.sites.watched_job import JobDetails, JobIdentity, JobKind, several
-from forestay.ports.commands import Ran
+from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 
 MIB = 1 << 20
@@ -156,7 +156,7 @@ class SlurmSteering:
         text = one_line(ran.err or ran.out)
         raise (Permanent if said(text, NEVER) else Transient)(text or f"scontrol ended with {ran.code}")
 
-    async def _run(self, *command: str) -> Ran:
+    async def _run(self, *command: str) -> CommandResult:
         return await self.slurm.run(command)
 
 

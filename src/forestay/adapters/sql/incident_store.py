@@ -14,13 +14,13 @@ from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from forestay.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.search import in_steps, read_cursor, tallied, write_cursor
 from forestay.adapters.sql.tables import STANDING_NUMBERS, STANDING_TEXT, papers, standings
-from forestay.domain.exceptions.incidents.inbox import Pile, asks_second
+from forestay.domain.exceptions.incidents.inbox import InboxTally, asks_approval
 from forestay.domain.exceptions.incidents.incident import (
     MAX_DOCUMENT,
     Decision,
     Incident,
     IncidentState,
-    Standing,
+    IncidentStatus,
     StepRecord,
     decision_id,
 )
@@ -34,7 +34,7 @@ from forestay.ports.exceptions.incident_store import (
     SORT_FIELDS,
     IncidentPage,
     IncidentQuery,
-    StoredStanding,
+    StoredIncidentStatus,
     tally_bounds,
 )
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, WriteResult, Written
@@ -50,7 +50,7 @@ class SqlIncidentStore:
         self.database = database
         self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
-    async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
+    async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
         places = {standing.id: _row(standing, 1) for _, standing in reversed(incidents)}
         added = await self._add([(one.id, one.id, one) for one, _ in incidents])
         if places:
@@ -61,7 +61,7 @@ class SqlIncidentStore:
     async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
         return {one.id: one for one in await self._get(Incident, ids)}
 
-    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
+    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
         wanted = self.database.dialect.any_of(standings.c.id, [escaped(one) for one in ids])
         found = await self.database.rows(
             select(standings.c.id, standings.c.version, standings.c.document).where(wanted)
@@ -72,10 +72,10 @@ class SqlIncidentStore:
             raise Unreadable(spoilt, "where incidents stand")
         return {stored.standing.id: stored for stored in read}
 
-    async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+    async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
         return await self._put(standings)
 
-    async def _put(self, wanted: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+    async def _put(self, wanted: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
         rows = [_row(one, expected.number + 1) for one, expected in wanted if expected.term == TERM]
         done: set[str] = set()
         if rows:
@@ -118,7 +118,7 @@ class SqlIncidentStore:
         found = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
         return {unescaped(value): total for value, total in found}
 
-    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+    async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         place = standings.c
         kept = [place[name] for name in ("state", "second", "group", "cause", "owner")]
         # The time before the id, so that the least text is the oldest's.
@@ -126,7 +126,7 @@ class SqlIncidentStore:
         wanted = select(*kept, func.count(), func.sum(place.core_seconds), first).where(*_conditions(query))
         found = await self.database.rows(wanted.group_by(*kept).limit(MAX_PILES))
         return [
-            Pile(
+            InboxTally(
                 IncidentState(state),
                 bool(second),
                 unescaped(group),
@@ -223,13 +223,13 @@ def _bounded(body: bytes, what: str) -> bytes:
     return body
 
 
-def _row(standing: Standing, version: int) -> Row:
+def _row(standing: IncidentStatus, version: int) -> Row:
     data = to_document(standing)
     for name in ("id", "case", "item", "job", "flow", "owner"):
         check_key(data[name], standing.id)
     texts = [escaped(data[name]) for name in STANDING_TEXT]
     numbers = [data[name] for name in STANDING_NUMBERS]
-    counted = (asks_second(standing), standing.core_seconds)
+    counted = (asks_approval(standing), standing.core_seconds)
     return (
         escaped(standing.id),
         version,
@@ -240,8 +240,8 @@ def _row(standing: Standing, version: int) -> Row:
     )
 
 
-def _stored(version: int, document: bytes) -> StoredStanding:
-    return StoredStanding(from_document(Standing, orjson.loads(document)), Version(version, TERM))
+def _stored(version: int, document: bytes) -> StoredIncidentStatus:
+    return StoredIncidentStatus(from_document(IncidentStatus, orjson.loads(document)), Version(version, TERM))
 
 
 def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:

@@ -29,10 +29,10 @@ from forestay.formats.jobs.job_json import specification_from_json, specificatio
 from forestay.formats.text.readable import Readable
 from forestay.ports.errors import Unreadable
 from forestay.ports.jobs.job_store import (
-    Change,
     Conflicted,
+    DocumentChange,
+    JobPage,
     JobQuery,
-    Page,
     Record,
     Stored,
     Unknown,
@@ -60,7 +60,7 @@ class SqlJobStore:
     async def close(self) -> None:
         await self.database.close()
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         creates = new_rows(document for document, expected in changes if expected is None)
         rewrites: list[Row] = []
         for document, expected in changes:
@@ -86,14 +86,14 @@ class SqlJobStore:
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
-    ) -> Page:
+    ) -> JobPage:
         found = await self.database.rows(page(self.database.dialect, query, sort=sort, limit=limit, cursor=cursor))
         more = None
         if len(found) > limit:
             _, _, value, job = found[limit - 1]
             more = write_cursor(sort, value, job)
         rows = ((unescaped(job), (version, document)) for version, document, _, job in found[:limit])
-        return Page(self.readable.each(rows, lambda row: stored_job(*row)), more)
+        return JobPage(self.readable.each(rows, lambda row: stored_job(*row)), more)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         found = await self.database.rows(counts(self.database.dialect, query, by=by))
@@ -176,7 +176,7 @@ class SqlJobStore:
             return await self.database.create(records, rows)
 
 
-def _result(change: Change, done: set[str]) -> WriteResult:
+def _result(change: DocumentChange, done: set[str]) -> WriteResult:
     document, expected = change
     if escaped(document.id) not in done or (expected is not None and expected.term != TERM):
         return _NOT_THERE

@@ -12,7 +12,7 @@ from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
 from forestay.adapters.sql.rows import TERM, check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.tables import pilots, sheets
-from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
 from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
 from forestay.formats.text.readable import Readable
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, WriteResult, Written
@@ -60,12 +60,12 @@ class SqlPilotStore:
         rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
         return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
 
-    async def put_sheet(self, sheet: BeatSheet) -> None:
+    async def put_sheet(self, sheet: HeartbeatPage) -> None:
         check_key(sheet.server, sheet.server)
         row = (escaped(sheet.server), sheet.bucket, to_json(sheet_to_json(sheet), f"the sheet of {sheet.server!r}"))
         await self.database.run(self.database.dialect.upsert(sheets, row))
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
         asked = select(sheets.c.document).order_by(sheets.c.server, sheets.c.bucket)
         if but_of:
             asked = asked.where(sheets.c.server != escaped(but_of))

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import orjson
 
 from forestay.adapters.sql.tables import DERIVED_NUMBERS, DERIVED_TEXT, OWN_NUMBERS, OWN_TEXT
+from forestay.domain.jobs.hash_slots import hash_slot_of
 from forestay.domain.jobs.job_document import FIELDS, JobDocument, rank, search_fields
-from forestay.domain.jobs.slots import slot_of
 from forestay.formats.jobs.job_json import job_from_json, own_fields, tie_to_json
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Stored, Version
@@ -120,7 +120,7 @@ class _Pattern:
         if _has_escapes(body):
             return None
         values = self.values.copy()
-        values[0], values[_INDEX], values[_RANK], values[_SLOT] = name, index, rank(document), slot_of(name)
+        values[0], values[_INDEX], values[_RANK], values[_SLOT] = name, index, rank(document), hash_slot_of(name)
         values[-1] = self.body + b"," + body[1:]
         return tuple(values)
 

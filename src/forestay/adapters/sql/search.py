@@ -46,7 +46,7 @@ from forestay.ports.jobs.job_store import (
 MAX_COUNTS = 10_000
 
 
-class Order(NamedTuple):
+class SortOrder(NamedTuple):
     """The field that jobs are sorted by, and which way."""
 
     place: Column[Any]
@@ -55,7 +55,7 @@ class Order(NamedTuple):
     """Some jobs found may be without a value; they come last."""
 
     @classmethod
-    def of(cls, sort: str, query: JobQuery) -> Order:
+    def of(cls, sort: str, query: JobQuery) -> SortOrder:
         down = sort.startswith("-")
         field = sort.removeprefix("-")
         if field not in SORT_FIELDS:
@@ -88,7 +88,7 @@ def page(dialect: Dialect, query: JobQuery, *, sort: str, limit: int, cursor: st
     """Version, document, sort value and id of the jobs of a page, and of one more if there is more."""
     if not 1 <= limit <= MAX_PAGE:
         raise Permanent(f"a page has 1 to {MAX_PAGE} jobs, not {limit}")
-    order = Order.of(sort, query)
+    order = SortOrder.of(sort, query)
     found = select(jobs.c.version, jobs.c.document, order.place, jobs.c.id.label("job"))
     found = found.where(*conditions(dialect, query)).order_by(*order.clauses()).limit(limit + 1)
     if cursor is not None:

@@ -144,7 +144,7 @@ sheets = Table(
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
 
-slips = Table(
+documents = Table(
     "slips",
     metadata,
     Column("id", _TEXT, primary_key=True),
@@ -154,7 +154,7 @@ slips = Table(
     Column("body", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
-Index("slips_kind", slips.c.kind, slips.c.id)
+Index("slips_kind", documents.c.kind, documents.c.id)
 
 STANDING_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "case", "item", "job", "group")
 STANDING_NUMBERS = ("at", "due", "changed")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from forestay.domain.sites.pace import Pace, TokenBucket, full, take
 from forestay.ports.clock import Clock
-from forestay.ports.commands import Commands, Ran
+from forestay.ports.commands import CommandResult, Commands
 from forestay.ports.errors import Permanent, Transient
 
 MOST_READ = 16 * 1024 * 1024
@@ -33,7 +33,7 @@ class SystemCommands:
         environment: Mapping[str, str] | None = None,
         given: str = "",
         seconds: float = 30.0,
-    ) -> Ran:
+    ) -> CommandResult:
         """As the port says."""
         try:
             process = await asyncio.create_subprocess_exec(
@@ -56,7 +56,7 @@ class SystemCommands:
         finally:
             await _end(process)
 
-    async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> Ran:
+    async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> CommandResult:
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
         reading = [asyncio.create_task(_read(one, self.most)) for one in (process.stdout, process.stderr)]
         told = asyncio.create_task(_tell(process.stdin, given))
@@ -65,7 +65,7 @@ class SystemCommands:
             out, err = await asyncio.gather(*reading)
             # One that ends before it has read all is not waited for: the pipe to it may never say that it is closed.
             await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
-            return Ran(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
+            return CommandResult(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
         finally:
             for task in (*reading, told, ended):
                 task.cancel()
@@ -134,7 +134,7 @@ class PacedCommands:
         environment: Mapping[str, str] | None = None,
         given: str = "",
         seconds: float = 30.0,
-    ) -> Ran:
+    ) -> CommandResult:
         """As the port says, when it is its turn."""
         now = self.clock.monotonic()
         self._bucket, wait = take(self._bucket or full(self.pace, now=now), now=now)

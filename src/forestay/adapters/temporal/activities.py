@@ -13,10 +13,10 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from forestay.adapters.temporal.activity_errors import refusing
 from forestay.adapters.temporal.check_activities import CheckActivities
 from forestay.adapters.temporal.exlet_activities import ExletActivities
-from forestay.adapters.temporal.refusing import refusing
-from forestay.adapters.temporal.workflows.outside import MESSAGES, REFUSED, STATE, Plain
+from forestay.adapters.temporal.workflows.temporal_runtime import MESSAGES, REFUSED, STATE, Plain
 from forestay.domain.flows.commands import StartCase
 from forestay.domain.flows.events import VerbKind
 from forestay.domain.flows.execution.case_names import case_of
@@ -25,9 +25,9 @@ from forestay.domain.flows.scatter.elements import from_text
 from forestay.domain.peers.placing import Placing
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.rules.worklets import Worklets
-from forestay.services.data.keep_listings import KeepListings, Round, Watch
-from forestay.services.flows.submit_flow_jobs import Batch, SubmitFlowJobs
-from forestay.services.peers.place_cases import PlaceCases
+from forestay.services.data.listings import ListingRound, Listings, Watch
+from forestay.services.flows.flow_jobs import FlowJobs, JobBatch
+from forestay.services.peers.run_placement import RunPlacement
 
 WATCH = ("pattern", "until_file", "until_count", "until_quiet", "begun")
 AT_ONCE = 50
@@ -40,12 +40,12 @@ class Activities:
 
     client: Client
     store: JobStore
-    jobs: SubmitFlowJobs
-    listings: KeepListings
+    jobs: FlowJobs
+    listings: Listings
     worklets: Worklets
     exlets: ExletActivities
     checks: CheckActivities
-    places: PlaceCases
+    places: RunPlacement
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -193,9 +193,9 @@ class Activities:
                 group.create_task(one(target))
 
 
-def _batch(given: Plain) -> Batch:
+def _batch(given: Plain) -> JobBatch:
     order = given["order"] if "task" in given["order"] else {"item": "", "task": "", **given["order"]}
-    return Batch(
+    return JobBatch(
         tenant=given["tenant"],
         owner=given["owner"],
         case=given["case"],
@@ -214,5 +214,5 @@ def _batch(given: Plain) -> Batch:
     )
 
 
-def _round(given: Plain) -> Round:
-    return Round(given["tenant"], given["case"], given["work"], given["dimension"])
+def _round(given: Plain) -> ListingRound:
+    return ListingRound(given["tenant"], given["case"], given["work"], given["dimension"])

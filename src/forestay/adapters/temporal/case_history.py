@@ -18,9 +18,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from forestay.adapters.temporal.codec import SealedPayloads
-from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.ports.errors import Permanent
-from forestay.ports.flows.flow_engine import Happening, HistoryPage
+from forestay.ports.flows.flow_engine import HistoryPage, RunHistoryEvent
 
 ANSWER = timedelta(seconds=10)
 PAGE = 1000
@@ -39,7 +39,7 @@ _USUAL = frozenset(
 async def read_history(client: Client, case: str, *, limit: int, cursor: str | None) -> HistoryPage:
     """Some of what happened, the oldest first."""
     run, after = _cursor(cursor) if cursor is not None else (await _first_run(client, case), 0)
-    found: list[Happening] = []
+    found: list[RunHistoryEvent] = []
     codec = client.data_converter.payload_codec
     for _ in range(RUNS):
         following = ""
@@ -87,7 +87,7 @@ def _cursor(text: str) -> tuple[str, int]:
     return run, event
 
 
-def happenings(event: HistoryEvent) -> Iterator[Happening]:
+def happenings(event: HistoryEvent) -> Iterator[RunHistoryEvent]:
     """What an event means for the case, if anything."""
     at = event.event_time.ToMilliseconds()
     match event.WhichOneof("attributes"):
@@ -96,42 +96,46 @@ def happenings(event: HistoryEvent) -> Iterator[Happening]:
             if not started.continued_execution_run_id:
                 given = _first(started.input.payloads)
                 facts = {name: given.get(name) for name in ("owner", "params", "parent", "undo")}
-                yield Happening(at, "started", facts | {"undo": "undo" in given})
+                yield RunHistoryEvent(at, "started", facts | {"undo": "undo" in given})
         case "activity_task_scheduled_event_attributes":
             activity = event.activity_task_scheduled_event_attributes
-            yield Happening(at, activity.activity_type.name, _first(activity.input.payloads))
+            yield RunHistoryEvent(at, activity.activity_type.name, _first(activity.input.payloads))
         case "activity_task_failed_event_attributes":
-            yield Happening(at, "refused", {"reason": event.activity_task_failed_event_attributes.failure.message})
+            yield RunHistoryEvent(
+                at, "refused", {"reason": event.activity_task_failed_event_attributes.failure.message}
+            )
         case "start_child_workflow_execution_initiated_event_attributes":
             child = event.start_child_workflow_execution_initiated_event_attributes
             given = _first(child.input.payloads)
             facts = {"id": child.workflow_id, "order": given.get("order") or {}, "start": given.get("start") or {}}
             facts |= {"parent": given.get("parent") or {}, "shard": given.get("shard")}
-            yield Happening(at, f"start-{child.workflow_type.name}", facts)
+            yield RunHistoryEvent(at, f"start-{child.workflow_type.name}", facts)
         case "workflow_execution_signaled_event_attributes":
             for message in _messages(event.workflow_execution_signaled_event_attributes.input.payloads):
-                yield Happening(at, str(message.get("type")), message)
+                yield RunHistoryEvent(at, str(message.get("type")), message)
         case "workflow_execution_update_accepted_event_attributes":
             request = event.workflow_execution_update_accepted_event_attributes.accepted_request
-            yield Happening(at, "Verb", _first(request.input.args.payloads))
+            yield RunHistoryEvent(at, "Verb", _first(request.input.args.payloads))
         case "upsert_workflow_search_attributes_event_attributes":
             fields = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-            if outside.STANDING.name in fields:
-                yield Happening(at, "state", {"state": _decoded(fields[outside.STANDING.name])})
+            if temporal_runtime.STANDING.name in fields:
+                yield RunHistoryEvent(at, "state", {"state": _decoded(fields[temporal_runtime.STANDING.name])})
         case "workflow_task_failed_event_attributes":
             failed = event.workflow_task_failed_event_attributes
             if failed.cause not in _USUAL:
-                yield Happening(at, "trouble", {"reason": failed.failure.message})
+                yield RunHistoryEvent(at, "trouble", {"reason": failed.failure.message})
         case "workflow_execution_completed_event_attributes":
-            yield Happening(at, "ended", _first(event.workflow_execution_completed_event_attributes.result.payloads))
+            yield RunHistoryEvent(
+                at, "ended", _first(event.workflow_execution_completed_event_attributes.result.payloads)
+            )
         case "workflow_execution_failed_event_attributes":
             failure = event.workflow_execution_failed_event_attributes.failure
-            yield Happening(at, "ended", {"outcome": "broken", "reason": failure.message})
+            yield RunHistoryEvent(at, "ended", {"outcome": "broken", "reason": failure.message})
         case "workflow_execution_terminated_event_attributes":
             reason = event.workflow_execution_terminated_event_attributes.reason
-            yield Happening(at, "ended", {"outcome": "terminated", "reason": reason})
+            yield RunHistoryEvent(at, "ended", {"outcome": "terminated", "reason": reason})
         case "workflow_execution_timed_out_event_attributes":
-            yield Happening(at, "ended", {"outcome": "terminated", "reason": "it took too long"})
+            yield RunHistoryEvent(at, "ended", {"outcome": "terminated", "reason": "it took too long"})
         case _:
             return
 

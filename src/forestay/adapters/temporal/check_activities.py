@@ -8,21 +8,21 @@ from typing import Any
 
 from temporalio import activity
 
-from forestay.adapters.temporal.refusing import refusing
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.activity_errors import refusing
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.execution.constraints import EXCEPTION
 from forestay.domain.flows.execution.messages import order_from_plain
-from forestay.services.exceptions.detect.check_constraints import CheckConstraints, Round
-from forestay.services.exceptions.detect.raise_timeouts import LATE, RaiseTimeouts
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, ItemRound
+from forestay.services.exceptions.detect.timeout_detector import LATE, TimeoutDetector
 
 
 @dataclass(slots=True)
 class CheckActivities:
     """Bound to the service of one worker."""
 
-    constraints: CheckConstraints
-    timeouts: RaiseTimeouts
+    constraints: ConstraintChecker
+    timeouts: TimeoutDetector
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (self.has_rules, self.check_round, self.check_case)
@@ -39,7 +39,7 @@ class CheckActivities:
         """The incident for which a round may not begin, or not end; empty: it may."""
         order = order_from_plain(given["order"])
         tie: tuple[str, str, str, str] = (given["tenant"], given["owner"], given["case"], given["flow"])
-        one = Round(*tie, order.work, order.item, order.task)
+        one = ItemRound(*tie, order.work, order.item, order.task)
         with refusing():
             if given["kind"] == ExceptionType.ITEM_PRE:
                 return await self.constraints.item_begins(one, dict(order.scope))

@@ -8,18 +8,18 @@ from typing import Any
 
 from temporalio import activity
 
-from forestay.adapters.temporal.refusing import refusing
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.activity_errors import refusing
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exlets.exlet_plain import exlet_as_plain
-from forestay.domain.exlets.exlet_run import RunState, StepEnd, event_as_plain
-from forestay.services.exceptions.act.run_exlet import RunExlet
+from forestay.domain.exlets.exlet_run import PlaybookRunState, StepEnd, event_as_plain
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 
 
 @dataclass(slots=True)
 class ExletActivities:
     """Bound to the service of one worker."""
 
-    exlets: RunExlet
+    exlets: PlaybookRunner
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -62,7 +62,11 @@ class ExletActivities:
     async def finish_exlet(self, given: Plain) -> None:
         with refusing():
             await self.exlets.finish(
-                given["incident"], given["n"], RunState(given["state"]), reason=given["reason"], held=given["held"]
+                given["incident"],
+                given["n"],
+                PlaybookRunState(given["state"]),
+                reason=given["reason"],
+                held=given["held"],
             )
 
 

@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from forestay.adapters.temporal.case_history import read_history
 from forestay.adapters.temporal.security import Security
-from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.domain.exlets.exlet_run import Event as ExletEvent
 from forestay.domain.exlets.exlet_run import event_as_plain, run_name
 from forestay.domain.flows.bpel_flow import is_bpel
@@ -65,8 +65,8 @@ _SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
 class Limits:
     """When a run of a workflow gives way to a new one, after how long a silence it looks for itself, how many jobs it makes at once."""
 
-    history: int = outside.HISTORY
-    look: float = outside.FIRST_LOOK
+    history: int = temporal_runtime.HISTORY
+    look: float = temporal_runtime.FIRST_LOOK
     batch: int = SHARD_JOBS
     """Jobs that a shard has made by one activity: each costs six events."""
 
@@ -135,23 +135,27 @@ class TemporalFlowEngine:
             given["worklet"] = dict(start.worklet)
         if start.parent:
             given |= {"parent": dict(start.parent), "above": list(start.above), "holders": list(start.holders)}
-        attributes = outside.attributes(
-            outside.TENANT.value_set(start.tenant),
-            outside.OWNER.value_set(start.owner),
-            outside.FLOW.value_set(start.name),
-            outside.VERSION.value_set(start.version),
-            outside.STANDING.value_set("running"),
+        attributes = temporal_runtime.attributes(
+            temporal_runtime.TENANT.value_set(start.tenant),
+            temporal_runtime.OWNER.value_set(start.owner),
+            temporal_runtime.FLOW.value_set(start.name),
+            temporal_runtime.VERSION.value_set(start.version),
+            temporal_runtime.STANDING.value_set("running"),
         )
         if is_python(start.flow):
-            return await self._start(outside.PYTHON_CASE, start.case, given, attributes, python_queue(self.task_queue))
-        kind = outside.BPEL_CASE if is_bpel(start.flow) else outside.CASE
+            return await self._start(
+                temporal_runtime.PYTHON_CASE, start.case, given, attributes, python_queue(self.task_queue)
+            )
+        kind = temporal_runtime.BPEL_CASE if is_bpel(start.flow) else temporal_runtime.CASE
         return await self._start(kind, start.case, given, attributes, self.task_queue)
 
     async def start_exlet(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
         given = {"incident": incident, "n": n, "tenant": tenant}
         given |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
-        attributes = outside.attributes(outside.TENANT.value_set(tenant), outside.OWNER.value_set(owner))
-        return await self._start(outside.EXLET, run_name(incident, n), given, attributes, self.task_queue)
+        attributes = temporal_runtime.attributes(
+            temporal_runtime.TENANT.value_set(tenant), temporal_runtime.OWNER.value_set(owner)
+        )
+        return await self._start(temporal_runtime.EXLET, run_name(incident, n), given, attributes, self.task_queue)
 
     async def _start(
         self, workflow: str, name: str, given: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
@@ -182,15 +186,15 @@ class TemporalFlowEngine:
     async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
         await self._tell(shard_of(case, work, shard), [as_plain(event) for event in events])
 
-    async def send_letter(self, case: str, letter: Mapping[str, Any]) -> None:
+    async def send_message(self, case: str, letter: Mapping[str, Any]) -> None:
         client = await self.client()
         with translated():
-            await client.get_workflow_handle(case).signal(outside.LETTER, dict(letter), rpc_timeout=ANSWER)
+            await client.get_workflow_handle(case).signal(temporal_runtime.LETTER, dict(letter), rpc_timeout=ANSWER)
 
     async def _tell(self, target: str, messages: list[dict[str, Any]]) -> None:
         client = await self.client()
         with translated():
-            await client.get_workflow_handle(target).signal(outside.MESSAGES, messages, rpc_timeout=ANSWER)
+            await client.get_workflow_handle(target).signal(temporal_runtime.MESSAGES, messages, rpc_timeout=ANSWER)
 
     async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
         client = await self.client()
@@ -216,7 +220,7 @@ class TemporalFlowEngine:
         for wait in DROPPED_WAITS:
             try:
                 answer: dict[str, Any] = await handle.execute_update(
-                    outside.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
+                    temporal_runtime.VERB, as_plain(verb), id=verb.id, rpc_timeout=ANSWER, result_type=dict
                 )
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION:
@@ -230,7 +234,7 @@ class TemporalFlowEngine:
         client = await self.client()
         with translated():
             found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
-        if found.workflow_type not in outside.CASES:
+        if found.workflow_type not in temporal_runtime.CASES:
             raise NotFound(f"{case} is no case")
         return await _summary(found)
 
@@ -238,7 +242,7 @@ class TemporalFlowEngine:
         client = await self.client()
         with translated():
             state: Mapping[str, Any] = await client.get_workflow_handle(case).query(
-                outside.STATE, rpc_timeout=ANSWER, result_type=dict
+                temporal_runtime.STATE, rpc_timeout=ANSWER, result_type=dict
             )
         return state
 
@@ -281,7 +285,9 @@ async def _register(client: Client) -> None:
     """Make the search attributes that cases carry; those that are there stay."""
     request = AddSearchAttributesRequest(
         namespace=client.namespace,
-        search_attributes={one.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for one in outside.ATTRIBUTES},
+        search_attributes={
+            one.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for one in temporal_runtime.ATTRIBUTES
+        },
     )
     try:
         await client.operator_service.add_search_attributes(request, timeout=ANSWER)
@@ -304,15 +310,15 @@ def translated() -> Iterator[None]:
 
 def _query(query: CaseQuery) -> str:
     wanted = {
-        outside.TENANT: query.tenant,
-        outside.FLOW: query.name,
-        outside.VERSION: query.version,
-        outside.STANDING: query.state,
-        outside.OWNER: query.owner,
+        temporal_runtime.TENANT: query.tenant,
+        temporal_runtime.FLOW: query.name,
+        temporal_runtime.VERSION: query.version,
+        temporal_runtime.STANDING: query.state,
+        temporal_runtime.OWNER: query.owner,
     }
     # A case that went on in a new run is that new run.
     parts = [
-        f"WorkflowType IN ({', '.join(repr(one) for one in outside.CASES)})",
+        f"WorkflowType IN ({', '.join(repr(one) for one in temporal_runtime.CASES)})",
         "ExecutionStatus != 'ContinuedAsNew'",
     ]
     if query.open:
@@ -348,19 +354,19 @@ _CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatu
 
 async def _summary(found: WorkflowExecution) -> CaseSummary:
     known = found.typed_search_attributes
-    state = known.get(outside.STANDING) or "running"
+    state = known.get(temporal_runtime.STANDING) or "running"
     if found.status in _CUT:
         state = _CUT[found.status]
     elif found.status is WorkflowExecutionStatus.FAILED:
         state = "broken"
     return CaseSummary(
         case=found.id,
-        tenant=known.get(outside.TENANT) or "",
-        owner=known.get(outside.OWNER) or "",
-        name=known.get(outside.FLOW) or "",
-        version=known.get(outside.VERSION) or "",
+        tenant=known.get(temporal_runtime.TENANT) or "",
+        owner=known.get(temporal_runtime.OWNER) or "",
+        name=known.get(temporal_runtime.FLOW) or "",
+        version=known.get(temporal_runtime.VERSION) or "",
         state=state,
-        started=await found.memo_value(outside.BEGUN, _millis(found.start_time) or 0, type_hint=int),
+        started=await found.memo_value(temporal_runtime.BEGUN, _millis(found.start_time) or 0, type_hint=int),
         ended=_millis(found.close_time),
         above=found.parent_id or "",
     )

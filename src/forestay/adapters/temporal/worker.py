@@ -12,14 +12,14 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from forestay.adapters.temporal.activities import Activities
+from forestay.adapters.temporal.activity_heartbeats import EVERY, ActivityHeartbeats
 from forestay.adapters.temporal.flow_engine import python_queue
-from forestay.adapters.temporal.signs_of_life import EVERY, SignsOfLife
 from forestay.adapters.temporal.workflows.bpel_case import BpelCaseWorkflow
 from forestay.adapters.temporal.workflows.case import CaseWorkflow
 from forestay.adapters.temporal.workflows.exlet import ExletWorkflow
-from forestay.adapters.temporal.workflows.outside import waiting_queue
 from forestay.adapters.temporal.workflows.python_case import PythonCaseWorkflow
 from forestay.adapters.temporal.workflows.shard import ShardWorkflow
+from forestay.adapters.temporal.workflows.temporal_runtime import waiting_queue
 
 WORKFLOWS = (CaseWorkflow, ShardWorkflow, ExletWorkflow, BpelCaseWorkflow)
 PYTHON_WORKFLOWS = (*WORKFLOWS, PythonCaseWorkflow)
@@ -52,7 +52,7 @@ def _workers(
         workflows=workflows,
         activities=activities.all(),
         workflow_runner=runner(),
-        interceptors=[SignsOfLife()],
+        interceptors=[ActivityHeartbeats()],
         # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
         max_concurrent_activities=300,
         # Else Temporal's client keeps them back until it is nearly too late.
@@ -64,7 +64,7 @@ def _workers(
         client,
         task_queue=waiting_queue(task_queue),
         activities=activities.waiting(),
-        interceptors=[SignsOfLife()],
+        interceptors=[ActivityHeartbeats()],
         max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
         max_concurrent_activities=1000,
         max_concurrent_activity_task_polls=2,

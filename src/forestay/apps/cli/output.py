@@ -30,7 +30,7 @@ def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
     return stream.isatty()
 
 
-class Output:
+class CommandOutput:
     """The two streams of one command."""
 
     def __init__(
@@ -129,10 +129,10 @@ class Output:
         sys.stderr.flush()
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Step]:
+    def progress(self, what: str, total: int | None = None) -> Iterator[ProgressStep]:
         """A bar on a terminal, and nothing elsewhere."""
         if not self.shows_progress:
-            yield Step(None)
+            yield ProgressStep(None)
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -141,10 +141,10 @@ class Output:
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
         with Progress(*columns, console=console, transient=True) as bar:
             bar.add_task(what, total=total)
-            yield Step(bar)
+            yield ProgressStep(bar)
 
 
-class Step:
+class ProgressStep:
     """Moves a bar on, if there is one."""
 
     def __init__(self, bar: Progress | None) -> None:

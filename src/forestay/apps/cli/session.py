@@ -14,12 +14,12 @@ from forestay.apps.cli.amounts import ago, moment
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.ids import ShortIds
-from forestay.apps.cli.output import Output, as_json
+from forestay.apps.cli.output import CommandOutput, as_json
 
 if TYPE_CHECKING:  # httpx takes longer to load than `--help` may take
     from forestay.client import ClientError, ForestayClient
     from forestay.client.api.naming import Kind
-    from forestay.client.transport.settings import Settings
+    from forestay.client.transport.settings import ClientSettings
 
 T = TypeVar("T")
 REOPEN_AFTER = 1.0
@@ -45,11 +45,13 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.out = Output(as_json=options.as_json, quiet=options.quiet, verbose=options.verbose, form=options.form)
+        self.out = CommandOutput(
+            as_json=options.as_json, quiet=options.quiet, verbose=options.verbose, form=options.form
+        )
         self._client: ForestayClient | None = None
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> ClientSettings:
         from forestay.client import find_settings
 
         return find_settings(server=self.options.server, token_file=self.options.token_file)
@@ -194,7 +196,7 @@ class Session:
             if error.outcome_unknown:
                 hints.append("The request may have succeeded; check the job before retrying.")
             return hints
-        if isinstance(error, errors.Conflict) and "job" in str(error):
+        if isinstance(error, errors.ConflictError) and "job" in str(error):
             return ["The job has changed in the meantime. `forestay describe` shows its present state."]
         return []
 
@@ -206,9 +208,9 @@ def _codes() -> list[tuple[type[Exception], ExitCode]]:
         (errors.BadSettings, ExitCode.USAGE),
         (errors.Ambiguous, ExitCode.USAGE),
         (errors.BadRequest, ExitCode.USAGE),
-        (errors.NotFound, ExitCode.NOT_FOUND),
+        (errors.NotFoundError, ExitCode.NOT_FOUND),
         (errors.NotAllowed, ExitCode.AUTH),
-        (errors.Conflict, ExitCode.CONFLICT),
+        (errors.ConflictError, ExitCode.CONFLICT),
         (errors.Unavailable, ExitCode.UNAVAILABLE),
         (errors.TimedOut, ExitCode.TIMEOUT),
     ]

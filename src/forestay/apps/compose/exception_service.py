@@ -12,7 +12,7 @@ from forestay.client.api.calls import Call
 from forestay.client.api.engine_calls import NewEvent
 from forestay.client.transport.errors import ApiError, ClientError
 from forestay.ports.errors import Permanent, Transient
-from forestay.ports.exceptions.exception_service import Answered, News, Ordered
+from forestay.ports.exceptions.exception_service import EngineNews, EventReply, OrderedAction
 
 T = TypeVar("T")
 
@@ -24,16 +24,17 @@ class RemoteExceptionService:
     client: AsyncForestayClient
     engine: str
 
-    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
         answers = await self._send(engine_calls.report(self.engine, cast(Sequence[NewEvent], events)))
         return [
-            Answered(one["case"], one["incident"] if one["answer"] == "wait" else None, one["words"]) for one in answers
+            EventReply(one["case"], one["incident"] if one["answer"] == "wait" else None, one["words"])
+            for one in answers
         ]
 
-    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+    async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
         found = await self._send(engine_calls.orders(self.engine, incidents=list(incidents), wait=wait))
         orders = [
-            Ordered(
+            OrderedAction(
                 one["n"],
                 one["id"],
                 one["key"],
@@ -46,7 +47,7 @@ class RemoteExceptionService:
             )
             for one in found.orders
         ]
-        return News(orders, {name: told["words"] for name, told in found.incidents.items() if told["closed"]})
+        return EngineNews(orders, {name: told["words"] for name, told in found.incidents.items() if told["closed"]})
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:
         await self._send(engine_calls.answer_order(self.engine, order, outcome, detail))

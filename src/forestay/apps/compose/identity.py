@@ -6,32 +6,32 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from forestay.adapters.httpx.provider_door import HttpxProviderDoor
+from forestay.adapters.httpx.oidc_endpoints import HttpxOidcEndpoints
 from forestay.adapters.system.secrets import ReferencedSecrets
-from forestay.apps.compose.parts import Parts
-from forestay.domain.jobs.outbound import Outbound
-from forestay.services.operations.ask_provider import AskProvider
+from forestay.apps.compose.components import Components
+from forestay.domain.jobs.outbound import OutboundPolicy
+from forestay.services.operations.oidc_provider import OidcProvider
 
 log = structlog.get_logger()
 
 
-def ask_provider(parts: Parts) -> AskProvider | None:
-    table = parts.settings.oidc
+def build_oidc_provider(components: Components) -> OidcProvider | None:
+    table = components.settings.oidc
     if table is None:
         return None
     from forestay.adapters.joserfc.signatures import JoseSignatures  # at the start, where a provider is set
 
-    allowed = Outbound(
+    allowed = OutboundPolicy(
         (f"private:{urlsplit(table.issuer).hostname}", *table.hosts), setting="hosts of the provider of identities"
     )
-    door = HttpxProviderDoor(ReferencedSecrets(), allowed, secret=table.client_secret or "", ca_file=table.ca)
+    endpoints = HttpxOidcEndpoints(ReferencedSecrets(), allowed, secret=table.client_secret or "", ca_file=table.ca)
     signatures = JoseSignatures(frozenset(table.algorithms))
-    return AskProvider(
+    return OidcProvider(
         table.terms,
-        door,
+        endpoints,
         signatures,
-        parts.identity,
-        parts.clock,
-        parts.ids,
+        components.identity,
+        components.clock,
+        components.ids,
         troubled=lambda text: log.warning("the provider of identities", detail=text),
     )

@@ -36,7 +36,7 @@ async def stop(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def until_told() -> None:
+async def until_stopped() -> None:
     """Wait for SIGTERM or SIGINT."""
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,16 +8,16 @@ import structlog
 
 from forestay.adapters.httpx.guarded import certificates_with
 from forestay.adapters.httpx.peer_calls import HttpxPeerCalls
-from forestay.apps.compose.parts import Parts
+from forestay.apps.compose.components import Components
 from forestay.apps.config.settings import Settings
 from forestay.ports.flows.flow_engine import FlowEngine
-from forestay.services.insertion.read_runs import ReadRuns
-from forestay.services.peers.follow_peers import FollowPeers
-from forestay.services.peers.hold_leases import HoldLeases
-from forestay.services.peers.keep_links import KeepLinks
-from forestay.services.peers.measure_offer import MeasureOffer
-from forestay.services.peers.place_cases import PlaceCases
-from forestay.services.sites.keep_sites import KeepSites
+from forestay.services.insertion.wes_runs import WesRuns
+from forestay.services.peers.peer_capacity import PeerCapacity
+from forestay.services.peers.peer_leases import PeerLeases
+from forestay.services.peers.peer_links import PeerLinks
+from forestay.services.peers.peer_poller import PeerPoller
+from forestay.services.peers.run_placement import RunPlacement
+from forestay.services.sites.site_registry import SiteRegistry
 
 log = structlog.get_logger()
 
@@ -27,31 +27,39 @@ def peer_certificates(settings: Settings) -> ssl.SSLContext:
     return certificates_with(settings.peer_ca, settings.peer_certificate)
 
 
-def place_cases(parts: Parts, engine: FlowEngine) -> PlaceCases:
+def build_run_placement(components: Components, engine: FlowEngine) -> RunPlacement:
     """Who chooses where sub-flows go."""
-    offer = MeasureOffer(parts.store, parts.pilots, KeepSites(parts.slips, parts.clock), parts.clock)
-    links = KeepLinks(parts.slips, parts.store, parts.clock)
-    calls = HttpxPeerCalls(parts.peers.tokens, parts.peer_hosts, peer_certificates(parts.settings))
-    return PlaceCases(parts.slips, parts.flows, engine, parts.peers, links, offer, calls, parts.clock)
+    offer = PeerCapacity(
+        components.store, components.pilots, SiteRegistry(components.documents, components.clock), components.clock
+    )
+    links = PeerLinks(components.documents, components.store, components.clock)
+    calls = HttpxPeerCalls(components.peers.tokens, components.peer_hosts, peer_certificates(components.settings))
+    return RunPlacement(
+        components.documents, components.flows, engine, components.peers, links, offer, calls, components.clock
+    )
 
 
-def follow_peers(parts: Parts, engine: FlowEngine) -> FollowPeers:
+def build_peer_poller(components: Components, engine: FlowEngine) -> PeerPoller:
     """Who asks the peers after what they run for us."""
-    places = place_cases(parts, engine)
-    return FollowPeers(
-        parts.peers,
+    places = build_run_placement(components, engine)
+    return PeerPoller(
+        components.peers,
         places.links,
         places,
         places.calls,
         engine,
-        parts.clock,
+        components.clock,
         troubled=lambda text: log.warning("a peer", detail=text),
     )
 
 
-def hold_leases(parts: Parts, engine: FlowEngine, runs: ReadRuns | None = None) -> HoldLeases:
+def build_peer_leases(components: Components, engine: FlowEngine, runs: WesRuns | None = None) -> PeerLeases:
     """Who stops what we run for peers that are away."""
-    runs = runs or ReadRuns(parts.store, engine, parts.flows, parts.clock)
-    return HoldLeases(
-        parts.slips, runs, engine, parts.clock, troubled=lambda text: log.warning("leases of peers", detail=text)
+    runs = runs or WesRuns(components.store, engine, components.flows, components.clock)
+    return PeerLeases(
+        components.documents,
+        runs,
+        engine,
+        components.clock,
+        troubled=lambda text: log.warning("leases of peers", detail=text),
     )

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import structlog
 
-from forestay.adapters.httpx.site_desk import HttpxSiteDesk
+from forestay.adapters.httpx.site_api import HttpxSiteApi
 from forestay.adapters.lsf.batch import LsfReader
 from forestay.adapters.pbs.batch import PbsReader
 from forestay.adapters.slurm.batch import SlurmBatch
@@ -23,20 +23,20 @@ from forestay.domain.sites.pace import Pace
 from forestay.ports.commands import Commands
 from forestay.ports.errors import Permanent
 from forestay.ports.sites.batch import BatchReader, BatchSubmitter
-from forestay.services.sites.keep_pilots import KeepPilots
+from forestay.services.sites.site_agent import SiteAgent
 
 log = structlog.get_logger()
 BURST = 20.0
 """Questions to the batch system at once after a pause."""
 
 
-class SiteParts:
+class SiteComponents:
     """One site agent, joined."""
 
     def __init__(self, settings: SiteSettings) -> None:
         self.settings = settings
         self.spool = FolderPilotSpool(settings.spool)
-        self.desk = HttpxSiteDesk(
+        self.api = HttpxSiteApi(
             settings.servers,
             site=settings.site,
             token_file=settings.token_file,
@@ -48,8 +48,8 @@ class SiteParts:
         reader = _reader(settings, commands)
         self._program = self.spool.pilot(pilot_program())
         self._sizes = {one.name: one for one in settings.sizes}
-        self.agent = KeepPilots(
-            self.desk,
+        self.agent = SiteAgent(
+            self.api,
             submitter=_submitter(settings, reader),
             reader=reader,
             spool=self.spool,
@@ -62,7 +62,7 @@ class SiteParts:
         )
 
     async def close(self) -> None:
-        await self.desk.close()
+        await self.api.close()
         self.spool.close()
 
     def _greeting(self) -> dict[str, object]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from forestay.ports.documents import SlipStore
+from forestay.ports.documents import DocumentStore
 from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.audit import AuditStore
 from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.inspections import StoreInspection
 from forestay.ports.jobs.job_store import JobStore
-from forestay.ports.looks import StoreLook
 from forestay.ports.pilots.pilot_store import PilotStore
 
 
@@ -19,7 +19,7 @@ class Stores(NamedTuple):
 
     jobs: JobStore
     pilots: PilotStore
-    slips: SlipStore
+    documents: DocumentStore
     incidents: IncidentStore
     audit: AuditStore
 
@@ -33,21 +33,21 @@ def open_stores(url: str) -> Stores:
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
         from forestay.adapters.sql.audit import SqlAuditStore
+        from forestay.adapters.sql.document_store import SqlDocumentStore
         from forestay.adapters.sql.incident_store import SqlIncidentStore
         from forestay.adapters.sql.job_store import SqlJobStore
         from forestay.adapters.sql.pilot_store import SqlPilotStore
-        from forestay.adapters.sql.slip_store import SqlSlipStore
 
         sql = SqlJobStore(url)
         base = sql.database
-        return Stores(sql, SqlPilotStore(base), SqlSlipStore(base), SqlIncidentStore(base), SqlAuditStore(base))
+        return Stores(sql, SqlPilotStore(base), SqlDocumentStore(base), SqlIncidentStore(base), SqlAuditStore(base))
     if scheme in ("opensearch", "opensearch+https", "opensearch+http"):
         from forestay.adapters.opensearch.audit import OpenSearchAuditStore
+        from forestay.adapters.opensearch.document_store import OpenSearchDocumentStore
         from forestay.adapters.opensearch.hosts import Access
         from forestay.adapters.opensearch.incident_store import OpenSearchIncidentStore
         from forestay.adapters.opensearch.job_store import OpenSearchJobStore
         from forestay.adapters.opensearch.pilot_store import OpenSearchPilotStore
-        from forestay.adapters.opensearch.slip_store import OpenSearchSlipStore
 
         parts = urlsplit(url)
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -73,7 +73,7 @@ def open_stores(url: str) -> Stores:
         return Stores(
             search,
             OpenSearchPilotStore(cluster),
-            OpenSearchSlipStore(cluster),
+            OpenSearchDocumentStore(cluster),
             OpenSearchIncidentStore(cluster),
             OpenSearchAuditStore(cluster),
         )
@@ -82,20 +82,20 @@ def open_stores(url: str) -> Stores:
     )
 
 
-async def look_at_store(url: str) -> StoreLook:
+async def inspect_store(url: str) -> StoreInspection:
     """The store as it is, changed in nothing; `Transient` or `Permanent` if it cannot be looked at."""
     store = open_stores(url).jobs
     try:
         if url.startswith("opensearch"):
+            from forestay.adapters.opensearch.inspection import inspect_cluster
             from forestay.adapters.opensearch.job_store import OpenSearchJobStore
-            from forestay.adapters.opensearch.look import look_at_cluster
 
             assert isinstance(store, OpenSearchJobStore)  # noqa: S101 - the URL says so
-            return await look_at_cluster(store.cluster)
+            return await inspect_cluster(store.cluster)
+        from forestay.adapters.sql.inspection import inspect_database
         from forestay.adapters.sql.job_store import SqlJobStore
-        from forestay.adapters.sql.look import look_at_database
 
         assert isinstance(store, SqlJobStore)  # noqa: S101 - the URL says so
-        return await look_at_database(store.database)
+        return await inspect_database(store.database)
     finally:
         await store.close()

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forestay.ports.operations.identity import Role
-from forestay.services.jobs.read_claims import WORD, ClaimMap
-from forestay.services.operations.ask_provider import ProviderTerms
+from forestay.services.jobs.identity_claims import WORD, ClaimMap
+from forestay.services.operations.oidc_provider import ProviderTerms
 
 _Claim = Annotated[str, Field(min_length=1, max_length=200)]
 _Value = Annotated[str, Field(min_length=1, max_length=500)]

@@ -8,16 +8,16 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from forestay.domain.exceptions.causes.cause import Cause
-from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, Sent, check_dispatcher, read_way
+from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, RoutedFailure, check_dispatcher, read_way
 from forestay.domain.exceptions.incidents.ladder import (
     HOUSE,
     MAX_LEVELS,
     MAX_TRIES,
     MAX_WAIT,
+    AfterLastLevel,
     Budgets,
     Ladder,
-    Level,
-    Then,
+    RetryLevel,
 )
 from forestay.domain.exlets.exlet_check import NAME
 from forestay.formats.text.document_fields import duration_of
@@ -29,11 +29,11 @@ def _seconds(value: object) -> object:
     return duration_of(value) if isinstance(value, str) else value
 
 
-class _Table(BaseModel):
+class _RetryTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class LevelTable(_Table):
+class LevelTable(_RetryTable):
     """The number of tries on one level, each after a wait."""
 
     wait: Annotated[int, BeforeValidator(_seconds), Field(ge=0, le=MAX_WAIT)] = 0
@@ -41,14 +41,14 @@ class LevelTable(_Table):
     tries: Annotated[int, Field(ge=1, le=MAX_TRIES)] = 1
 
 
-class LadderTable(_Table):
+class LadderTable(_RetryTable):
     """The levels, and what follows the last: `rollback`, `hold` or `fail`."""
 
     levels: Annotated[tuple[LevelTable, ...], Field(min_length=1, max_length=MAX_LEVELS)]
-    then: Then = Then.ROLLBACK
+    then: AfterLastLevel = AfterLastLevel.ROLLBACK
 
 
-class BudgetsTable(_Table):
+class BudgetsTable(_RetryTable):
     """Maximum number of retries of a job by retry policies."""
 
     user: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 10
@@ -73,7 +73,7 @@ def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
             else f"at most {MAX_LADDERS} retry policies are allowed"
         )
     found = {
-        name: Ladder(name, tuple(Level(one.wait, one.tries) for one in table.levels), table.then)
+        name: Ladder(name, tuple(RetryLevel(one.wait, one.tries) for one in table.levels), table.then)
         for name, table in tables.items()
     }
     return {HOUSE.name: HOUSE, **found}
@@ -81,7 +81,7 @@ def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
 
 def dispatcher_of(ways: Mapping[str, str], ladders: Mapping[str, Ladder]) -> Dispatcher:
     """What is done without a rule, by cause. `ValueError` lists everything that is invalid."""
-    read: dict[str, Sent] = {}
+    read: dict[str, RoutedFailure] = {}
     wrong: list[str] = []
     for cause, text in ways.items():
         sent = read_way(text)

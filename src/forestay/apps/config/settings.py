@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from forestay.apps.config.downstream_settings import DownstreamTable, check_downstreams
 from forestay.apps.config.identity_settings import OidcTable
-from forestay.apps.config.receiver_settings import ReceiverTable, check_receivers
+from forestay.apps.config.notification_settings import NotificationChannelTable, check_channels
 from forestay.apps.config.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
 from forestay.apps.config.storage_settings import ElementTable, elements_of
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher
-from forestay.domain.exceptions.incidents.exception_policy import ExceptionPolicy, HouseCourse
+from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.ladder import Ladder
 from forestay.domain.exceptions.safeguards.brakes import CORE_HOUR, BrakePolicy
-from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, Limit
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, RateLimit
 from forestay.domain.exceptions.safeguards.storm import StormPolicy
 from forestay.ports.errors import Permanent
 
@@ -97,7 +97,7 @@ class Settings(BaseModel):
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
     downstreams: tuple[DownstreamTable, ...] = ()
     """GA4GH TES servers to which tasks are forwarded: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
-    receivers: tuple[ReceiverTable, ...] = ()
+    receivers: tuple[NotificationChannelTable, ...] = ()
     """Notification channels for alerts and for failures that need attention: `name`, `kind` (`mail`, `webhook`, `apprise`) and address; see the how-to on notifications."""
     matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
     """How jobs are matched to pilots by their data: `look-ahead` uses everything known; the paper's schemes, for comparison: `c3` per host with delay scheduling, `c2` per pilot, `c1` per host, `none`."""
@@ -159,15 +159,15 @@ class Settings(BaseModel):
     look_after: float = Field(default=600.0, gt=0)
     """Seconds without events after which a run or shard polls the state of its jobs."""
 
-    house_abort: HouseCourse = HouseCourse.HOLD
+    house_abort: ExceptionAction = ExceptionAction.HOLD
     """What is done about an aborted task of another engine when no rule answers: `ignore`, `hold` (for a person), `fail`."""
-    house_timeout: HouseCourse = HouseCourse.IGNORE
+    house_timeout: ExceptionAction = ExceptionAction.IGNORE
     """The same for a task past its deadline; what the flow specifies (`then`) is done in any case. Also `ladder`."""
-    house_resource_unavailable: HouseCourse = HouseCourse.HOLD
+    house_resource_unavailable: ExceptionAction = ExceptionAction.HOLD
     """The same for a job that no pilot can take."""
     unavailable_after: float = Field(default=1800.0, gt=0)
     """Seconds for which a job that no live pilot can take may wait before an exception is raised."""
-    house_constraint_violation: HouseCourse = HouseCourse.IGNORE
+    house_constraint_violation: ExceptionAction = ExceptionAction.IGNORE
     """The same for a running job that exceeded a limit."""
     house_tenant: str = "default"
     """The administrative tenant: its administrators may stop the actions of rules in all tenants."""
@@ -201,7 +201,7 @@ class Settings(BaseModel):
             raise ValueError("certificate_key and client_ca need certificate")
         if self.client_crl and self.client_ca is None:
             raise ValueError("client_crl needs client_ca")
-        check_receivers(self.receivers)
+        check_channels(self.receivers)
         return self
 
     @property
@@ -227,12 +227,12 @@ class Settings(BaseModel):
     @property
     def brakes(self) -> BrakePolicy:
         return BrakePolicy(
-            all_acts=Limit(self.brake_acts, 10 * MINUTE),
-            owner_acts=Limit(self.brake_owner_acts, 10 * MINUTE),
-            site_acts=Limit(self.brake_site_acts, 10 * MINUTE),
-            rule_acts=Limit(self.brake_rule_acts, 10 * MINUTE),
-            tenant_hours=Limit(self.brake_tenant_hours * CORE_HOUR, DAY),
-            owner_hours=Limit(self.brake_owner_hours * CORE_HOUR, DAY),
+            all_acts=RateLimit(self.brake_acts, 10 * MINUTE),
+            owner_acts=RateLimit(self.brake_owner_acts, 10 * MINUTE),
+            site_acts=RateLimit(self.brake_site_acts, 10 * MINUTE),
+            rule_acts=RateLimit(self.brake_rule_acts, 10 * MINUTE),
+            tenant_hours=RateLimit(self.brake_tenant_hours * CORE_HOUR, DAY),
+            owner_hours=RateLimit(self.brake_owner_hours * CORE_HOUR, DAY),
             max_depth=self.brake_depth,
             max_by_rule=self.brake_by_rule,
             second_person=self.second_person == "on",

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.sites.fleet import Pace, PilotSize, Thresholds
+from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 from forestay.ports.errors import Permanent
 from forestay.services.sites.site_policy import SitePolicy
 
@@ -33,11 +33,11 @@ def _whole(path: Path) -> Path:
 Place = Annotated[Path, AfterValidator(_whole)]
 
 
-class _Table(BaseModel):
+class _SiteTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PaceTable(_Table):
+class PaceTable(_SiteTable):
     """Limits on requests to the scheduler."""
 
     per_minute: int = Field(default=60, ge=1, le=10_000)
@@ -51,7 +51,7 @@ class PaceTable(_Table):
     """Commands sent to the batch system per second, on average."""
 
 
-class SizeTable(_Table):
+class SizeTable(_SiteTable):
     """One kind of pilot."""
 
     name: Word = "standard"
@@ -72,7 +72,7 @@ class SizeTable(_Table):
     """Further options of the batch system's submit command."""
 
 
-class PilotTable(_Table):
+class PilotTable(_SiteTable):
     """How pilots are started; the same for every size."""
 
     python: str = "python3"
@@ -89,7 +89,7 @@ class PilotTable(_Table):
     """Further options of the pilot, such as those of its cache. Everyone can see them: no secrets."""
 
 
-class SiteSettings(_Table):
+class SiteSettings(_SiteTable):
     """All settings of a site agent."""
 
     site: Word
@@ -143,7 +143,7 @@ class SiteSettings(_Table):
         return SitePolicy(
             thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle),
             sizes=tuple(self._size(one) for one in self.sizes),
-            pace=Pace(self.pace.per_minute, self.pace.at_once, self.pace.first_wait, self.pace.longest_wait),
+            pace=SubmissionPace(self.pace.per_minute, self.pace.at_once, self.pace.first_wait, self.pace.longest_wait),
             every=self.every,
             settle=self.settle,
             idle_patience=self.idle_patience,

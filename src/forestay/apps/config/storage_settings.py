@@ -7,29 +7,33 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from forestay.domain.data.storage_element import Door, Kind, NameRule, StorageElement, check_elements
+from forestay.domain.data.storage_element import AccessProtocol, Door, NameRule, StorageElement, check_elements
 from forestay.ports.data.storage import Credentials
 
 _Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 _Reference = Annotated[str, Field(max_length=1000, pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$")]
 """Where a secret is: a variable of the environment, or a file. Never the secret itself."""
-_SCHEMES = {Kind.HTTP: ("http://", "https://"), Kind.S3: ("http://", "https://"), Kind.ROOT: ("root://", "roots://")}
+_SCHEMES = {
+    AccessProtocol.HTTP: ("http://", "https://"),
+    AccessProtocol.S3: ("http://", "https://"),
+    AccessProtocol.ROOT: ("root://", "roots://"),
+}
 
 
-class _Table(BaseModel):
+class _StorageTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DoorTable(_Table):
+class DoorTable(_StorageTable):
     """One way to reach an element: `path` of a folder that pilots see, or `url`."""
 
-    kind: Kind
+    kind: AccessProtocol
     url: Annotated[str, Field(max_length=500)] = ""
     path: Annotated[str, Field(max_length=500)] = ""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.kind is Kind.FILE:
+        if self.kind is AccessProtocol.FILE:
             if self.url or not self.path.startswith("/"):
                 raise ValueError("an element of kind file needs an absolute path and no url")
         elif self.path or not self.url.startswith(_SCHEMES[self.kind]):
@@ -40,11 +44,11 @@ class DoorTable(_Table):
 
     @property
     def door(self) -> Door:
-        base = self.path if self.kind is Kind.FILE else self.url
+        base = self.path if self.kind is AccessProtocol.FILE else self.url
         return Door(self.kind, base.rstrip("/") or base)
 
 
-class RuleTable(_Table):
+class RuleTable(_StorageTable):
     """Logical names that match `match` are stored at `to` on the element."""
 
     match: Annotated[str, Field(max_length=600)]
@@ -70,7 +74,9 @@ class ElementTable(DoorTable):
 
     @model_validator(mode="after")
     def _keys(self) -> Self:
-        if Kind.S3 in {self.kind, *(one.kind for one in self.doors)} and not (self.access_key and self.secret_key):
+        if AccessProtocol.S3 in {self.kind, *(one.kind for one in self.doors)} and not (
+            self.access_key and self.secret_key
+        ):
             raise ValueError("S3 needs access_key and secret_key, each as env:NAME or file:PATH")
         return self
 

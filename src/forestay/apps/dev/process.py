@@ -19,15 +19,15 @@ from rich.console import Console
 
 from forestay.adapters.private_file import write_private
 from forestay.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL, DevServer, fetch_program, find_program, tied
-from forestay.apps.compose.keeper import KeeperParts
-from forestay.apps.compose.loops import run_loops, stop, until_told
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.server import ServerParts
-from forestay.apps.compose.worker import WorkerParts
+from forestay.apps.compose.components import make_components
+from forestay.apps.compose.loops import run_loops, stop, until_stopped
+from forestay.apps.compose.orchestrator import OrchestratorComponents
+from forestay.apps.compose.reconciler import ReconcilerComponents
+from forestay.apps.compose.server import ServerComponents
 from forestay.apps.config.settings import Settings
 from forestay.apps.operations.tokens import make_token
 from forestay.apps.server.app import HttpServer, listening, make_app, server_config
-from forestay.apps.signals_left import SignalsLeft
+from forestay.apps.uvicorn_signals import UvicornWithoutSignals
 from forestay.client import BadSettings
 from forestay.client.transport.settings import find_server, places
 from forestay.ports.errors import Permanent, Transient
@@ -57,8 +57,8 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
 async def _run_parts(
     settings: Settings, own: socket.socket, slots: int, temporal: DevServer | str, *, verbose: bool
 ) -> None:
-    parts = make_parts(settings)
-    services = ServerParts(parts)
+    components = make_components(settings)
+    services = ServerComponents(components)
     server = _Inside(server_config(make_app(services), settings))
     serving = asyncio.create_task(server.serve(sockets=[own]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
@@ -67,17 +67,17 @@ async def _run_parts(
         serving.result()
         raise Permanent("the server did not start; -v says more")
     pilot = await _start_pilot(settings, slots, verbose=verbose)
-    kept = KeeperParts(parts)
+    kept = ReconcilerComponents(components)
     services.beside = kept.samples
     loops = kept.loops()
-    if parts.engine is not None:
-        loops["worker"] = WorkerParts(parts, services).run
+    if components.engine is not None:
+        loops["worker"] = OrchestratorComponents(components, services).run
     missing = temporal if isinstance(temporal, str) else await _ready(temporal)
     keeper = asyncio.create_task(run_loops(loops))
     try:
         user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser())[:64] or "me"
         _welcome(settings, slots, user, await _link(services, user), missing)
-        await until_told()
+        await until_stopped()
     finally:
         await _stop_pilot(pilot)
         server.should_exit = True
@@ -85,7 +85,7 @@ async def _run_parts(
         await stop(keeper)
 
 
-async def _link(services: ServerParts, user: str) -> str:
+async def _link(services: ServerComponents, user: str) -> str:
     """A link for a browser; empty if the store is too busy to keep one, as it may be after a crash."""
     for _ in range(5):
         try:
@@ -94,7 +94,7 @@ async def _link(services: ServerParts, user: str) -> str:
         except Transient:
             await asyncio.sleep(1.0)
         else:
-            return f"{services.parts.settings.public_url}/login?once={invited.once}"
+            return f"{services.components.settings.public_url}/login?once={invited.once}"
     return ""
 
 
@@ -138,7 +138,7 @@ async def _start_temporal(settings: Settings) -> DevServer | str:
     return server
 
 
-class _Inside(SignalsLeft, HttpServer):
+class _Inside(UvicornWithoutSignals, HttpServer):
     """Leaves the signals to us: the pilot must end before its server does."""
 
 

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from forestay.apps.config.settings import Settings, load
-from forestay.apps.doctor import certificates, machine, place, secret_files, seen_by_client
-from forestay.apps.doctor.finding import GOOD, MARKS, MISSING, NOTE, Finding
+from forestay.apps.doctor import certificates, dependencies, machine, secret_files, seen_by_client
+from forestay.apps.doctor.check_result import GOOD, MARKS, MISSING, NOTE, CheckResult
 from forestay.ports.errors import Permanent
 
-CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Settings], Iterator[CheckResult]], ...] = (
     machine.names,
     machine.state,
     machine.folders,
@@ -21,9 +21,9 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     machine.open_files,
     secret_files.key,
     secret_files.others,
-    place.store,
-    place.temporal,
-    place.storage,
+    dependencies.store,
+    dependencies.temporal,
+    dependencies.storage,
     certificates.all_of_them,
     seen_by_client.server,
 )
@@ -47,13 +47,13 @@ def run_doctor(state: Path | None, *, as_json: bool) -> int:
     return 1 if missing else 0
 
 
-def examine(state: Path | None) -> Iterator[Finding]:
+def examine(state: Path | None) -> Iterator[CheckResult]:
     """Every finding; one that goes wrong does not keep the others back."""
     yield from machine.system()
     try:
         settings = load(state=state)
     except Permanent as error:
-        yield Finding(
+        yield CheckResult(
             "settings", MISSING, str(error), "Mend the file that FORESTAY_CONFIG names, or the FORESTAY_ variables."
         )
         return
@@ -61,4 +61,4 @@ def examine(state: Path | None) -> Iterator[Finding]:
         yield from check(settings)
 
 
-__all__ = ["GOOD", "MISSING", "NOTE", "Finding", "examine", "run_doctor"]
+__all__ = ["GOOD", "MISSING", "NOTE", "CheckResult", "examine", "run_doctor"]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from cryptography.x509 import load_pem_x509_certificates
 
 from forestay.apps.config.settings import Settings
-from forestay.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from forestay.apps.doctor.check_result import GOOD, MISSING, NOTE, CheckResult
 from forestay.apps.doctor.named_things import addresses, files
 from forestay.client import BadSettings, find_settings
 
@@ -21,7 +21,7 @@ SOON = 21 * 86_400
 PATIENCE = 5.0
 
 
-def all_of_them(settings: Settings) -> Iterator[Finding]:
+def all_of_them(settings: Settings) -> Iterator[CheckResult]:
     for name, path in files(settings):
         yield from _kept(name, path)
     for host, port in sorted(_doors(settings)):
@@ -43,7 +43,7 @@ def _doors(settings: Settings) -> set[tuple[str, int]]:
     return doors
 
 
-def _certificate(host: str, port: int) -> Iterator[Finding]:
+def _certificate(host: str, port: int) -> Iterator[CheckResult]:
     about = "certificate"
     try:
         with (
@@ -53,15 +53,15 @@ def _certificate(host: str, port: int) -> Iterator[Finding]:
             shown = wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
         remedy = "Renew it, or have this machine trust who signed it (SSL_CERT_FILE)."
-        yield Finding(about, MISSING, f"{host}:{port}: {error.verify_message}", remedy)
+        yield CheckResult(about, MISSING, f"{host}:{port}: {error.verify_message}", remedy)
         return
     except (OSError, ssl.SSLError) as error:
-        yield Finding(about, NOTE, f"{host}:{port} cannot be asked: {error}")
+        yield CheckResult(about, NOTE, f"{host}:{port} cannot be asked: {error}")
         return
     yield _lasting(about, f"{host}:{port}", ssl.cert_time_to_seconds(str(shown["notAfter"])))
 
 
-def _kept(name: str, path: Path) -> Iterator[Finding]:
+def _kept(name: str, path: Path) -> Iterator[CheckResult]:
     """Certificates in files that settings name: ours, and those by which others are trusted."""
     try:
         found = load_pem_x509_certificates(path.read_bytes())
@@ -70,9 +70,9 @@ def _kept(name: str, path: Path) -> Iterator[Finding]:
     yield _lasting(name, str(path), min(one.not_valid_after_utc for one in found).timestamp())
 
 
-def _lasting(about: str, what: str, until: float) -> Finding:
+def _lasting(about: str, what: str, until: float) -> CheckResult:
     left = until - time.time()
     if left <= 0:
-        return Finding(about, MISSING, f"{what} expired {-left / 86_400:.0f} days ago", "Renew it.")
+        return CheckResult(about, MISSING, f"{what} expired {-left / 86_400:.0f} days ago", "Renew it.")
     words = f"{what} is good for {left / 86_400:.0f} days"
-    return Finding(about, NOTE, words, "Renew it.") if left < SOON else Finding(about, GOOD, words)
+    return CheckResult(about, NOTE, words, "Renew it.") if left < SOON else CheckResult(about, GOOD, words)

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from forestay.apps.config.settings import Settings
-from forestay.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from forestay.apps.doctor.check_result import GOOD, MISSING, NOTE, CheckResult
 from forestay.client.api.sizing import MEASURED, OPEN_FILES, SPARE_FILES
 
 ROOM = 1 << 30
@@ -23,30 +23,30 @@ ALSO = frozenset({"CONFIG", "SERVER", "TOKEN", "TOKEN_FILE", "CLIENT_CONFIG"})
 """Names of variables that are no settings of the processes, and resemble one."""
 
 
-def system() -> Iterator[Finding]:
-    yield Finding("python", GOOD, f"{platform.python_version()} at {sys.executable}")
+def system() -> Iterator[CheckResult]:
+    yield CheckResult("python", GOOD, f"{platform.python_version()} at {sys.executable}")
     if sys.platform != "linux":
-        yield Finding(
+        yield CheckResult(
             "system", MISSING, f"{platform.system()} is not Linux", "Run Forestay on Linux, or in a Linux container."
         )
 
 
-def open_files(settings: Settings) -> Iterator[Finding]:
+def open_files(settings: Settings) -> Iterator[CheckResult]:
     """A server that may open no more files takes no more pilots."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES:
-        yield Finding("open files", GOOD, "as many as any plan needs")
+        yield CheckResult("open files", GOOD, "as many as any plan needs")
         return
     spare = min(SPARE_FILES, soft // 2)
     words = f"at most {soft:,}: enough for about {(soft - spare) // MEASURED.sockets:,} pilots at a server"
     if settings.store_url.startswith("sqlite"):
-        yield Finding("open files", GOOD, words)
+        yield CheckResult("open files", GOOD, words)
     else:
         remedy = f"Raise the limit to {OPEN_FILES:,} where the server is started: LimitNOFILE of its unit, or ulimits."
-        yield Finding("open files", NOTE, words, remedy)
+        yield CheckResult("open files", NOTE, words, remedy)
 
 
-def names(settings: Settings) -> Iterator[Finding]:
+def names(settings: Settings) -> Iterator[CheckResult]:
     """A variable with a slip of the pen would silently do nothing."""
     known = [name.upper() for name in type(settings).model_fields]
     for variable in sorted(os.environ):
@@ -54,17 +54,19 @@ def names(settings: Settings) -> Iterator[Finding]:
         if name == variable or name in known or name in ALSO:
             continue
         if near := difflib.get_close_matches(name, known, n=1, cutoff=0.8):
-            yield Finding(
+            yield CheckResult(
                 "settings",
                 NOTE,
                 f"{variable} is set, and nobody reads it",
                 f"If FORESTAY_{near[0]} is meant, rename it.",
             )
     where = os.environ.get("FORESTAY_CONFIG")
-    yield Finding("settings", GOOD, f"read from {where} and the environment" if where else "read from the environment")
+    yield CheckResult(
+        "settings", GOOD, f"read from {where} and the environment" if where else "read from the environment"
+    )
 
 
-def state(settings: Settings) -> Iterator[Finding]:
+def state(settings: Settings) -> Iterator[CheckResult]:
     folder = settings.state
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +74,7 @@ def state(settings: Settings) -> Iterator[Finding]:
             pass
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        yield Finding(
+        yield CheckResult(
             "state",
             MISSING,
             f"{folder} cannot be written: {error.strerror}",
@@ -81,14 +83,14 @@ def state(settings: Settings) -> Iterator[Finding]:
         return
     words = f"{folder}, {free >> 20:,} MiB free"
     if free < ROOM:
-        yield Finding(
+        yield CheckResult(
             "state", NOTE, words, "Make room, or name a folder on another disk with --state or FORESTAY_STATE."
         )
     else:
-        yield Finding("state", GOOD, words)
+        yield CheckResult("state", GOOD, words)
 
 
-def folders(settings: Settings) -> Iterator[Finding]:
+def folders(settings: Settings) -> Iterator[CheckResult]:
     """The other folders that settings name: there, and with room where something is written."""
     read = {"flows": [settings.flows], "flow_files": settings.flow_files, "outputs": settings.outputs}
     written = {"attachments": [settings.attachments]}
@@ -97,25 +99,25 @@ def folders(settings: Settings) -> Iterator[Finding]:
             yield from _folder(setting, path, must_write=setting in written)
 
 
-def _folder(setting: str, path: Path, *, must_write: bool) -> Iterator[Finding]:
+def _folder(setting: str, path: Path, *, must_write: bool) -> Iterator[CheckResult]:
     change = f"Make the folder, or change FORESTAY_{setting.upper()}."
     wanted = os.R_OK | os.X_OK | (os.W_OK if must_write else 0)
     if not path.is_dir():
-        yield Finding(setting, MISSING, f"{path} is no folder", change)
+        yield CheckResult(setting, MISSING, f"{path} is no folder", change)
     elif not os.access(path, wanted):
         verb = "written" if must_write else "read"
-        yield Finding(setting, MISSING, f"{path} cannot be {verb} by this user", change)
+        yield CheckResult(setting, MISSING, f"{path} cannot be {verb} by this user", change)
     elif must_write and (free := shutil.disk_usage(path).free) < ROOM:
-        yield Finding(setting, NOTE, f"{path} has {free >> 20:,} MiB left", "Make room.")
+        yield CheckResult(setting, NOTE, f"{path} has {free >> 20:,} MiB left", "Make room.")
     else:
-        yield Finding(setting, GOOD, str(path))
+        yield CheckResult(setting, GOOD, str(path))
 
 
-def pages(_: Settings) -> Iterator[Finding]:
+def pages(_: Settings) -> Iterator[CheckResult]:
     if (files("forestay.apps.server.pages") / "static" / "index.html").is_file():
-        yield Finding("pages", GOOD, "built in")
+        yield CheckResult("pages", GOOD, "built in")
     else:
-        yield Finding(
+        yield CheckResult(
             "pages",
             NOTE,
             "the browser's pages are not built into this installation; everything else works",

@@ -14,7 +14,7 @@ from forestay.apps.config.settings import Settings
 REFERENCE = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)")
 
 
-class Named(NamedTuple):
+class NamedSetting(NamedTuple):
     """A value and where it stands."""
 
     where: str
@@ -41,7 +41,7 @@ def addresses(settings: Settings) -> Iterator[str]:
             yield value
 
 
-def _walk(value: object, where: str) -> Iterator[Named]:
+def _walk(value: object, where: str) -> Iterator[NamedSetting]:
     """Every single value. A table in a list is called by its own name, if it has one."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
@@ -53,4 +53,4 @@ def _walk(value: object, where: str) -> Iterator[Named]:
         for one in value:
             yield from _walk(one, f"{where} {getattr(one, 'name', '')}".strip())
     else:
-        yield Named(where, value)
+        yield NamedSetting(where, value)

@@ -9,47 +9,49 @@ from urllib.parse import urlsplit
 
 from forestay.adapters.private_file import open_to_others
 from forestay.apps.config.settings import Settings
-from forestay.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from forestay.apps.doctor.check_result import GOOD, MISSING, NOTE, CheckResult
 from forestay.apps.doctor.named_things import files, references
 
 PRIVATE = b"PRIVATE KEY-----"
 
 
-def key(settings: Settings) -> Iterator[Finding]:
+def key(settings: Settings) -> Iterator[CheckResult]:
     path = settings.key_file
     if not path.exists():
-        yield Finding("key", NOTE, f"{path} is not there; the first start makes it")
+        yield CheckResult("key", NOTE, f"{path} is not there; the first start makes it")
     elif open_to_others(path):
-        yield Finding("key", MISSING, f"{path} can be read by others; it signs every token", f"chmod 600 {path}")
+        yield CheckResult("key", MISSING, f"{path} can be read by others; it signs every token", f"chmod 600 {path}")
     else:
-        yield Finding("key", GOOD, str(path))
+        yield CheckResult("key", GOOD, str(path))
 
 
-def others(settings: Settings) -> Iterator[Finding]:
+def others(settings: Settings) -> Iterator[CheckResult]:
     """What settings name by `file:` and `env:`, and the settings file itself when a password stands in it."""
     for name, reference in references(settings):
         kind, _, where = reference.partition(":")
         if kind == "env":
             if not os.environ.get(where):
-                yield Finding(
+                yield CheckResult(
                     name, MISSING, f"the variable {where} is not set", f"Set {where} for every server and keeper."
                 )
             continue
         path = Path(where)
         if not path.is_file() or not os.access(path, os.R_OK):
-            yield Finding(name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user alone.")
+            yield CheckResult(
+                name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user alone."
+            )
         elif open_to_others(path):
-            yield Finding(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
+            yield CheckResult(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
         else:
-            yield Finding(name, GOOD, str(path))
+            yield CheckResult(name, GOOD, str(path))
     for name, path in files(settings):
         if path != settings.key_file and PRIVATE in _beginning(path) and open_to_others(path):
-            yield Finding(
+            yield CheckResult(
                 name, MISSING, f"{path} has a private key in it and can be read by others", f"chmod 600 {path}"
             )
     config = os.environ.get("FORESTAY_CONFIG")
     if config and _password_in(settings.store) and "FORESTAY_STORE" not in os.environ and open_to_others(Path(config)):
-        yield Finding(
+        yield CheckResult(
             "settings",
             MISSING,
             f"{config} has the store's password in it and can be read by others",

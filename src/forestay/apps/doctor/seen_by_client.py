@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from forestay.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL
 from forestay.apps.config.settings import Settings
-from forestay.apps.doctor.finding import GOOD, MISSING, NOTE, Finding
+from forestay.apps.doctor.check_result import GOOD, MISSING, NOTE, CheckResult
 from forestay.client import BadSettings, ClientError, ForestayClient, NotAllowed, Patience, find_settings
 from forestay.client.api import site_calls
 from forestay.client.transport.errors import ApiError
@@ -15,19 +15,19 @@ from forestay.client.transport.errors import ApiError
 SKEW = 5.0
 
 
-def server(_: Settings) -> Iterator[Finding]:
+def server(_: Settings) -> Iterator[CheckResult]:
     """The server that the command would go to."""
     start = "On a laptop: forestay dev. Elsewhere ask your operator, then set FORESTAY_SERVER."
     try:
         known = find_settings()
     except BadSettings as error:
-        yield Finding("server", NOTE, str(error), start)
+        yield CheckResult("server", NOTE, str(error), start)
         return
     with ForestayClient(known.server.value, known.token.value, patience=Patience(seconds=0)) as client:
         try:
             told = client.status()
         except NotAllowed as error:
-            yield Finding(
+            yield CheckResult(
                 "token",
                 MISSING,
                 f"{error} ({known.token.source})",
@@ -35,49 +35,51 @@ def server(_: Settings) -> Iterator[Finding]:
             )
             return
         except ClientError as error:
-            yield Finding("server", NOTE, f"{known.server.value} ({known.server.source}): {error}", start)
+            yield CheckResult("server", NOTE, f"{known.server.value} ({known.server.source}): {error}", start)
             return
-        yield Finding("server", GOOD, f"{known.server.value}, version {told.get('version')}, store {told.get('store')}")
+        yield CheckResult(
+            "server", GOOD, f"{known.server.value}, version {told.get('version')}, store {told.get('store')}"
+        )
         you = told.get("you") or {}
-        yield Finding("token", GOOD, f"{you.get('subject')} of tenant {you.get('tenant')} ({known.token.source})")
+        yield CheckResult("token", GOOD, f"{you.get('subject')} of tenant {you.get('tenant')} ({known.token.source})")
         ahead = client.now().timestamp() - time.time()
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
             words = f"the server's clock is {abs(ahead):.0f} seconds {way} this machine's"
-            yield Finding("clock", MISSING, words, "Let both keep time by NTP (chrony, systemd-timesyncd).")
+            yield CheckResult("clock", MISSING, words, "Let both keep time by NTP (chrony, systemd-timesyncd).")
         for check in (_sites, _pilots, _cases):
             try:
                 yield from check(client)
             except (ApiError, ClientError) as error:
-                yield Finding(check.__name__.strip("_"), MISSING, str(error), "Look into the server's log.")
+                yield CheckResult(check.__name__.strip("_"), MISSING, str(error), "Look into the server's log.")
 
 
-def _pilots(client: ForestayClient) -> Iterator[Finding]:
+def _pilots(client: ForestayClient) -> Iterator[CheckResult]:
     alive = sum(one.get("state") == "alive" for one in client.pilots())
     if alive:
-        yield Finding("pilots", GOOD, f"{alive} alive")
+        yield CheckResult("pilots", GOOD, f"{alive} alive")
     elif any(not one["overdue"] for one in client.send(site_calls.sites())):
-        yield Finding("pilots", GOOD, "none now; a site agent sends them when jobs wait")
+        yield CheckResult("pilots", GOOD, "none now; a site agent sends them when jobs wait")
     else:
-        yield Finding("pilots", MISSING, "none is alive, so no job runs", "Start one: forestay pilot --help")
+        yield CheckResult("pilots", MISSING, "none is alive, so no job runs", "Start one: forestay pilot --help")
 
 
-def _sites(client: ForestayClient) -> Iterator[Finding]:
+def _sites(client: ForestayClient) -> Iterator[CheckResult]:
     for one in client.send(site_calls.sites()):
         name, trouble = f"site {one['site']}", one["said"]["trouble"]
         if one["overdue"]:
             remedy = f"Start it again on {one['host']}: forestay site --config FILE. If the site is gone for good, this can be left."
-            yield Finding(name, NOTE, f"its agent on {one['host']} is silent since {one['seen']}", remedy)
+            yield CheckResult(name, NOTE, f"its agent on {one['host']} is silent since {one['seen']}", remedy)
         elif trouble:
-            yield Finding(name, MISSING, str(trouble), f"forestay site --check on {one['host']} says more.")
+            yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {one['host']} says more.")
         else:
-            yield Finding(name, GOOD, f"its agent on {one['host']} is heard")
+            yield CheckResult(name, GOOD, f"its agent on {one['host']} is heard")
 
 
-def _cases(client: ForestayClient) -> Iterator[Finding]:
+def _cases(client: ForestayClient) -> Iterator[CheckResult]:
     try:
         client.find_cases(limit=1)
     except (ApiError, ClientError) as error:
-        yield Finding("cases", MISSING, str(error), HOW_TO_GET_TEMPORAL)
+        yield CheckResult("cases", MISSING, str(error), HOW_TO_GET_TEMPORAL)
     else:
-        yield Finding("cases", GOOD, "flows can be run")
+        yield CheckResult("cases", GOOD, "flows can be run")

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from forestay.adapters.system.clock import RandomIds, SystemClock
-from forestay.apps.compose.parts import make_engine
+from forestay.apps.compose.components import make_engine
 from forestay.apps.compose.stores import open_stores
 from forestay.apps.config.settings import Settings
-from forestay.domain.exceptions.safeguards.audit import Note
+from forestay.domain.exceptions.safeguards.audit import AuditNote
 from forestay.domain.jobs.job_document import FINAL
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.services.exceptions.record.keep_audit import KeepAudit
-from forestay.services.operations.prune_jobs import Pruned, PruneJobs
+from forestay.services.exceptions.record.audit_log import AuditLog
+from forestay.services.operations.job_pruner import JobPruner, Pruned
 
 
 async def prune_store(
@@ -33,9 +33,9 @@ async def prune_store(
             closing.push_async_callback(engine.close)
         counts = await stores.jobs.count(JobQuery(states=FINAL, at_most={"changed": before}), by="state")
         many = sum(counts.values())
-        service = PruneJobs(stores.jobs, stores.slips, clock, engine)
+        service = JobPruner(stores.jobs, stores.documents, clock, engine)
         done = await service.prune(before, dry_run=dry_run, told=lambda so_far: told(sum(so_far), many))
         if done.removed and not dry_run:
-            note = Note(getpass.getuser(), "store.prune", "store", "", {"before": before, **done._asdict()})
-            await KeepAudit(stores.audit, clock, RandomIds()).write(settings.house_tenant, [note])
+            note = AuditNote(getpass.getuser(), "store.prune", "store", "", {"before": before, **done._asdict()})
+            await AuditLog(stores.audit, clock, RandomIds()).write(settings.house_tenant, [note])
         return done

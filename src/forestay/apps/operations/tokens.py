@@ -9,7 +9,7 @@ from forestay.adapters.system.clock import SystemClock
 from forestay.apps.config.settings import Settings
 from forestay.ports.errors import Permanent
 from forestay.ports.operations.identity import Role
-from forestay.services.jobs.read_claims import WORD
+from forestay.services.jobs.identity_claims import WORD
 
 
 def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence[str], seconds: int) -> str:

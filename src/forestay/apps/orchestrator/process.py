@@ -6,23 +6,23 @@ import asyncio
 
 import structlog
 
-from forestay.apps.compose.loops import run_loops, stop, until_told
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.worker import WorkerParts
+from forestay.apps.compose.components import make_components
+from forestay.apps.compose.loops import run_loops, stop, until_stopped
+from forestay.apps.compose.orchestrator import OrchestratorComponents
 from forestay.apps.config.settings import Settings
 
 log = structlog.get_logger()
 
 
-async def work(settings: Settings) -> None:
+async def run_orchestrator(settings: Settings) -> None:
     """Run one worker until it is told to stop."""
-    parts = make_parts(settings, "worker")
-    services = WorkerParts(parts)
-    await parts.store.open()
+    components = make_components(settings, "worker")
+    services = OrchestratorComponents(components)
+    await components.store.open()
     loops = asyncio.create_task(run_loops(services.loops()))
     log.info("worker", store=settings.store_url.split(":", 1)[0], temporal=settings.temporal)
     try:
-        await until_told()
+        await until_stopped()
     finally:
         await stop(loops)
-        await parts.store.close()
+        await components.store.close()

@@ -9,33 +9,35 @@ from itertools import chain
 import structlog
 
 from forestay.adapters.prometheus.metrics import Metrics
-from forestay.apps.compose.identity import ask_provider
-from forestay.apps.compose.keeper import KeeperParts
-from forestay.apps.compose.loops import run_loops, stop, until_told
-from forestay.apps.compose.parts import make_parts
+from forestay.apps.compose.components import make_components
+from forestay.apps.compose.identity import build_oidc_provider
+from forestay.apps.compose.loops import run_loops, stop, until_stopped
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.apps.config.settings import Settings
-from forestay.services.operations.know_callers import KnowCallers
+from forestay.services.operations.authenticator import Authenticator
 
 log = structlog.get_logger()
 
 
-async def keep(settings: Settings) -> None:
+async def run_reconciler(settings: Settings) -> None:
     """Run one keeper until it is told to stop."""
-    parts = make_parts(settings, "keeper")
-    await parts.store.open()
-    services = KeeperParts(parts)
+    components = make_components(settings, "keeper")
+    await components.store.open()
+    services = ReconcilerComponents(components)
     loops = asyncio.create_task(run_loops(services.loops()))
     log.info("keeper", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
-    figures = Metrics(lambda: chain(parts.samples(), services.samples()))
-    callers = KnowCallers(parts.identity, ask_provider(parts))
+    figures = Metrics(lambda: chain(components.samples(), services.samples()))
+    callers = Authenticator(components.identity, build_oidc_provider(components))
     try:
         async with AsyncExitStack() as doors:
             if settings.metrics_port:
-                from forestay.apps.metrics_door import metrics_door  # brings an HTTP server, which else no keeper needs
+                from forestay.apps.metrics_endpoint import (
+                    metrics_endpoint,  # brings an HTTP server, which else no keeper needs
+                )
 
-                door = metrics_door(figures, callers, listen=settings.listen, port=settings.metrics_port)
+                door = metrics_endpoint(figures, callers, listen=settings.listen, port=settings.metrics_port)
                 await doors.enter_async_context(door)
-            await until_told()
+            await until_stopped()
     finally:
         await stop(loops)
-        await parts.store.close()
+        await components.store.close()

@@ -13,9 +13,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from forestay.adapters.prometheus.metrics import Metrics
+from forestay.apps.compose.components import make_components
 from forestay.apps.compose.loops import run_loops, stop
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.server import ServerParts
+from forestay.apps.compose.server import ServerComponents
 from forestay.apps.config.settings import Settings
 from forestay.apps.server.data import file_routes, upload_routes
 from forestay.apps.server.description import describe
@@ -30,9 +30,9 @@ from forestay.apps.server.exceptions import (
 )
 from forestay.apps.server.flows import case_routes, flow_routes
 from forestay.apps.server.http import problems
-from forestay.apps.server.http.desk import Desk
-from forestay.apps.server.http.gate import Gate, prompt_protocol
 from forestay.apps.server.http.quick_beat import QuickBeat
+from forestay.apps.server.http.request_context import RequestContext
+from forestay.apps.server.http.request_limits import RequestLimits, bounded_http_protocol
 from forestay.apps.server.http.router import add_routes
 from forestay.apps.server.http.tls import certificate_kept, refuse_withdrawn, tls_options
 from forestay.apps.server.insertion import conversation_routes, soap_routes, tes_routes, wes_routes
@@ -41,7 +41,7 @@ from forestay.apps.server.operations import login_routes, overview_routes, watch
 from forestay.apps.server.pages import fleet_page_routes, page_routes
 from forestay.apps.server.peers import peer_routes, peering_routes
 from forestay.apps.server.pilots import enrolment_routes, fleet_routes, pilot_routes
-from forestay.apps.server.rules import exlet_routes, place_routes, replay_routes, rule_check_routes, rule_routes
+from forestay.apps.server.rules import exlet_routes, late_bound_routes, replay_routes, rule_check_routes, rule_routes
 from forestay.apps.server.scheduling import routes as host_routes
 from forestay.apps.server.sites import routes as site_routes
 from forestay.ports.errors import Permanent
@@ -58,7 +58,7 @@ ROUTERS = (
     brake_routes.router,
     approval_routes.router,
     audit_routes.router,
-    place_routes.router,
+    late_bound_routes.router,
     incident_routes.router,
     inbox_routes.router,
     rule_routes.router,
@@ -87,14 +87,14 @@ ROUTERS = (
 """In this order routes are tried; the first that matches answers."""
 
 
-def make_app(services: ServerParts) -> FastAPI:
+def make_app(services: ServerComponents) -> FastAPI:
     """The application around one server's services; they run while it does."""
     metrics = Metrics(services.samples)
-    desk = Desk(services, metrics, peers_for=services.caches.peers_for)
+    context = RequestContext(services, metrics, peers_for=services.caches.peers_for)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
-        await services.parts.store.open()
+        await services.components.store.open()
         loops = asyncio.create_task(run_loops(services.loops()))
         try:
             yield
@@ -102,9 +102,9 @@ def make_app(services: ServerParts) -> FastAPI:
             await stop(loops)
             await services.relays.close()
             with suppress(Exception):
-                await services.parts.pilots.drop_sheets(services.name)
+                await services.components.pilots.drop_sheets(services.name)
             await services.trying.close()
-            await services.parts.store.close()
+            await services.components.store.close()
 
     app = FastAPI(
         title="Forestay",
@@ -117,12 +117,12 @@ def make_app(services: ServerParts) -> FastAPI:
         redirect_slashes=False,
         lifespan=life,
     )
-    app.state.desk = desk
+    app.state.context = context
     problems.install(app)
     add_routes(app, ROUTERS)
     describe(app)
-    app.add_middleware(Gate, settings=services.parts.settings, metrics=metrics)
-    app.state.beats = QuickBeat(desk, metrics)
+    app.add_middleware(RequestLimits, settings=services.components.settings, metrics=metrics)
+    app.state.beats = QuickBeat(context, metrics)
     return app
 
 
@@ -132,8 +132,8 @@ class HttpServer(uvicorn.Server):
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         app = self.config.app
         assert isinstance(app, FastAPI)  # noqa: S101 - we made it
-        app.state.desk.stopping.set()
-        app.state.desk.services.claims.dismiss()
+        app.state.context.stopping.set()
+        app.state.context.services.claims.dismiss()
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
@@ -144,7 +144,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.listen,
         port=settings.port,
         loop="none",
-        http=prompt_protocol(settings.head_seconds, app.state.beats),
+        http=bounded_http_protocol(settings.head_seconds, app.state.beats),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -173,7 +173,7 @@ def listening(settings: Settings) -> socket.socket:
 async def serve(settings: Settings) -> None:
     """Run one server until it is told to stop."""
     own = listening(settings)
-    services = ServerParts(make_parts(settings))
+    services = ServerComponents(make_components(settings))
     server = HttpServer(server_config(make_app(services), settings))
     log.info("server", name=services.name, url=settings.public_url, store=settings.store_url.split(":", 1)[0])
     async with certificate_kept(server.config, settings):

@@ -6,12 +6,12 @@ import asyncio
 
 import structlog
 
-from forestay.apps.compose.loops import stop, until_told
-from forestay.apps.compose.site import SiteParts
+from forestay.apps.compose.loops import stop, until_stopped
+from forestay.apps.compose.site import SiteComponents
 from forestay.apps.config.site_settings import SiteSettings
 from forestay.domain.sites.launch import NAME
 from forestay.ports.errors import Conflict, PortError
-from forestay.services.sites.keep_pilots import KeepPilots
+from forestay.services.sites.site_agent import SiteAgent
 
 log = structlog.get_logger()
 SHOWN = 2.0
@@ -20,14 +20,14 @@ LONGEST = 60.0
 """Seconds between looks at most while the server does not answer."""
 
 
-async def keep_site(settings: SiteSettings) -> None:
+async def run_site(settings: SiteSettings) -> None:
     """Run one site agent until it is told to stop. Its pilots go on; an agent that starts later finds them again."""
-    parts = SiteParts(settings)
+    components = SiteComponents(settings)
     log.info(
         "site agent", site=settings.site, batch=settings.batch, servers=settings.servers, spool=str(settings.spool)
     )
-    looking = asyncio.create_task(look_for_ever(parts.agent, every=settings.every))
-    told = asyncio.create_task(until_told())
+    looking = asyncio.create_task(poll_site(components.agent, every=settings.every))
+    told = asyncio.create_task(until_stopped())
     try:
         await asyncio.wait({looking, told}, return_when=asyncio.FIRST_COMPLETED)
         if looking.done():
@@ -35,31 +35,31 @@ async def keep_site(settings: SiteSettings) -> None:
     finally:
         await stop(looking)
         await stop(told)
-        await parts.close()
+        await components.close()
 
 
 async def check_site(settings: SiteSettings) -> list[str]:
     """What is in the way of an agent with these settings, without submitting anything; empty when nothing is."""
     wrong: list[str] = []
     try:
-        parts = SiteParts(settings)
+        components = SiteComponents(settings)
     except PortError as error:
         return [str(error)]
     try:
         try:
-            await parts.desk.demand()
+            await components.api.demand()
         except PortError as error:
             wrong.append(f"the server: {error}")
         try:
-            await parts.agent.reader.find([f"{NAME}check"])
+            await components.agent.reader.find([f"{NAME}check"])
         except PortError as error:
             wrong.append(f"the batch system: {error}")
     finally:
-        await parts.close()
+        await components.close()
     return wrong
 
 
-async def look_for_ever(agent: KeepPilots, *, every: float) -> None:
+async def poll_site(agent: SiteAgent, *, every: float) -> None:
     """Look again and again. An agent beside another one waits for its turn; what does not answer is asked less and less often."""
     await asyncio.sleep(SHOWN)
     pause = every

@@ -17,7 +17,7 @@ from forestay.adapters.system.shim_spool import ShimSpool
 from forestay.apps.compose.exception_service import RemoteExceptionService
 from forestay.client import AsyncForestayClient, Patience
 from forestay.domain.sites.pace import Pace
-from forestay.services.insertion.mend_batch_jobs import MendBatchJobs
+from forestay.services.insertion.batch_job_recovery import BatchJobRecovery
 
 log = structlog.get_logger()
 
@@ -46,14 +46,14 @@ class WatcherSettings(NamedTuple):
 
 def make_watcher(
     settings: WatcherSettings, client: AsyncForestayClient, environment: Mapping[str, str] = os.environ
-) -> MendBatchJobs:
+) -> BatchJobRecovery:
     """The service, wired."""
     spool = ShimSpool(settings.spool, settings.records)
     spool.prepare()
     clock = SystemClock()
     commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace, max(1, int(4 * settings.pace))))
     slurm = SlurmBatch(commands, environment)
-    return MendBatchJobs(
+    return BatchJobRecovery(
         spool,
         slurm,
         SlurmSteering(slurm),
@@ -68,7 +68,7 @@ def make_watcher(
     )
 
 
-async def watch(settings: WatcherSettings, *, server: str, token: str) -> None:
+async def run_watcher(settings: WatcherSettings, *, server: str, token: str) -> None:
     """Until it is stopped."""
     async with AsyncForestayClient(server, token, patience=Patience(seconds=10.0)) as client:
         mending = make_watcher(settings, client)

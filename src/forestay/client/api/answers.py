@@ -144,7 +144,7 @@ class NewJob(TypedDict, total=False):
     hold: bool
 
 
-class Accepted(TypedDict):
+class AcceptedJson(TypedDict):
     """A job that stands in the store; not created: an earlier request with the same key had made it."""
 
     id: str
@@ -169,7 +169,7 @@ class Story(TypedDict):
     evidence: list[dict[str, object]]
 
 
-class Page(NamedTuple):
+class JobList(NamedTuple):
     """Some of the jobs found, in order, and where to go on; no cursor: this was the last."""
 
     jobs: list[Job]
@@ -190,7 +190,7 @@ class StartedCase(TypedDict):
     created: bool
 
 
-class Case(TypedDict):
+class CaseJson(TypedDict):
     """A case in a list."""
 
     id: str
@@ -223,7 +223,7 @@ class ItemJson(TypedDict):
     """Of a Python flow: the items it came after."""
 
 
-class CaseWhole(Case):
+class CaseWhole(CaseJson):
     """A case with its items."""
 
     params: dict[str, object]
@@ -240,7 +240,7 @@ CASE_WELL = frozenset({"completed", "forced_complete"})
 """States of ended cases that count as done."""
 
 
-class Happening(TypedDict):
+class RunHistoryEventJson(TypedDict):
     """One line of a case's history."""
 
     at: str
@@ -249,7 +249,7 @@ class Happening(TypedDict):
     words: str
 
 
-class StoryLine(Happening):
+class StoryLine(RunHistoryEventJson):
     """One line of a case's whole story."""
 
     incident: str
@@ -262,21 +262,21 @@ class StoryPage(NamedTuple):
     cursor: str | None
 
 
-class CasePage(NamedTuple):
+class CaseList(NamedTuple):
     """Some of the cases found, the newest first, and where to go on; no cursor: this was the last."""
 
-    cases: list[Case]
+    cases: list[CaseJson]
     cursor: str | None
 
 
-class HistoryPage(NamedTuple):
+class HistoryList(NamedTuple):
     """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
 
-    history: list[Happening]
+    history: list[RunHistoryEventJson]
     cursor: str | None
 
 
-class Incident(TypedDict):
+class IncidentJson(TypedDict):
     """Something that went wrong, and where it stands."""
 
     id: str
@@ -294,7 +294,7 @@ class Incident(TypedDict):
     note: str
 
 
-class IncidentWhole(Incident):
+class IncidentWhole(IncidentJson):
     """An incident with everything it was decided by, what was decided and what was done."""
 
     attempt: int
@@ -304,8 +304,8 @@ class IncidentWhole(Incident):
     steps: list[dict[str, Any]]
 
 
-class IncidentPage(NamedTuple):
+class IncidentList(NamedTuple):
     """Some incidents, and where to go on."""
 
-    incidents: list[Incident]
+    incidents: list[IncidentJson]
     cursor: str | None

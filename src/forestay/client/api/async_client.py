@@ -12,18 +12,18 @@ import httpx
 
 from forestay.client.api import calls, case_calls
 from forestay.client.api.answers import (
-    Accepted,
+    AcceptedJson,
     CaseWhole,
     Job,
+    JobList,
     NewJob,
-    Page,
     SpecificationJson,
     StartedCase,
     StoredFlow,
     Story,
 )
 from forestay.client.api.calls import Call, Filters, Json
-from forestay.client.api.trial import Again, Patience, Settle, Trial, problem
+from forestay.client.api.retrying_call import Patience, ReadBack, RetryingCall, RetryLater, problem
 from forestay.client.transport.connection import Servers, new_client_options
 from forestay.client.transport.errors import Unavailable
 from forestay.client.transport.event_stream import EventReader, StreamEvent
@@ -63,17 +63,17 @@ class AsyncForestayClient:
 
     async def send(self, call: Call[T]) -> T:
         """Send a call, and again as long as there is patience."""
-        trial = Trial(call, self._patience)
+        trial = RetryingCall(call, self._patience)
         while True:
             try:
                 answer = await self._http.send(call.request(self._http, self._servers.current))
             except httpx.TransportError as error:
-                verdict: Again = trial.failed(error)
+                verdict: RetryLater = trial.failed(error)
             else:
                 judged = trial.answered(answer)
-                if isinstance(judged, Settle):
+                if isinstance(judged, ReadBack):
                     return trial.settled(judged, await self.job(judged.job))
-                if not isinstance(judged, Again):
+                if not isinstance(judged, RetryLater):
                     return judged.value
                 verdict = judged
             self._servers.next()
@@ -82,7 +82,7 @@ class AsyncForestayClient:
 
     async def submit(
         self, jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
-    ) -> list[Accepted]:
+    ) -> list[AcceptedJson]:
         return await self.send(calls.submit(jobs, specification, key=key))
 
     async def job(self, name: str) -> Job:
@@ -95,7 +95,7 @@ class AsyncForestayClient:
         sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> JobList:
         return await self.send(calls.find_jobs(filters, sort=sort, limit=limit, cursor=cursor))
 
     async def count_jobs(self, by: str = "state", filters: Filters | None = None) -> dict[str, int]:

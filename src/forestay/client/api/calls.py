@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from forestay.client.api.answers import Accepted, Job, NewJob, Page, SpecificationJson, Story
+from forestay.client.api.answers import AcceptedJson, Job, JobList, NewJob, SpecificationJson, Story
 from forestay.client.transport.errors import BadAnswer, WaitsForApproval
 
 T = TypeVar("T")
@@ -88,9 +88,9 @@ def _job(answer: httpx.Response) -> Job:
     return cast(Job, document(answer))
 
 
-def _page(answer: httpx.Response) -> Page:
+def _page(answer: httpx.Response) -> JobList:
     whole = document(answer)
-    return Page(whole.get("jobs", []), whole.get("cursor"))
+    return JobList(whole.get("jobs", []), whole.get("cursor"))
 
 
 def query_of(filters: Filters) -> list[tuple[str, str]]:
@@ -121,7 +121,7 @@ def request_body(jobs: Sequence[NewJob], specification: SpecificationJson | None
 
 def submit(
     jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
-) -> Call[list[Accepted]]:
+) -> Call[list[AcceptedJson]]:
     """At most 10,000 jobs. Always sent with a key, so that a repeat is harmless; the same key goes with the same jobs."""
     return Call(
         "POST", "/v1/jobs", _part("jobs"),
@@ -131,7 +131,7 @@ def submit(
 
 def find_jobs(
     filters: Filters | None = None, *, sort: str | None = None, limit: int | None = None, cursor: str | None = None
-) -> Call[Page]:
+) -> Call[JobList]:
     query = query_of(filters or {})
     query += [
         (name, str(value))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from forestay.client.api.answers import Case, CasePage, CaseWhole, HistoryPage, StartedCase, StoredFlow, StoryPage
+from forestay.client.api.answers import CaseJson, CaseList, CaseWhole, HistoryList, StartedCase, StoredFlow, StoryPage
 from forestay.client.api.calls import Call, Filters, Json, document, new_key, query_of
 
 
@@ -60,24 +60,24 @@ def case(name: str) -> Call[CaseWhole]:
 
 def find_cases(
     filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
-) -> Call[CasePage]:
+) -> Call[CaseList]:
     query = query_of(filters or {})
     query += [(name, str(value)) for name, value in (("limit", limit), ("cursor", cursor)) if value is not None]
 
-    def read(answer: httpx.Response) -> CasePage:
+    def read(answer: httpx.Response) -> CaseList:
         whole = document(answer)
-        return CasePage(cast(list[Case], whole.get("cases", [])), whole.get("cursor"))
+        return CaseList(cast(list[CaseJson], whole.get("cases", [])), whole.get("cursor"))
 
     return Call("GET", "/v1/cases", read, query)
 
 
-def history(name: str, *, limit: int | None = None, cursor: str | None = None) -> Call[HistoryPage]:
+def history(name: str, *, limit: int | None = None, cursor: str | None = None) -> Call[HistoryList]:
     """What happened to a case, the oldest first."""
     query = [(key, str(value)) for key, value in (("limit", limit), ("cursor", cursor)) if value is not None]
 
-    def read(answer: httpx.Response) -> HistoryPage:
+    def read(answer: httpx.Response) -> HistoryList:
         whole = document(answer)
-        return HistoryPage(whole.get("history", []), whole.get("cursor"))
+        return HistoryList(whole.get("history", []), whole.get("cursor"))
 
     return Call("GET", _place(name, "/history"), read, query)
 

@@ -33,7 +33,7 @@ class NewEvent(TypedDict):
     otherwise: NotRequired[str]
 
 
-class EventAnswer(TypedDict):
+class EventAnswerJson(TypedDict):
     """What is said to an event at once."""
 
     event: str
@@ -43,7 +43,7 @@ class EventAnswer(TypedDict):
     words: str
 
 
-class Order(TypedDict):
+class OrderJson(TypedDict):
     """Something that an engine is to do; each id once, however often it is told."""
 
     n: int
@@ -73,15 +73,15 @@ class ToldIncident(TypedDict):
 class Orders(NamedTuple):
     """Orders that wait, and how the incidents stand that were asked for."""
 
-    orders: list[Order]
+    orders: list[OrderJson]
     incidents: dict[str, ToldIncident]
 
 
-def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswer]]:
+def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswerJson]]:
     """Report events; the same ones again are harmless."""
 
-    def read(answer: httpx.Response) -> list[EventAnswer]:
-        return cast(list[EventAnswer], document(answer)["answers"])
+    def read(answer: httpx.Response) -> list[EventAnswerJson]:
+        return cast(list[EventAnswerJson], document(answer)["answers"])
 
     return Call("POST", _place(engine, "/events"), read, body=orjson.dumps({"events": events}, default=str))
 

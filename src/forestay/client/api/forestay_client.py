@@ -15,15 +15,15 @@ import orjson
 
 from forestay.client.api import calls, case_calls, exlet_calls, incident_calls, rule_calls
 from forestay.client.api.answers import (
-    Accepted,
-    CasePage,
+    AcceptedJson,
+    CaseList,
     CaseWhole,
-    HistoryPage,
-    IncidentPage,
+    HistoryList,
+    IncidentList,
     IncidentWhole,
     Job,
+    JobList,
     NewJob,
-    Page,
     SpecificationJson,
     StartedCase,
     StoredFlow,
@@ -31,7 +31,7 @@ from forestay.client.api.answers import (
     StoryPage,
 )
 from forestay.client.api.calls import Call, Filters, Json
-from forestay.client.api.trial import Again, Patience, Settle, Trial, problem
+from forestay.client.api.retrying_call import Patience, ReadBack, RetryingCall, RetryLater, problem
 from forestay.client.transport.connection import HangUp, Servers, new_client_options
 from forestay.client.transport.errors import Unavailable
 from forestay.client.transport.event_stream import EventReader, StreamEvent
@@ -85,18 +85,18 @@ class ForestayClient:
 
     def send(self, call: Call[T]) -> T:
         """Send a call, and again as long as there is patience."""
-        trial = Trial(call, self._patience)
+        trial = RetryingCall(call, self._patience)
         while True:
             try:
                 answer = self._http.send(call.request(self._http, self._servers.current))
             except httpx.TransportError as error:
-                verdict: Again = trial.failed(error)
+                verdict: RetryLater = trial.failed(error)
             else:
                 self._look_at_clock(answer)
                 judged = trial.answered(answer)
-                if isinstance(judged, Settle):
+                if isinstance(judged, ReadBack):
                     return trial.settled(judged, self.job(judged.job))
-                if not isinstance(judged, Again):
+                if not isinstance(judged, RetryLater):
                     return judged.value
                 verdict = judged
             self._servers.next()
@@ -113,7 +113,7 @@ class ForestayClient:
 
     def submit(
         self, jobs: Sequence[NewJob], specification: SpecificationJson | None = None, *, key: str | None = None
-    ) -> list[Accepted]:
+    ) -> list[AcceptedJson]:
         """Submit at most 10,000 jobs; `submit_many` takes any number."""
         return self.send(calls.submit(jobs, specification, key=key))
 
@@ -127,7 +127,7 @@ class ForestayClient:
         sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> JobList:
         """One page; `all_jobs` goes on from page to page."""
         return self.send(calls.find_jobs(filters, sort=sort, limit=limit, cursor=cursor))
 
@@ -225,10 +225,10 @@ class ForestayClient:
 
     def find_cases(
         self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
-    ) -> CasePage:
+    ) -> CaseList:
         return self.send(case_calls.find_cases(filters, limit=limit, cursor=cursor))
 
-    def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryPage:
+    def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryList:
         return self.send(case_calls.history(case, limit=limit, cursor=cursor))
 
     def case_story(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> StoryPage:
@@ -237,7 +237,7 @@ class ForestayClient:
 
     def find_incidents(
         self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
-    ) -> IncidentPage:
+    ) -> IncidentList:
         return self.send(incident_calls.find_incidents(filters, limit=limit, cursor=cursor))
 
     def incident(self, name: str) -> IncidentWhole:
@@ -294,13 +294,13 @@ class ForestayClient:
     def replay_rules(
         self, rule_set: str, question: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
     ) -> Json:
-        """What the rules would have decided on recorded incidents; see `rule_calls.replay_rules`. Nothing is done."""
+        """What the rules would have decided on recorded incidents; see `rule_calls.rule_replay`. Nothing is done."""
         return self.watch(rule_calls.replay_rules(rule_set, question), progress)
 
     def propose_rules(
         self, rule_set: str, query: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
     ) -> Json:
-        """Rules that follow from recorded faults; see `rule_calls.propose_rules`. Nothing is added."""
+        """Rules that follow from recorded faults; see `rule_calls.rule_proposals`. Nothing is added."""
         return self.watch(rule_calls.propose_rules(rule_set, query), progress)
 
     def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:

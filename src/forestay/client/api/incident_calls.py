@@ -8,19 +8,19 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from forestay.client.api.answers import Incident, IncidentPage, IncidentWhole
+from forestay.client.api.answers import IncidentJson, IncidentList, IncidentWhole
 from forestay.client.api.calls import Call, Filters, Json, document, query_of
 
 
 def find_incidents(
     filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
-) -> Call[IncidentPage]:
+) -> Call[IncidentList]:
     query = query_of(filters or {})
     query += [(name, str(value)) for name, value in (("limit", limit), ("cursor", cursor)) if value is not None]
 
-    def read(answer: httpx.Response) -> IncidentPage:
+    def read(answer: httpx.Response) -> IncidentList:
         whole = document(answer)
-        return IncidentPage(cast(list[Incident], whole.get("incidents", [])), whole.get("cursor"))
+        return IncidentList(cast(list[IncidentJson], whole.get("incidents", [])), whole.get("cursor"))
 
     return Call("GET", "/v1/incidents", read, query)
 

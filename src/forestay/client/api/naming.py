@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from forestay.client.api import approval_calls, calls
-from forestay.client.api.answers import Incident
+from forestay.client.api.answers import IncidentJson
 from forestay.client.api.forestay_client import ForestayClient
-from forestay.client.transport.errors import Ambiguous, NotFound
+from forestay.client.transport.errors import Ambiguous, NotFoundError
 
 NEWEST = "newest"
 SHORTEST = 4
@@ -112,7 +112,7 @@ def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = Fa
         raise Ambiguous(f"{name!r} is ambiguous: {len(fits)} {word}s begin with it ({some}); give more characters")
     if not fits:
         among = f"among the {seen:,} newest {word}s; give the whole id" if more else "in this tenant"
-        raise NotFound(f"there is no {word} with an id that begins with {name!r} {among}", status=404)
+        raise NotFoundError(f"there is no {word} with an id that begins with {name!r} {among}", status=404)
     if more and len(name) < SURE:
         raise Ambiguous(
             f"{name!r} matches one of the {seen:,} newest {word}s, but there are more; give at least {SURE} characters"
@@ -126,9 +126,9 @@ def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None)
     sets = [rule_set] if rule_set else [f"{one['level']}/{one['name']}" for one in client.rule_sets()]
     if is_whole(name):
         for home in sets:
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 return home, str(client.rule(home, name.lower())["id"])
-        raise NotFound(f"there is no rule {name}", status=404)
+        raise NotFoundError(f"there is no rule {name}", status=404)
     homes = {
         str(rule["id"]): one
         for one in sets
@@ -149,17 +149,17 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
     if name == NEWEST:
         page = client.find_incidents({"state": "held"}, limit=1)
         if not page.incidents:
-            raise NotFound("no failures need attention", status=404)
+            raise NotFoundError("no failures need attention", status=404)
         return page.incidents[0]["id"]
     if is_whole(name):
         try:
             return client.incident(name.lower())["id"]
-        except NotFound:
+        except NotFoundError:
             for field in ("job", "case"):
                 page = client.find_incidents({field: name.lower()}, limit=1)
                 if page.incidents:
                     return page.incidents[0]["id"]
-            raise NotFound(f"there is no incident {name}, and none of a job or a run {name}", status=404) from None
+            raise NotFoundError(f"there is no incident {name}, and none of a job or a run {name}", status=404) from None
     found, seen, more = _matching_incidents(client, name.lower())
     for word, matches in zip(("incident", "job", "run", "item"), found.values(), strict=True):
         if matches:
@@ -167,7 +167,7 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
     (job,) = resolve(client, JOB, [name])
     page = client.find_incidents({"job": job}, limit=1)
     if not page.incidents:
-        raise NotFound(f"nothing is known to have gone wrong with job {job}", status=404)
+        raise NotFoundError(f"nothing is known to have gone wrong with job {job}", status=404)
     return page.incidents[0]["id"]
 
 
@@ -188,7 +188,7 @@ def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str,
     return found, seen, cursor is not None
 
 
-def _names_of(incident: Incident) -> Iterable[tuple[str, str]]:
+def _names_of(incident: IncidentJson) -> Iterable[tuple[str, str]]:
     """What an incident may be named by; an item is `name:id`, with the id of its engine or batch system."""
     yield "id", incident["id"]
     yield "job", incident["job"]

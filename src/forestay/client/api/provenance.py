@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from forestay.client.api.answers import Incident
+from forestay.client.api.answers import IncidentJson
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.formats.provenance.ro_crate import crate, flow_file
 
@@ -45,7 +45,7 @@ def ro_crate(
 
 
 def _incidents(client: ForestayClient, case: str) -> list[Any]:
-    found: list[Incident] = []
+    found: list[IncidentJson] = []
     cursor: str | None = None
     while True:
         page = client.find_incidents({"case": case}, limit=1000, cursor=cursor)

@@ -61,7 +61,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SizingPlan:
     """What such a load wants. Cores are at the peak."""
 
     mean: float
@@ -93,7 +93,7 @@ class Plan:
 MEASURED = Costs()
 
 
-def plan(load: Load, costs: Costs = MEASURED) -> Plan:
+def plan(load: Load, costs: Costs = MEASURED) -> SizingPlan:
     """A pure function of the load and the costs."""
     mean = load.jobs_per_day / DAY
     peak = mean * load.peak
@@ -115,7 +115,7 @@ def plan(load: Load, costs: Costs = MEASURED) -> Plan:
     kept = load.jobs_per_day * load.keep_days * costs.bytes_job * 2
     small = peak < 20 and load.pilots <= 200
     profile = "laptop or site" if small else "site" if peak < 500 and load.pilots <= 5_000 else "fleet"
-    return Plan(
+    return SizingPlan(
         mean=mean,
         peak=peak,
         beats=beats,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from forestay.client.api.answers import Accepted, NewJob, SpecificationJson
+from forestay.client.api.answers import AcceptedJson, NewJob, SpecificationJson
 from forestay.client.api.calls import LARGEST_REQUEST
 from forestay.client.api.forestay_client import ForestayClient
 
@@ -48,7 +48,7 @@ def _key(key: str, number: int) -> str:
 
 def submit_many(
     client: ForestayClient, jobs: Iterable[NewJob], specification: SpecificationJson | None = None, *, key: str
-) -> Iterator[list[Accepted]]:
+) -> Iterator[list[AcceptedJson]]:
     """Submit request by request; what the server accepted is given out as it comes."""
     for portion in portions(jobs, key):
         yield client.submit(portion.jobs, specification, key=portion.key)

@@ -29,7 +29,7 @@ MOST_VALUES = 100
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitedJobs:
     """Jobs that are waited for, and what is known of them."""
 
     jobs: Sequence[str]
@@ -82,15 +82,15 @@ def wait(
     states: Iterable[str] = FINAL,
     attempts: int = 0,
     timeout: float | None = None,
-    changed: Callable[[Waiting, Job], None] = lambda _, __: None,
+    changed: Callable[[WaitedJobs, Job], None] = lambda _, __: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Waiting:
+) -> WaitedJobs:
     """Wait until every job is in one of the states or final. `TimedOut` if that takes longer than `timeout` seconds.
 
     Waiting never changes a job, and may be given up at any time.
     """
-    waiting = Waiting(jobs, frozenset(states), attempts)
+    waiting = WaitedJobs(jobs, frozenset(states), attempts)
     deadline = None if timeout is None else clock() + timeout
 
     def left() -> float:
@@ -134,14 +134,14 @@ def wait(
     return waiting
 
 
-def _late(waiting: Waiting) -> str:
+def _late(waiting: WaitedJobs) -> str:
     late = waiting.open
     if len(waiting.jobs) == 1:
         return f"the job is {waiting.known[late[0]]['state']} still"
     return f"{len(late):,} of {len(frozenset(waiting.jobs)):,} jobs are not there yet"
 
 
-def _events(waiting: Waiting) -> calls.Call[None]:
+def _events(waiting: WaitedJobs) -> calls.Call[None]:
     """A stream with as little beside our own jobs as the interface can sort out."""
     if len(waiting.open) <= MOST_VALUES:
         return calls.events({"id": waiting.open})

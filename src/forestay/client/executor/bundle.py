@@ -30,7 +30,7 @@ WORTH = 64
 _FUNCTIONS = 1_000
 
 
-class Lengths:
+class CallDurations:
     """How long calls of each function take, and how much they give back; what the longest of the last ones did counts."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Lengths:
 class Bundle:
     """The calls of one job; to whoever watches for ends it looks like the future of that job."""
 
-    def __init__(self, name: str, calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: Lengths) -> None:
+    def __init__(self, name: str, calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: CallDurations) -> None:
         self.name = name
         self.futures = [future for _, future in calls]
         self._lengths = lengths
@@ -100,10 +100,10 @@ class Bundle:
             future.settled(outcome)
 
 
-class Alone:
+class SingleCall:
     """The call of one job."""
 
-    def __init__(self, name: str, job: NewJob, future: JobFuture[Any], lengths: Lengths) -> None:
+    def __init__(self, name: str, job: NewJob, future: JobFuture[Any], lengths: CallDurations) -> None:
         self.name = name
         self.job = job
         self.future = future
@@ -123,7 +123,7 @@ class Alone:
         self.future.ended(job)
 
 
-class Place:
+class BundledCall:
     """One call of a bundle, for someone who attaches to it."""
 
     def __init__(self, future: JobFuture[Any], place: int) -> None:
@@ -143,7 +143,9 @@ class Place:
             self.future.ended(job)
 
 
-def bundled(calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: Lengths, *, may: bool) -> Iterator[Alone | Bundle]:
+def bundled(
+    calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: CallDurations, *, may: bool
+) -> Iterator[SingleCall | Bundle]:
     """What is sent: calls of the same function one after the other together, if they may be and if that is worth while."""
     at = 0
     while at < len(calls):
@@ -153,7 +155,7 @@ def bundled(calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: Lengths, *,
         while end < len(calls) and end - at < most and calls[end][0]["name"] == name:
             end += 1
         if end - at == 1:
-            yield Alone(name, *calls[at], lengths)
+            yield SingleCall(name, *calls[at], lengths)
         else:
             yield Bundle(name, calls[at:end], lengths)
         at = end

@@ -20,12 +20,12 @@ from typing import Any, ParamSpec, TypeVar
 from forestay.client.api.answers import FINAL, InputJson, NewJob, SpecificationJson
 from forestay.client.api.calls import new_key
 from forestay.client.api.forestay_client import ForestayClient
-from forestay.client.api.trial import Patience
-from forestay.client.executor.bundle import Lengths, Place, bundled
-from forestay.client.executor.end_watch import EndWatch
+from forestay.client.api.retrying_call import Patience
+from forestay.client.executor.bundle import BundledCall, CallDurations, bundled
+from forestay.client.executor.completion_watch import CompletionWatch
 from forestay.client.executor.functions import checked_size, named_call, own_places, pickled_call
 from forestay.client.executor.job_future import JobFuture
-from forestay.client.transport.errors import BadRequest, ClientError, Conflict
+from forestay.client.transport.errors import BadRequest, ClientError, ConflictError
 from forestay.client.transport.settings import find_settings
 from forestay.formats.text.document_fields import duration_of, size_of
 from forestay.formats.text.progress_html import progress_html
@@ -108,7 +108,7 @@ class Executor(futures.Executor):
         if client is None:
             settings = find_settings(server=server, token_file=token_file)
             client = ForestayClient(settings.server.value, settings.token.value, patience=Patience(seconds=120))
-        self._room = _Room(client, close_client=own)
+        self._room = _SharedQueue(client, close_client=own)
         self._set(CallOptions(**options))
 
     def _set(self, options: CallOptions) -> None:
@@ -155,7 +155,7 @@ class Executor(futures.Executor):
         self._room.shut(wait=wait, cancel=cancel_futures)
 
 
-class _Room:
+class _SharedQueue:
     """What an executor and its views share: the queue to the server, and the ends that come back."""
 
     def __init__(self, client: ForestayClient, *, close_client: bool) -> None:
@@ -168,9 +168,9 @@ class _Room:
         self._well = self._bad = self._cancelled = 0
         self._shut = False
         self._sender: threading.Thread | None = None
-        self._lengths = Lengths()
-        self._ends = EndWatch(client, {"label": f"{LABEL}={self.session}"}, name="forestay-ends")
-        self._attached: EndWatch | None = None
+        self._lengths = CallDurations()
+        self._ends = CompletionWatch(client, {"label": f"{LABEL}={self.session}"}, name="forestay-ends")
+        self._attached: CompletionWatch | None = None
 
     def put(self, specification: SpecificationJson, job: NewJob) -> JobFuture[Any]:
         future: JobFuture[Any] = JobFuture(self._cancel)
@@ -192,7 +192,7 @@ class _Room:
         job = self._client.job(name)
         future: JobFuture[Any] = JobFuture(self._cancel)
         future.accepted(job_id, alone=not shared)
-        ends: JobFuture[Any] | Place = Place(future, int(place)) if shared else future
+        ends: JobFuture[Any] | BundledCall = BundledCall(future, int(place)) if shared else future
         if job["state"] in FINAL:
             ends.ended(job)
             return future
@@ -201,7 +201,7 @@ class _Room:
                 raise RuntimeError("cannot attach after shutdown")
             self._unfinished.add(future)
             if self._attached is None:
-                self._attached = EndWatch(self._client, {}, name="forestay-attached")
+                self._attached = CompletionWatch(self._client, {}, name="forestay-attached")
             watch = self._attached
         future.add_done_callback(self._forget)
         watch.add({job["id"]: ends})
@@ -232,7 +232,7 @@ class _Room:
     def _cancel(self, job_id: str) -> bool:
         try:
             self._client.cancel(job_id, reason="cancelled through its future")
-        except Conflict:
+        except ConflictError:
             return False  # it has just ended
         self._ends.drop(job_id)
         if self._attached is not None:

@@ -27,7 +27,7 @@ class NotCallable(ClientError):
     """A function or its arguments cannot be sent as they are; the message says what can be done."""
 
 
-class Reference(NamedTuple):
+class FunctionReference(NamedTuple):
     """Where a function is found again."""
 
     function: str
@@ -36,7 +36,7 @@ class Reference(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def reference(function: Callable[..., Any]) -> Reference:
+def reference(function: Callable[..., Any]) -> FunctionReference:
     """The name by which a runner finds the function; `NotCallable` for one that has none."""
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not module or not path:
@@ -47,16 +47,16 @@ def reference(function: Callable[..., Any]) -> Reference:
             "move it to the top of a module, or use Executor(cloudpickle=True)"
         )
     if module != "__main__":
-        return Reference(f"{module}:{path}", None)
+        return FunctionReference(f"{module}:{path}", None)
     main = sys.modules["__main__"]
     if (spec := getattr(main, "__spec__", None)) is not None:  # started by `python -m package.module`
-        return Reference(f"{spec.name}:{path}", None)
+        return FunctionReference(f"{spec.name}:{path}", None)
     script = getattr(main, "__file__", None)
     if not script or not os.path.isfile(script):
         raise NotCallable(
             f"{path} was typed in, so a runner has no file to find it in; put it into a module, or use Executor(cloudpickle=True)"
         )
-    return Reference(f"__main__:{path}", os.path.abspath(script))
+    return FunctionReference(f"__main__:{path}", os.path.abspath(script))
 
 
 def _is_found(module: str, path: str, function: object) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from forestay.client.api.answers import Job
-from forestay.client.executor.results import Raised, value_of
+from forestay.client.executor.results import RaisedError, value_of
 from forestay.client.transport.errors import ClientError, TimedOut
 from forestay.formats.text.progress_html import facts_html
 
@@ -96,7 +96,7 @@ class JobFuture(Future[T]):
     def settled(self, outcome: Any) -> None:
         """Its call, one of several in a job, has come to this."""
         with suppress(InvalidStateError):  # cancelled at the same moment
-            if isinstance(outcome, Raised):
+            if isinstance(outcome, RaisedError):
                 self.set_exception(outcome.error)
             else:
                 self.set_result(outcome)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from forestay.client.api.answers import WELL, Job, ManifestJson
-from forestay.client.transport.errors import JobFailed, RemoteError, ResultUnreachable
+from forestay.client.transport.errors import JobFailedError, RemoteError, ResultUnreachable
 from forestay_pilot.calls.plain_values import unpack
 from forestay_pilot.calls.runner import RESULT_FILE
 
@@ -77,7 +77,7 @@ def bundle_of(job: Job, calls: int | None = None) -> list[Any]:
     return [_outcome(job, one) for one in found]
 
 
-class Raised(NamedTuple):
+class RaisedError(NamedTuple):
     """An exception that a call of a bundle raised."""
 
     error: Exception
@@ -86,9 +86,9 @@ class Raised(NamedTuple):
 def _outcome(job: Job, text: object) -> Any:
     try:
         told = json.loads(str(text))
-        return Raised(_raised(job, told["error"])) if "error" in told else unpack(told["value"])
+        return RaisedError(_raised(job, told["error"])) if "error" in told else unpack(told["value"])
     except (ValueError, KeyError, TypeError) as error:
-        return Raised(ResultUnreachable(f"the result cannot be read: {error}"))
+        return RaisedError(ResultUnreachable(f"the result cannot be read: {error}"))
 
 
 def error_of(job: Job) -> Exception:
@@ -100,7 +100,7 @@ def error_of(job: Job) -> Exception:
             return _raised(job, json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             pass
-    return JobFailed(failure_in_words(job), job=job["id"], state=job["state"], reason=last.get("reason") or "")
+    return JobFailedError(failure_in_words(job), job=job["id"], state=job["state"], reason=last.get("reason") or "")
 
 
 def failure_in_words(job: Job) -> str:

@@ -12,7 +12,7 @@ from forestay.client.api.answers import FINAL, WELL, Job, NewJob, SpecificationJ
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.api.waiting import wait
 from forestay.client.executor.results import failure_in_words
-from forestay.client.transport.errors import JobFailed
+from forestay.client.transport.errors import JobFailedError
 
 FORGOTTEN = "forestay/forgotten"
 """The label of jobs that nobody waits for: an alert is raised when one fails."""
@@ -28,13 +28,13 @@ def run(
 ) -> Job:
     """Submit a job and return when it has ended well.
 
-    `JobFailed` when it ended otherwise; `TimedOut` after `timeout` seconds, and then the job goes on.
+    `JobFailedError` when it ended otherwise; `TimedOut` after `timeout` seconds, and then the job goes on.
     """
     (accepted,) = client.submit([job or {}], specification, key=key)
     ended = wait(client, [accepted["id"]], states=FINAL, timeout=timeout).known[accepted["id"]]
     if ended["state"] not in WELL:
         reason = (ended["last"] or {}).get("reason") or ""
-        raise JobFailed(failure_in_words(ended), job=ended["id"], state=ended["state"], reason=reason)
+        raise JobFailedError(failure_in_words(ended), job=ended["id"], state=ended["state"], reason=reason)
     return ended
 
 

@@ -25,9 +25,9 @@ from typing import Any, ParamSpec, Self, TypeVar, cast, overload
 from forestay.client.api import engine_calls
 from forestay.client.api.engine_calls import NewEvent
 from forestay.client.api.forestay_client import ForestayClient
-from forestay.client.api.trial import Patience
+from forestay.client.api.retrying_call import Patience
+from forestay.client.script.command_state import CommandState, Complete, Fail, GoOn, Remove, Retry, Verdict
 from forestay.client.script.error_evidence import evidence_of_error
-from forestay.client.script.obeying import Complete, Fail, GoOn, Obeying, Remove, Retry, Verdict
 from forestay.client.transport.errors import BadSettings, ClientError, Unavailable
 from forestay.client.transport.settings import find_settings
 
@@ -72,7 +72,7 @@ class ScriptCase:
         """Our id of the case, known after the first report; `forestay runs history` shows its event log."""
         self._client, self._hold, self._patience, self._sleep = client, hold, patience, sleep
         self._closes = closes
-        self._obeying = Obeying(dict(data or {}))
+        self._commands = CommandState(dict(data or {}))
         self._lock = threading.RLock()
         self._run_id = uuid.uuid4().hex[:12]
         """Two runs under one key are one case, and their events are not repeats of each other."""
@@ -83,7 +83,7 @@ class ScriptCase:
     @property
     def data(self) -> dict[str, object]:
         """The data of the case: what it was given, and what orders have changed."""
-        return self._obeying.data
+        return self._commands.data
 
     # -- the case ----------------------------------------------------------------------------------------------
 
@@ -225,8 +225,8 @@ class ScriptCase:
                 log.warning("orders for %s cannot be read: %s", self.key, error)
                 return GoOn(str(error))
             with self._lock:
-                verdict = self._obeying.verdicts.get("")
-                held = bool(self._obeying.holders.get("") or self._obeying.holders.get(item))
+                verdict = self._commands.verdicts.get("")
+                held = bool(self._commands.holders.get("") or self._commands.holders.get(item))
             if verdict is not None:
                 return verdict
             if not held:
@@ -235,7 +235,7 @@ class ScriptCase:
 
     def _wait(self, item: str, incident: str) -> Verdict:
         with self._lock:
-            self._obeying.waiting.add(item)
+            self._commands.waiting.add(item)
         try:
             heard = time.monotonic()
             while True:
@@ -251,12 +251,12 @@ class ScriptCase:
                     log.warning("orders for %s cannot be read: %s", self.key, error)
                     return GoOn(str(error))
                 with self._lock:
-                    verdict = self._obeying.over(item, told)
+                    verdict = self._commands.over(item, told)
                 if verdict is not None:
                     return verdict
         finally:
             with self._lock:
-                self._obeying.waiting.discard(item)
+                self._commands.waiting.discard(item)
 
     def _obey(self, incident: str, wait: float) -> engine_calls.ToldIncident | None:
         """Ask for orders once, and take them; how the incident stands."""
@@ -264,7 +264,7 @@ class ScriptCase:
         names = [incident] if incident else []
         found = self._client.send(engine_calls.orders(self.engine, case=self.id, incidents=names, wait=wait))
         with self._lock:
-            said = self._obeying.take(found.orders)
+            said = self._commands.take(found.orders)
         for one in said:
             self._client.send(engine_calls.answer_order(self.engine, one.order, one.outcome, one.detail))
         return found.incidents.get(incident)

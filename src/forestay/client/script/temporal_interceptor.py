@@ -30,9 +30,9 @@ from temporalio.worker import (
 from forestay.client.api import engine_calls
 from forestay.client.api.async_client import AsyncForestayClient
 from forestay.client.api.engine_calls import NewEvent, ToldIncident
-from forestay.client.api.trial import Patience
+from forestay.client.api.retrying_call import Patience
+from forestay.client.script.command_state import CommandState, Complete, Fail, GoOn, Remove, Retry, Verdict
 from forestay.client.script.error_evidence import evidence_of_error
-from forestay.client.script.obeying import Complete, Fail, GoOn, Obeying, Remove, Retry, Verdict
 from forestay.client.transport.errors import ClientError, Unavailable
 from forestay.client.transport.settings import find_settings
 
@@ -106,7 +106,7 @@ class _Reporting(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the name that the SDK gives it
         info = activity.info()
         assert self.outbound is not None  # noqa: S101 - the SDK calls `init` first
-        beat = Heart(info, self.outbound)
+        beat = AttemptHeartbeat(info, self.outbound)
         tries = 0
         while True:
             try:
@@ -134,10 +134,10 @@ class _Reporting(ActivityInboundInterceptor):
 class _Waiting:
     """One failed attempt, until it is known what becomes of it."""
 
-    def __init__(self, outer: ForestayInterceptor, info: activity.Info, beat: Heart) -> None:
+    def __init__(self, outer: ForestayInterceptor, info: activity.Info, beat: AttemptHeartbeat) -> None:
         self.outer, self.info, self.beat = outer, info, beat
         self.item = f"{info.activity_type}:{info.activity_id}"
-        self.obeying = Obeying(waiting={self.item})
+        self.commands = CommandState(waiting={self.item})
 
     async def answered(self, error: BaseException, tries: int) -> Verdict:
         info, engine = self.info, self.outer.engine
@@ -179,7 +179,7 @@ class _Waiting:
             except ClientError as problem:
                 log.warning("orders for %s cannot be read: %s", self.item, problem)
                 return GoOn(str(problem))
-            verdict = self.obeying.over(self.item, told)
+            verdict = self.commands.over(self.item, told)
             if verdict is not None:
                 return verdict
 
@@ -188,14 +188,14 @@ class _Waiting:
         found = await client.send(engine_calls.orders(engine, case=case, incidents=[incident], wait=wait))
         # Other items of the case wait elsewhere, and answer what is ordered of them.
         mine = [one for one in found.orders if one["item"] in ("", self.item)]
-        for said in self.obeying.take(mine):
+        for said in self.commands.take(mine):
             await client.send(engine_calls.answer_order(engine, said.order, said.outcome, said.detail))
         if found.orders and not mine:
             await asyncio.sleep(min(1.0, wait))
         return found.incidents.get(incident)
 
 
-class Heart:
+class AttemptHeartbeat:
     """The heartbeats of an attempt while it waits, where its activity must give them."""
 
     def __init__(self, info: activity.Info, outbound: ActivityOutboundInterceptor) -> None:

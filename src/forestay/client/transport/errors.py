@@ -43,11 +43,11 @@ class NotAllowed(ApiError):
     """No or a bad token (401), or one that may not do this (403)."""
 
 
-class NotFound(ApiError):
+class NotFoundError(ApiError):
     """There is no such thing in this tenant."""
 
 
-class Conflict(ApiError):
+class ConflictError(ApiError):
     """The job moved on since it was looked at, or the idempotency key was used for something else."""
 
 
@@ -73,7 +73,7 @@ class BadAnswer(ClientError):
     """What answered does not speak this interface: a proxy, another program, another version."""
 
 
-class JobFailed(ClientError):
+class JobFailedError(ClientError):
     """A job came to an end that is not a good one. The message says how; its story says why."""
 
     def __init__(self, message: str, *, job: str, state: str, reason: str = "") -> None:
@@ -83,7 +83,7 @@ class JobFailed(ClientError):
         self.reason = reason
 
 
-class RemoteError(JobFailed):
+class RemoteError(JobFailedError):
     """A function raised something that this program has no class for; the message names it."""
 
 

@@ -37,7 +37,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """What a client needs to know. The token itself is never shown, only where it is."""
 
     server: Setting
@@ -46,7 +46,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SettingsFiles:
     """The files that are looked into."""
 
     user: Path
@@ -63,11 +63,11 @@ class Places:
         return self.dev.with_name("token")
 
 
-def places(environment: Mapping[str, str]) -> Places:
+def places(environment: Mapping[str, str]) -> SettingsFiles:
     """Where the files are on this system; `FORESTAY_CLIENT_CONFIG` names another file of the user's."""
     own = environment.get("FORESTAY_CLIENT_CONFIG")
     user = Path(own).expanduser() if own else Path(platformdirs.user_config_dir("forestay"), "config.toml")
-    return Places(
+    return SettingsFiles(
         user=user,
         system=Path(platformdirs.site_config_dir("forestay"), "config.toml"),
         dev=Path(platformdirs.user_state_dir("forestay"), "dev", "config.toml"),
@@ -80,16 +80,16 @@ def find_settings(
     token_file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
-) -> Settings:
+) -> ClientSettings:
     """Find server and token. `BadSettings` says what is missing and how to give it."""
     environment = os.environ if environment is None else environment
     where = places(environment)
     found = find_server(server, environment, folder or Path.cwd(), where)
     token = _find_token(found, token_file, environment, where)
-    return Settings(found, token)
+    return ClientSettings(found, token)
 
 
-def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, where: Places) -> Setting:
+def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, where: SettingsFiles) -> Setting:
     """The first server said by anyone, in order."""
     if flag:
         return Setting(flag, "--server")
@@ -118,7 +118,7 @@ def project_file(folder: Path) -> Path | None:
     return None
 
 
-def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: Places) -> Setting | None:
+def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: SettingsFiles) -> Setting | None:
     content = _read(path)
     if content.keys() - {"server"}:
         raise BadSettings(f"{path}: a project's file may only say which server; put the rest into {where.user}")
@@ -134,7 +134,7 @@ def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: Pl
     return Setting(said, str(path))
 
 
-def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, str], where: Places) -> Setting:
+def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, str], where: SettingsFiles) -> Setting:
     if flag is not None:
         return Setting(read_token(flag), str(flag))
     if environment.get("FORESTAY_TOKEN"):
@@ -184,7 +184,7 @@ def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | N
     return context
 
 
-def _named(name: str, said: str | None, where: Places) -> Path | None:
+def _named(name: str, said: str | None, where: SettingsFiles) -> Path | None:
     if said:
         return Path(said).expanduser()
     for path in (where.user, where.system):

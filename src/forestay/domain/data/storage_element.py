@@ -21,7 +21,7 @@ MAX_PATH = 1_000
 _PLACE = re.compile(r"\$([1-9])")
 
 
-class Kind(StrEnum):
+class AccessProtocol(StrEnum):
     """How files on an element are reached."""
 
     FILE = "file"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 class Door:
     """One way to reach an element; it may have several, such as XRootD and HTTP."""
 
-    kind: Kind
+    kind: AccessProtocol
     base: str
     """A folder, or an address without a slash at its end; a file's path comes after it."""
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
-from forestay.domain.exlets.primitive import Amount, Need
+from forestay.domain.exlets.primitive import Amount, NeedChange
 from forestay.domain.flows.events import Verb, VerbKind
 
 MAX_OPEN = 500
@@ -48,7 +48,7 @@ SETTLING = frozenset(OrderVerb) - {OrderVerb.SUSPEND, OrderVerb.CONTINUE, OrderV
 """Those that say what becomes of an item."""
 
 
-class Outcome(StrEnum):
+class OrderOutcome(StrEnum):
     """How an engine answers."""
 
     DONE = "done"
@@ -126,7 +126,7 @@ def order_of(verb: Verb, *, case: str, key: str, incident: str = "") -> EngineOr
     )
 
 
-def needs_as_plain(needs: Mapping[Amount, Need]) -> dict[str, dict[str, float]]:
+def needs_as_plain(needs: Mapping[Amount, NeedChange]) -> dict[str, dict[str, float]]:
     """Changed needs as an engine reads them."""
     told: dict[str, dict[str, float]] = {}
     for amount, need in needs.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from forestay.domain.exlets.primitive import Action, Hold, Primitive, Steer, Target
+from forestay.domain.exlets.primitive import Action, ActionTarget, Hold, Primitive, Steer
 
 MAX_STEPS = 32
 
@@ -20,7 +20,7 @@ class WhenRefused(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlaybookStep:
     """One primitive of an exlet."""
 
     do: Primitive
@@ -36,7 +36,7 @@ _HARMLESS = frozenset({Action.CONTINUE, Action.NOTIFY, Action.AVOID_HOST, Action
 """Actions without which the rest of an exlet still makes sense."""
 
 
-def refusal_of(step: Step) -> WhenRefused:
+def refusal_of(step: PlaybookStep) -> WhenRefused:
     """What becomes of the exlet when this step is refused."""
     if step.when_refused is not None:
         return step.when_refused
@@ -48,7 +48,7 @@ class Exlet:
     """What is done about an exception."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlaybookStep, ...]
     description: str = ""
 
 
@@ -67,11 +67,11 @@ _FORCED = frozenset({Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL, A
 
 def aimed(exlet: Exlet, *, at_job: bool) -> Exlet:
     """The exlet for one exception: steps without a target of their own are about its job, or about its item if it is about no job."""
-    subject = Target.JOB if at_job else Target.ITEM
+    subject = ActionTarget.JOB if at_job else ActionTarget.ITEM
 
-    def aim(step: Step) -> Step:
+    def aim(step: PlaybookStep) -> PlaybookStep:
         match step.do:
-            case Steer(target=Target.SUBJECT) | Hold(target=Target.SUBJECT):
+            case Steer(target=ActionTarget.SUBJECT) | Hold(target=ActionTarget.SUBJECT):
                 return replace(step, do=replace(step.do, target=subject))
             case _:
                 return step
@@ -91,9 +91,9 @@ def is_one_write(exlet: Exlet, *, of_case: bool = False) -> bool:
         return True
     match do:
         case Steer(action, target) if action in _FORCED:
-            return target is Target.JOB or (target in (Target.SUBJECT, Target.ITEM) and not of_case)
+            return target is ActionTarget.JOB or (target in (ActionTarget.SUBJECT, ActionTarget.ITEM) and not of_case)
         case Hold(target):
-            return target is Target.JOB or (target in (Target.SUBJECT, Target.ITEM) and not of_case)
+            return target is ActionTarget.JOB or (target in (ActionTarget.SUBJECT, ActionTarget.ITEM) and not of_case)
         case _:
             return False
 
@@ -103,6 +103,6 @@ def is_of_job(exlet: Exlet) -> bool:
     return all(one.action in _ONE_WRITE or one.action is Action.NOTIFY for one in exlet.steps)
 
 
-def actions_of(steps: Sequence[Step]) -> tuple[str, ...]:
+def actions_of(steps: Sequence[PlaybookStep]) -> tuple[str, ...]:
     """An exlet in a line, for people: ``suspend case``, ``compensate``, ``continue case``."""
     return tuple(f"{one.action} {one.do.target}" if isinstance(one.do, Steer) else one.action.value for one in steps)

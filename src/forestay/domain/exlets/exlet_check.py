@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 
 from forestay.domain.exceptions.incidents.exception_type import EXECUTING, ExceptionType
-from forestay.domain.exlets.exlet import MAX_STEPS, Exlet, Step, aimed
+from forestay.domain.exlets.exlet import MAX_STEPS, Exlet, PlaybookStep, aimed
 from forestay.domain.exlets.job_stages import PATTERNS, why_not
 from forestay.domain.exlets.primitive import (
     INSIDE,
@@ -25,13 +25,14 @@ from forestay.domain.exlets.primitive import (
     RESENDING,
     STEERING,
     Action,
+    ActionTarget,
     Amount,
     AvoidHost,
     ClimbLadder,
-    Compensate,
+    CompensateAction,
     FreeSpace,
     Hold,
-    Need,
+    NeedChange,
     Notify,
     Primitive,
     ReserveSpace,
@@ -41,13 +42,12 @@ from forestay.domain.exlets.primitive import (
     Resubmit,
     Select,
     Steer,
-    Target,
     Worklet,
     target_of,
     worklets_of,
 )
 from forestay.domain.flows.definition.expression import BadExpression, template_references
-from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 from forestay.domain.flows.execution.scope import size_of
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -71,7 +71,7 @@ def check_exlet(
     *,
     worklets: Container[str] | None = None,
     ladders: Container[str] | None = None,
-) -> list[Finding]:
+) -> list[FlowProblem]:
     """Everything that is wrong with an exlet.
 
     ``kind``: the type of exception that it is to answer; without one, only what is wrong for every type is said. ``worklets`` and ``ladders``: those that
@@ -81,34 +81,34 @@ def check_exlet(
     findings = list(_check_frame(exlet))
     for place, step in enumerate(exlet.steps):
         at: Place = ("steps", place)
-        findings += [Finding((*at, *inner), message) for inner, message in _check_arguments(step.do)]
+        findings += [FlowProblem((*at, *inner), message) for inner, message in _check_arguments(step.do)]
         for inner, worklet in enumerate(worklets_of(step.do)):
             if worklets is not None and worklet.flow not in worklets:
-                findings.append(Finding((*at, "worklets", inner), f"there is no worklet {worklet.flow!r}"))
+                findings.append(FlowProblem((*at, "worklets", inner), f"there is no worklet {worklet.flow!r}"))
         if (
             isinstance(step.do, ClimbLadder)
             and step.do.ladder
             and ladders is not None
             and step.do.ladder not in ladders
         ):
-            findings.append(Finding((*at, "ladder"), f"there is no ladder {step.do.ladder!r}"))
+            findings.append(FlowProblem((*at, "ladder"), f"there is no ladder {step.do.ladder!r}"))
         if kind is not None:
-            findings += [Finding(at, message) for message in _check_kind(step, kind)]
+            findings += [FlowProblem(at, message) for message in _check_kind(step, kind)]
     findings += _check_order(exlet.steps)
     return findings
 
 
-def _check_frame(exlet: Exlet) -> Iterator[Finding]:
+def _check_frame(exlet: Exlet) -> Iterator[FlowProblem]:
     if not NAME.fullmatch(exlet.name):
-        yield Finding(
+        yield FlowProblem(
             ("name",), "a name has up to 64 letters, digits, '_', '-' and '.', and begins with a letter or '_'"
         )
     if len(exlet.description) > MAX_TEXT:
-        yield Finding(("description",), f"it is longer than {MAX_TEXT} characters")
+        yield FlowProblem(("description",), f"it is longer than {MAX_TEXT} characters")
     if not exlet.steps:
-        yield Finding(("steps",), "it does nothing; an exlet has at least one step")
+        yield FlowProblem(("steps",), "it does nothing; an exlet has at least one step")
     if len(exlet.steps) > MAX_STEPS:
-        yield Finding(("steps",), f"it has {len(exlet.steps)} steps; at most {MAX_STEPS} are possible")
+        yield FlowProblem(("steps",), f"it has {len(exlet.steps)} steps; at most {MAX_STEPS} are possible")
 
 
 # The arguments of one primitive
@@ -121,9 +121,9 @@ def _check_arguments(do: Primitive) -> _Wrong:
         case Steer(action, target):
             if action not in STEERING:
                 yield ("action",), f"{action} is not done to a target"
-            elif action in ITEM_ONLY and target not in (Target.ITEM, Target.JOB):
+            elif action in ITEM_ONLY and target not in (ActionTarget.ITEM, ActionTarget.JOB):
                 yield ("target",), f"{action} is for an item, not for {_words(target)}"
-        case Compensate(given):
+        case CompensateAction(given):
             if not given:
                 yield ("worklets",), "no worklet is named"
             if len(given) > MAX_WORKLETS:
@@ -156,7 +156,7 @@ def _check_arguments(do: Primitive) -> _Wrong:
         case AvoidHost(seconds, _):
             yield from _within("seconds", seconds, 1, MAX_WAIT, "seconds")
         case Hold(target, reason):
-            if target in (Target.ALL_CASES, Target.ANCESTORS):
+            if target in (ActionTarget.ALL_CASES, ActionTarget.ANCESTORS):
                 yield ("target",), f"a person is asked about a job, an item or a case, not about {_words(target)}"
             if len(reason) > MAX_TEXT:
                 yield ("reason",), f"it is longer than {MAX_TEXT} characters"
@@ -237,7 +237,7 @@ def _check_resubmit(do: Resubmit) -> _Wrong:
         yield from _check_need(name, need)
 
 
-def _check_need(name: Amount, need: Need) -> _Wrong:
+def _check_need(name: Amount, need: NeedChange) -> _Wrong:
     at: Place = ("needs", name.value)
     if (need.factor is None) == (need.to is None):
         yield at, "either a factor or an amount is needed"
@@ -260,7 +260,7 @@ def _within(name: str, value: int, least: int, most: int, unit: str) -> _Wrong:
 # What an exception of a type allows
 
 
-def _check_kind(step: Step, kind: ExceptionType) -> Iterator[str]:
+def _check_kind(step: PlaybookStep, kind: ExceptionType) -> Iterator[str]:
     action, target = step.action, target_of(step.do)
     if kind is ExceptionType.SELECTION:
         if action is not Action.SELECT:
@@ -268,7 +268,7 @@ def _check_kind(step: Step, kind: ExceptionType) -> Iterator[str]:
         return
     if action in ANYWHERE:
         return
-    if kind.of_case and (action in JOB_PATTERNS or target in (Target.JOB, Target.ITEM)):
+    if kind.of_case and (action in JOB_PATTERNS or target in (ActionTarget.JOB, ActionTarget.ITEM)):
         yield f"{kind} is about a case as a whole; {action} is for an item or its job"
     if kind is ExceptionType.CASE_POST and action is not Action.COMPENSATE:
         yield f"{kind}: the case is complete; only compensate is possible, not {action}"
@@ -276,7 +276,7 @@ def _check_kind(step: Step, kind: ExceptionType) -> Iterator[str]:
         action is Action.COMPENSATE
         or (
             action in (Action.SUSPEND, Action.CONTINUE, Action.REMOVE, Action.HOLD)
-            and target not in (Target.ITEM, Target.JOB)
+            and target not in (ActionTarget.ITEM, ActionTarget.JOB)
         )
     ):
         yield f"{kind}: the item is complete; compensate is possible, or suspend, continue and remove of more than the item"
@@ -297,9 +297,9 @@ def _select_kind(kind: ExceptionType) -> Iterator[str]:
 # What may follow what
 
 
-def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
-    suspended: dict[Target, int] = {}
-    ended: dict[Target, int] = {}
+def _check_order(steps: tuple[PlaybookStep, ...]) -> Iterator[FlowProblem]:
+    suspended: dict[ActionTarget, int] = {}
+    ended: dict[ActionTarget, int] = {}
     resent: int | None = None
     pattern: Action | None = None
     seen: list[Primitive] = []
@@ -308,39 +308,41 @@ def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
         at: Place = ("steps", place)
         action, target = step.action, target_of(step.do)
         if step.do in seen:
-            yield Finding(at, f"step {seen.index(step.do)} does exactly this already")
+            yield FlowProblem(at, f"step {seen.index(step.do)} does exactly this already")
         seen.append(step.do)
         if action is Action.SELECT and len(steps) > 1:
-            yield Finding(at, "select does not mix with other steps")
+            yield FlowProblem(at, "select does not mix with other steps")
         if action is Action.HOLD and place != last:
-            yield Finding(at, "hold is the last step: what comes after is up to a person")
+            yield FlowProblem(at, "hold is the last step: what comes after is up to a person")
         over = next((one for one in ended if target in INSIDE[one]), None)
         if over is not None:
-            yield Finding(at, f"nothing is left to be done to {_words(target)} after step {ended[over]}")
-        if any(worklet.take for worklet in worklets_of(step.do)) and any(Target.CASE in INSIDE[one] for one in ended):
-            yield Finding(at, "the case is over by then; nothing can be given back to it")
+            yield FlowProblem(at, f"nothing is left to be done to {_words(target)} after step {ended[over]}")
+        if any(worklet.take for worklet in worklets_of(step.do)) and any(
+            ActionTarget.CASE in INSIDE[one] for one in ended
+        ):
+            yield FlowProblem(at, "the case is over by then; nothing can be given back to it")
         if action in RESENDING:
             if resent is not None:
-                yield Finding(at, f"step {resent} sends the work off already")
+                yield FlowProblem(at, f"step {resent} sends the work off already")
             resent = place
-        if action in PATTERNS and target in (Target.JOB, None):
+        if action in PATTERNS and target in (ActionTarget.JOB, None):
             if words := why_not(action, pattern):
-                yield Finding(at, words)
+                yield FlowProblem(at, words)
             pattern = action
         holding = [one for one in suspended if target is not None and target in INSIDE[one]]
         if action is Action.RESTART and holding:
-            yield Finding(at, f"it is suspended since step {suspended[holding[0]]}; continue it first")
-        if action in (Action.RESUBMIT, Action.LADDER) and Target.JOB in holding:
-            yield Finding(at, f"the job is suspended since step {suspended[Target.JOB]}; continue it first")
+            yield FlowProblem(at, f"it is suspended since step {suspended[holding[0]]}; continue it first")
+        if action in (Action.RESUBMIT, Action.LADDER) and ActionTarget.JOB in holding:
+            yield FlowProblem(at, f"the job is suspended since step {suspended[ActionTarget.JOB]}; continue it first")
         if target is None:
             continue
         if action is Action.SUSPEND:
             if target in suspended:
-                yield Finding(at, f"{_words(target)} is suspended since step {suspended[target]}")
+                yield FlowProblem(at, f"{_words(target)} is suspended since step {suspended[target]}")
             suspended.setdefault(target, place)
         elif action is Action.CONTINUE:
             if suspended.pop(target, None) is None:
-                yield Finding(
+                yield FlowProblem(
                     at, f"{_words(target)} was not suspended by an earlier step; continue touches nothing else"
                 )
         elif action in ENDING or action is Action.ROLLBACK:
@@ -351,15 +353,15 @@ def _check_order(steps: tuple[Step, ...]) -> Iterator[Finding]:
         return
     for target, place in suspended.items():
         words = f"{_words(target)} stays suspended at the end; continue or remove it, or end with 'hold'"
-        yield Finding(("steps", place), words)
+        yield FlowProblem(("steps", place), words)
 
 
-def _words(target: Target | None) -> str:
+def _words(target: ActionTarget | None) -> str:
     names = {
-        Target.JOB: "the job",
-        Target.ITEM: "the item",
-        Target.CASE: "the case",
-        Target.ANCESTORS: "the ancestors",
-        Target.ALL_CASES: "all cases",
+        ActionTarget.JOB: "the job",
+        ActionTarget.ITEM: "the item",
+        ActionTarget.CASE: "the case",
+        ActionTarget.ANCESTORS: "the ancestors",
+        ActionTarget.ALL_CASES: "all cases",
     }
     return names[target] if target is not None else "it"

@@ -9,23 +9,23 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
-from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, WhenRefused
 from forestay.domain.exlets.primitive import (
     KINDS,
     STEERING,
     Action,
+    ActionTarget,
     Amount,
-    Need,
+    AvoidScope,
+    NeedChange,
     Primitive,
     Restaging,
     Resubmission,
-    Scope,
-    Target,
     Worklet,
 )
 
 Plain = dict[str, Any]
-_ENUMS: Mapping[str, type[StrEnum]] = {"target": Target, "scope": Scope}
+_ENUMS: Mapping[str, type[StrEnum]] = {"target": ActionTarget, "scope": AvoidScope}
 _HOW: Mapping[Action, type[StrEnum]] = {Action.RESTAGE: Restaging, Action.RESUBMIT: Resubmission}
 
 
@@ -48,7 +48,7 @@ def version_of(exlet: Exlet) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def step_as_plain(step: Step) -> Plain:
+def step_as_plain(step: PlaybookStep) -> Plain:
     out: Plain = {"action": step.action.value}
     for one in fields(step.do):
         if one.name == "action":
@@ -64,7 +64,7 @@ def step_as_plain(step: Step) -> Plain:
     return out
 
 
-def step_from_plain(data: Mapping[str, Any]) -> Step:
+def step_from_plain(data: Mapping[str, Any]) -> PlaybookStep:
     action = Action(data["action"])
     kind = KINDS[action]
     values: Plain = {"action": action} if action in STEERING else {}
@@ -73,7 +73,7 @@ def step_from_plain(data: Mapping[str, Any]) -> Step:
             values[one.name] = _value(action, one.name, data[one.name])
     do: Primitive = kind(**values)
     refused = data.get("when_refused")
-    return Step(do, WhenRefused(refused) if refused is not None else None)
+    return PlaybookStep(do, WhenRefused(refused) if refused is not None else None)
 
 
 def _plain(value: Any) -> Any:
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
         case Worklet():
             parts = {"give": dict(value.give), "take": dict(value.take)}
             return {"flow": value.flow} | {name: part for name, part in parts.items() if part}
-        case Need():
+        case NeedChange():
             parts = {"factor": value.factor, "to": value.to, "at_most": value.at_most}
             return {name: part for name, part in parts.items() if part is not None}
         case tuple():
@@ -101,7 +101,7 @@ def _value(action: Action, name: str, value: Any) -> Any:
         case "worklet":
             return _worklet(value)
         case "needs":
-            return {Amount(amount): Need(**need) for amount, need in value.items()}
+            return {Amount(amount): NeedChange(**need) for amount, need in value.items()}
         case "to":
             return tuple(value)
         case "how":

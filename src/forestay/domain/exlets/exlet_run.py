@@ -16,14 +16,14 @@ from typing import Any
 
 from forestay.domain.exlets.exlet import Exlet, WhenRefused, refusal_of
 from forestay.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain
-from forestay.domain.exlets.primitive import INSIDE, Action, Compensate, Hold, Target, target_of
+from forestay.domain.exlets.primitive import INSIDE, Action, ActionTarget, CompensateAction, Hold, target_of
 from forestay.domain.flows.execution.case_names import case_of
 
 FORMAT = 1
 MAX_DETAIL = 300
 
 
-class RunState(StrEnum):
+class PlaybookRunState(StrEnum):
     """Where a run of an exlet stands."""
 
     RUNNING = "running"
@@ -51,7 +51,7 @@ class StepEnd:
     detail: str = ""
 
 
-class Stage(StrEnum):
+class StepStage(StrEnum):
     """What the present step waits for."""
 
     ACT = "act"
@@ -68,7 +68,7 @@ class StepDone:
 
     step: int
     detail: str = ""
-    stage: Stage = Stage.ACT
+    stage: StepStage = StepStage.ACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class StepRefused:
 
     step: int
     reason: str
-    stage: Stage = Stage.ACT
+    stage: StepStage = StepStage.ACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
         raise ValueError(f"{data.get('type')!r} is no event of an exlet")
     values = {one.name: data[one.name] for one in fields(kind) if one.name in data}
     if "stage" in values:
-        values["stage"] = Stage(values["stage"])
+        values["stage"] = StepStage(values["stage"])
     event: Event = kind(**values)
     return event
 
@@ -156,9 +156,9 @@ class TakeBack:
 class FinishExlet:
     """The exlet is over. Its last command."""
 
-    state: RunState
+    state: PlaybookRunState
     reason: str = ""
-    held: tuple[Target, ...] = ()
+    held: tuple[ActionTarget, ...] = ()
     """What it leaves suspended, for a person."""
 
 
@@ -174,12 +174,12 @@ class ExletRun:
     exlet: Exlet
     at: int = 0
     """The present step."""
-    stage: Stage = Stage.ACT
-    state: RunState = RunState.RUNNING
+    stage: StepStage = StepStage.ACT
+    state: PlaybookRunState = PlaybookRunState.RUNNING
     reason: str = ""
     ends: tuple[StepEnd, ...] = ()
     """One for each step that is over."""
-    held: Mapping[Target, str] = field(default_factory=dict)
+    held: Mapping[ActionTarget, str] = field(default_factory=dict)
     """What the exlet has suspended, and by which holder."""
     worklets: Mapping[int, str] = field(default_factory=dict)
     """The worklets of the present step that have ended, and why badly; empty: well."""
@@ -214,11 +214,11 @@ class ExletRun:
             n=data["n"],
             exlet=exlet_from_plain(data["exlet"]),
             at=data["at"],
-            stage=Stage(data["stage"]),
-            state=RunState(data["state"]),
+            stage=StepStage(data["stage"]),
+            state=PlaybookRunState(data["state"]),
             reason=data["reason"],
             ends=tuple(StepEnd(StepState(state), detail) for state, detail in data["ends"]),
-            held={Target(target): holder for target, holder in data["held"].items()},
+            held={ActionTarget(target): holder for target, holder in data["held"].items()},
             worklets=dict(data["worklets"]),
         )
 
@@ -244,16 +244,16 @@ def start_exlet(incident: str, n: int, exlet: Exlet) -> tuple[ExletRun, tuple[Co
 
 def advance(run: ExletRun, event: Event) -> tuple[ExletRun, tuple[Command, ...]]:
     """Take an event in."""
-    if run.state is not RunState.RUNNING:
+    if run.state is not PlaybookRunState.RUNNING:
         return run, ()
     match event:
         case Stopped(by):
-            return _finish(_perhaps_held(run), RunState.STOPPED, f"stopped by {by}"[:MAX_DETAIL])
-        case StepDone(step, detail, stage) if step == run.at and stage is run.stage and stage is not Stage.WORKLETS:
+            return _finish(_perhaps_held(run), PlaybookRunState.STOPPED, f"stopped by {by}"[:MAX_DETAIL])
+        case StepDone(step, detail, stage) if step == run.at and stage is run.stage and stage is not StepStage.WORKLETS:
             return _done(run, detail)
         case StepRefused(step, reason, stage) if step == run.at and _is_about(run, stage):
             return _refused(run, reason)
-        case WorkletEnded(step, place, well, reason) if step == run.at and run.stage is Stage.WORKLETS:
+        case WorkletEnded(step, place, well, reason) if step == run.at and run.stage is StepStage.WORKLETS:
             return _worklet_ended(run, place, "" if well else reason or "it did not end well")
         case _:
             return run, ()
@@ -261,18 +261,18 @@ def advance(run: ExletRun, event: Event) -> tuple[ExletRun, tuple[Command, ...]]
 
 def ask_again(run: ExletRun) -> tuple[Command, ...]:
     """What the present step waits for, said once more; for whoever goes on with a run that another has left."""
-    return () if run.state is not RunState.RUNNING else (_ask(run),)
+    return () if run.state is not PlaybookRunState.RUNNING else (_ask(run),)
 
 
-def _is_about(run: ExletRun, stage: Stage) -> bool:
-    return stage is run.stage or (run.stage is Stage.WORKLETS and stage is Stage.ACT)
+def _is_about(run: ExletRun, stage: StepStage) -> bool:
+    return stage is run.stage or (run.stage is StepStage.WORKLETS and stage is StepStage.ACT)
 
 
 def _ask(run: ExletRun) -> Command:
     do, name = run.exlet.steps[run.at].do, run.step_id(run.at)
-    if isinstance(do, Compensate):
+    if isinstance(do, CompensateAction):
         cases = tuple(worklet_case(run.incident, run.n, run.at, place) for place in range(len(do.worklets)))
-        if run.stage is Stage.TAKE_BACK:
+        if run.stage is StepStage.TAKE_BACK:
             return TakeBack(run.at, name, cases)
         return StartWorklets(run.at, name, cases)
     release = ""
@@ -286,19 +286,19 @@ def _begin(run: ExletRun) -> tuple[ExletRun, tuple[Command, ...]]:
     """Begin the present step, or end."""
     while run.at < len(run.exlet.steps):
         do = run.exlet.steps[run.at].do
-        if isinstance(do, Compensate):
-            run = replace(run, stage=Stage.WORKLETS, worklets={})
+        if isinstance(do, CompensateAction):
+            run = replace(run, stage=StepStage.WORKLETS, worklets={})
         elif do.action is Action.CONTINUE and target_of(do) not in run.held:
             # The exlet does not hold it: the suspend step was refused. Nothing is touched that another holds.
             run = _next(run, StepEnd(StepState.REFUSED, "this exlet does not hold it"))
             continue
         return run, (_ask(run),)
     held = bool(run.exlet.steps) and isinstance(run.exlet.steps[-1].do, Hold)
-    return _finish(run, RunState.HELD if held and run.held else RunState.COMPLETE)
+    return _finish(run, PlaybookRunState.HELD if held and run.held else PlaybookRunState.COMPLETE)
 
 
 def _next(run: ExletRun, end: StepEnd) -> ExletRun:
-    return replace(run, at=run.at + 1, stage=Stage.ACT, worklets={}, ends=(*run.ends, end))
+    return replace(run, at=run.at + 1, stage=StepStage.ACT, worklets={}, ends=(*run.ends, end))
 
 
 def _done(run: ExletRun, detail: str) -> tuple[ExletRun, tuple[Command, ...]]:
@@ -325,12 +325,12 @@ def _refused(run: ExletRun, reason: str) -> tuple[ExletRun, tuple[Command, ...]]
         run = replace(run, held={one: holder for one, holder in run.held.items() if one is not target})
     if refusal_of(step) is WhenRefused.GO_ON:
         return _begin(run)
-    return _finish(run, RunState.FAILED, f"step {number}, {step.action}: {reason}"[:MAX_DETAIL])
+    return _finish(run, PlaybookRunState.FAILED, f"step {number}, {step.action}: {reason}"[:MAX_DETAIL])
 
 
 def _worklet_ended(run: ExletRun, place: int, reason: str) -> tuple[ExletRun, tuple[Command, ...]]:
     do = run.exlet.steps[run.at].do
-    if not isinstance(do, Compensate) or not 0 <= place < len(do.worklets) or place in run.worklets:
+    if not isinstance(do, CompensateAction) or not 0 <= place < len(do.worklets) or place in run.worklets:
         return run, ()
     run = replace(run, worklets={**run.worklets, place: reason[:MAX_DETAIL]})
     if len(run.worklets) < len(do.worklets):
@@ -339,7 +339,7 @@ def _worklet_ended(run: ExletRun, place: int, reason: str) -> tuple[ExletRun, tu
     if bad:
         return _refused(run, f"worklet {bad[0]}: {run.worklets[bad[0]]}")
     if any(worklet.take for worklet in do.worklets):
-        run = replace(run, stage=Stage.TAKE_BACK)
+        run = replace(run, stage=StepStage.TAKE_BACK)
         return run, (_ask(run),)
     return _done(run, "")
 
@@ -353,6 +353,6 @@ def _perhaps_held(run: ExletRun) -> ExletRun:
     return replace(run, held={**run.held, target: run.step_id(run.at)})
 
 
-def _finish(run: ExletRun, state: RunState, reason: str = "") -> tuple[ExletRun, tuple[Command, ...]]:
+def _finish(run: ExletRun, state: PlaybookRunState, reason: str = "") -> tuple[ExletRun, tuple[Command, ...]]:
     run = replace(run, state=state, reason=reason)
     return run, (FinishExlet(state, reason, tuple(run.held)),)

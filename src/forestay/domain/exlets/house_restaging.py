@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forestay.domain.data.staging_terms import USUAL_PIECE, USUAL_TIMEOUT, free_of, restaged, transfer_of
 from forestay.domain.exceptions.causes.cause import Cause
-from forestay.domain.exlets.exlet import Step, WhenRefused
+from forestay.domain.exlets.exlet import PlaybookStep, WhenRefused
 from forestay.domain.exlets.primitive import FreeSpace, Restage, Restaging
 from forestay.domain.jobs.job_document import JobDocument
 
@@ -41,7 +41,7 @@ class FileFault:
     """Bytes of all inputs, as far as they are known."""
 
 
-def house_steps(document: JobDocument, fault: FileFault) -> tuple[Step, ...]:
+def house_steps(document: JobDocument, fault: FileFault) -> tuple[PlaybookStep, ...]:
     """What is done; nothing: the job's own retry policy answers."""
     done = restaged(document.extra)
     if done >= MOST:
@@ -51,23 +51,23 @@ def house_steps(document: JobDocument, fault: FileFault) -> tuple[Step, ...]:
     if fault.stage != "staging-in" or fault.cause not in _SOURCE:
         return ()
     if fault.other_replica:
-        return (Step(Restage(Restaging.OTHER_REPLICA)),)
+        return (PlaybookStep(Restage(Restaging.OTHER_REPLICA)),)
     if fault.error in _SLOW:
         before = transfer_of(document.extra)
         timeout = min(LONGEST, 4 * int(before.get("timeout", USUAL_TIMEOUT)))
         piece = max(1 << 16, int(before.get("piece", USUAL_PIECE)) // 4)
-        return (Step(Restage(Restaging.CHANGED, buffer=piece, timeout=timeout)),)
+        return (PlaybookStep(Restage(Restaging.CHANGED, buffer=piece, timeout=timeout)),)
     return ()
 
 
-def _room(document: JobDocument, fault: FileFault) -> tuple[Step, ...]:
+def _room(document: JobDocument, fault: FileFault) -> tuple[PlaybookStep, ...]:
     """Free what can be freed there, then try it again; what nothing can be freed for goes elsewhere."""
     # If nothing may be removed after all, others may have made room meanwhile.
-    free = Step(FreeSpace(max(fault.wanted, LEAST_FREED)), WhenRefused.GO_ON)
+    free = PlaybookStep(FreeSpace(max(fault.wanted, LEAST_FREED)), WhenRefused.GO_ON)
     if fault.stage == "staging-out":
-        return (free, Step(Restage(Restaging.SAME))) if fault.room == "element" else ()
+        return (free, PlaybookStep(Restage(Restaging.SAME))) if fault.room == "element" else ()
     if fault.stage != "staging-in":
         return ()
     if fault.room == "cache" and not free_of(document.extra):
-        return (free, Step(Restage(Restaging.SAME)))
-    return (Step(Restage(Restaging.OTHER_TARGET)),) if fault.several_hosts else ()
+        return (free, PlaybookStep(Restage(Restaging.SAME)))
+    return (PlaybookStep(Restage(Restaging.OTHER_TARGET)),) if fault.several_hosts else ()

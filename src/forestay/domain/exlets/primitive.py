@@ -1,7 +1,7 @@
 """The primitives that exlets are made of: each one thing that is done, with its arguments.
 
 The thirteen of paper P1 are `Steer` (remove, suspend and continue of an item, a case or all cases; restart, force-complete and force-fail of an
-item) and `Compensate`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,
+item) and `CompensateAction`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,
 `Repoll` and `Reregister`. `ClimbLadder`, `Rollback`, `Notify`, `AvoidHost` and `Hold` are the house's own.
 """
 
@@ -54,7 +54,7 @@ class Action(StrEnum):
     """Keeps it for a person: it stays suspended, and is shown in the inbox."""
 
 
-class Target(StrEnum):
+class ActionTarget(StrEnum):
     """What is meant, from the small to the large."""
 
     SUBJECT = "subject"
@@ -75,7 +75,7 @@ class Steer:
     """Does something to an item, a case, all cases or the ancestors."""
 
     action: Action
-    target: Target = Target.SUBJECT
+    target: ActionTarget = ActionTarget.SUBJECT
 
 
 STEERING = frozenset(
@@ -104,7 +104,7 @@ class Worklet:
 
 
 @dataclass(frozen=True, slots=True)
-class Compensate:
+class CompensateAction:
     """Runs worklets together; the exlet goes on when all have ended well."""
 
     worklets: tuple[Worklet, ...]
@@ -187,7 +187,7 @@ class Amount(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class NeedChange:
     """How a need changes: times a factor, or to an amount; never above the bound, and never below what it was."""
 
     factor: float | None = None
@@ -200,7 +200,7 @@ class Resubmit:
     """Tries the job again."""
 
     how: Resubmission = Resubmission.SAME
-    needs: Mapping[Amount, Need] = field(default_factory=dict)
+    needs: Mapping[Amount, NeedChange] = field(default_factory=dict)
     wait: int = 0
     """Seconds."""
     domain: str = ""
@@ -244,7 +244,7 @@ class Notify:
     action = Action.NOTIFY
 
 
-class Scope(StrEnum):
+class AvoidScope(StrEnum):
     """What is avoided."""
 
     HOST = "host"
@@ -256,7 +256,7 @@ class AvoidHost:
     """Keeps the job away from where it failed, for some time."""
 
     seconds: int = 3600
-    scope: Scope = Scope.HOST
+    scope: AvoidScope = AvoidScope.HOST
 
     action = Action.AVOID_HOST
 
@@ -265,7 +265,7 @@ class AvoidHost:
 class Hold:
     """Suspends it for a person; the last step of its exlet."""
 
-    target: Target = Target.SUBJECT
+    target: ActionTarget = ActionTarget.SUBJECT
     reason: str = ""
 
     action = Action.HOLD
@@ -273,7 +273,7 @@ class Hold:
 
 Primitive = (
     Steer
-    | Compensate
+    | CompensateAction
     | Select
     | Restage
     | FreeSpace
@@ -290,7 +290,7 @@ Primitive = (
 
 KINDS: Mapping[Action, type[Primitive]] = {
     **dict.fromkeys(sorted(STEERING), Steer),
-    Action.COMPENSATE: Compensate,
+    Action.COMPENSATE: CompensateAction,
     Action.SELECT: Select,
     Action.RESTAGE: Restage,
     Action.FREE_SPACE: FreeSpace,
@@ -306,13 +306,13 @@ KINDS: Mapping[Action, type[Primitive]] = {
 }
 """The record of arguments that belongs to each action."""
 
-INSIDE: Mapping[Target, frozenset[Target]] = {
-    Target.SUBJECT: frozenset({Target.SUBJECT, Target.JOB}),
-    Target.JOB: frozenset({Target.JOB}),
-    Target.ITEM: frozenset({Target.JOB, Target.ITEM}),
-    Target.CASE: frozenset({Target.JOB, Target.ITEM, Target.CASE}),
-    Target.ANCESTORS: frozenset({Target.JOB, Target.ITEM, Target.CASE, Target.ANCESTORS}),
-    Target.ALL_CASES: frozenset({Target.JOB, Target.ITEM, Target.CASE, Target.ALL_CASES}),
+INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
+    ActionTarget.SUBJECT: frozenset({ActionTarget.SUBJECT, ActionTarget.JOB}),
+    ActionTarget.JOB: frozenset({ActionTarget.JOB}),
+    ActionTarget.ITEM: frozenset({ActionTarget.JOB, ActionTarget.ITEM}),
+    ActionTarget.CASE: frozenset({ActionTarget.JOB, ActionTarget.ITEM, ActionTarget.CASE}),
+    ActionTarget.ANCESTORS: frozenset({ActionTarget.JOB, ActionTarget.ITEM, ActionTarget.CASE, ActionTarget.ANCESTORS}),
+    ActionTarget.ALL_CASES: frozenset({ActionTarget.JOB, ActionTarget.ITEM, ActionTarget.CASE, ActionTarget.ALL_CASES}),
 }
 """What is part of each target: what ends a case ends its items."""
 
@@ -333,15 +333,15 @@ JOB_PATTERNS = frozenset(
 """Those that are about a job; no case as a whole has one."""
 
 
-def target_of(primitive: Primitive) -> Target | None:
+def target_of(primitive: Primitive) -> ActionTarget | None:
     """What a primitive is about; ``None``: nothing that can be suspended or ended."""
     match primitive:
         case Steer(target=target) | Hold(target=target):
             return target
         case Rollback():
-            return Target.CASE
+            return ActionTarget.CASE
         case Restage() | Resubmit() | Repoll() | Reregister() | ClimbLadder() | AvoidHost():
-            return Target.JOB
+            return ActionTarget.JOB
         case _:
             return None
 
@@ -349,7 +349,7 @@ def target_of(primitive: Primitive) -> Target | None:
 def worklets_of(primitive: Primitive) -> tuple[Worklet, ...]:
     """The worklets that a primitive runs."""
     match primitive:
-        case Compensate(worklets):
+        case CompensateAction(worklets):
             return worklets
         case Select(worklet):
             return (worklet,)

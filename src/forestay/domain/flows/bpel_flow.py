@@ -12,7 +12,7 @@ from forestay.domain.flows.bpel.process import Pick, Process, Receive, every
 from forestay.domain.flows.bpel.reading import read_process
 from forestay.domain.flows.bpel.services import Services, read_services
 from forestay.domain.flows.jsdl.job import item_name
-from forestay.domain.flows.xml_tree import Element, as_plain, from_plain
+from forestay.domain.flows.xml_tree import XmlElement, as_plain, from_plain
 
 LANGUAGE = 1
 MAX_DEPTH = 64
@@ -22,9 +22,9 @@ MAX_DEPTH = 64
 class BpelFlow:
     """A process with what it needs."""
 
-    root: Element
-    wsdls: tuple[Element, ...] = ()
-    jobs: Mapping[str, Element] = field(default_factory=dict)
+    root: XmlElement
+    wsdls: tuple[XmlElement, ...] = ()
+    jobs: Mapping[str, XmlElement] = field(default_factory=dict)
     """Job definitions by the name that messages use."""
     services: Services = field(default_factory=Services)
     description: str = ""
@@ -79,14 +79,14 @@ def bpel_from_plain(plain: Mapping[str, Any]) -> BpelFlow:
     )
 
 
-def message_from_plain(plain: object) -> dict[str, Element]:
+def message_from_plain(plain: object) -> dict[str, XmlElement]:
     """A message by its parts: each an element in its plain form, or a text. `ValueError` for anything else."""
     if not isinstance(plain, Mapping):
         raise ValueError("a message is a record of its parts")  # noqa: TRY004 - one error for whatever is wrong
-    parts: dict[str, Element] = {}
+    parts: dict[str, XmlElement] = {}
     for name, one in plain.items():
         if isinstance(one, str | int | float):
-            parts[name] = Element(name, {}, [str(one)] if one != "" else [])
+            parts[name] = XmlElement(name, {}, [str(one)] if one != "" else [])
         elif isinstance(one, list) and _is_element(one, 0):
             parts[name] = from_plain(one)
         else:

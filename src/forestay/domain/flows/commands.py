@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a case ended."""
 
     COMPLETED = "completed"
@@ -230,7 +230,7 @@ class AnswerVerb:
 class FinishCase:
     """The case has ended. Its last command."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
     left: int = 0

@@ -13,7 +13,7 @@ NO_NAMESPACES: Mapping[str, str] = {}
 XML = "http://www.w3.org/XML/1998/namespace"
 
 
-class Element:
+class XmlElement:
     """One element: its name, attributes, children (elements and texts), and the namespaces in scope."""
 
     __slots__ = ("attributes", "children", "line", "namespaces", "parent", "tag")
@@ -22,22 +22,22 @@ class Element:
         self,
         tag: str,
         attributes: Mapping[str, str] | None = None,
-        children: Sequence[Element | str] = (),
+        children: Sequence[XmlElement | str] = (),
         *,
         line: int = 0,
         namespaces: Mapping[str, str] = NO_NAMESPACES,
     ) -> None:
         self.tag = tag
         self.attributes: dict[str, str] = dict(attributes or {})
-        self.children: list[Element | str] = []
+        self.children: list[XmlElement | str] = []
         self.line = line
         self.namespaces = namespaces
-        self.parent: Element | None = None
+        self.parent: XmlElement | None = None
         for child in children:
             self.append(child)
 
-    def append(self, child: Element | str) -> None:
-        if isinstance(child, Element):
+    def append(self, child: XmlElement | str) -> None:
+        if isinstance(child, XmlElement):
             child.parent = self
         self.children.append(child)
 
@@ -52,14 +52,14 @@ class Element:
         return self.tag[1:].rpartition("}")[0] if self.tag.startswith("{") else ""
 
     @property
-    def elements(self) -> list[Element]:
-        return [child for child in self.children if isinstance(child, Element)]
+    def elements(self) -> list[XmlElement]:
+        return [child for child in self.children if isinstance(child, XmlElement)]
 
     @property
     def text(self) -> str:
         """All text inside, as XPath's string-value has it."""
         parts: list[str] = []
-        waiting: list[Element | str] = [self]
+        waiting: list[XmlElement | str] = [self]
         while waiting:
             one = waiting.pop()
             if isinstance(one, str):
@@ -68,11 +68,11 @@ class Element:
                 waiting.extend(reversed(one.children))
         return "".join(parts)
 
-    def child(self, tag: str) -> Element | None:
+    def child(self, tag: str) -> XmlElement | None:
         """The first child of this name."""
         return next((one for one in self.elements if one.tag == tag), None)
 
-    def each(self, tag: str) -> Iterator[Element]:
+    def each(self, tag: str) -> Iterator[XmlElement]:
         return (one for one in self.elements if one.tag == tag)
 
     def get(self, name: str, otherwise: str = "") -> str:
@@ -89,14 +89,14 @@ class Element:
         text = self.get(attribute)
         return self.qname(text) if text else ""
 
-    def copy(self) -> Element:
+    def copy(self) -> XmlElement:
         """A copy that shares nothing that changes."""
-        out = Element(self.tag, self.attributes, line=self.line, namespaces=self.namespaces)
+        out = XmlElement(self.tag, self.attributes, line=self.line, namespaces=self.namespaces)
         for child in self.children:
             out.append(child if isinstance(child, str) else child.copy())
         return out
 
-    def fill(self, other: Element) -> None:
+    def fill(self, other: XmlElement) -> None:
         """Take over another's attributes and children; the name stays."""
         self.attributes = dict(other.attributes)
         self.namespaces = {**other.namespaces, **self.namespaces}
@@ -107,7 +107,7 @@ class Element:
     def set_text(self, text: str) -> None:
         self.children = [text] if text else []
 
-    def same(self, other: Element) -> bool:
+    def same(self, other: XmlElement) -> bool:
         """Whether both say the same; blanks between elements, lines and prefixes do not count."""
         return self.canonical() == other.canonical()
 
@@ -115,7 +115,7 @@ class Element:
         parts: list[Any] = []
         mixed = any(isinstance(child, str) and child.strip() for child in self.children)
         for child in self.children:
-            if isinstance(child, Element):
+            if isinstance(child, XmlElement):
                 parts.append(child.canonical())
             elif child and (mixed or not self.elements):
                 if parts and isinstance(parts[-1], str):
@@ -128,19 +128,19 @@ class Element:
         return f"<{self.name} line {self.line}>"
 
 
-def as_plain(element: Element) -> list[Any]:
+def as_plain(element: XmlElement) -> list[Any]:
     """An element as JSON types. Namespaces are said where they change."""
     return _plain(element, NO_NAMESPACES)
 
 
-def _plain(element: Element, known: Mapping[str, str]) -> list[Any]:
+def _plain(element: XmlElement, known: Mapping[str, str]) -> list[Any]:
     spaces = dict(element.namespaces) if element.namespaces != known else None
     inner = [one if isinstance(one, str) else _plain(one, element.namespaces) for one in element.children]
     return [element.tag, element.attributes, element.line, spaces, inner]
 
 
-def from_plain(plain: Sequence[Any], known: Mapping[str, str] = NO_NAMESPACES) -> Element:
+def from_plain(plain: Sequence[Any], known: Mapping[str, str] = NO_NAMESPACES) -> XmlElement:
     tag, attributes, line, spaces, inner = plain
     here = known if spaces is None else spaces
     children = [one if isinstance(one, str) else from_plain(one, here) for one in inner]
-    return Element(tag, attributes, children, line=line, namespaces=here)
+    return XmlElement(tag, attributes, children, line=line, namespaces=here)

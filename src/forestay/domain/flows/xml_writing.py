@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from forestay.domain.flows.xml_tree import XML, Element
+from forestay.domain.flows.xml_tree import XML, XmlElement
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class _Writing:
     parts: list[str]
     indent: bool
 
-    def element(self, element: Element, known: Mapping[str, str], depth: int) -> None:
+    def element(self, element: XmlElement, known: Mapping[str, str], depth: int) -> None:
         fresh: dict[str, str] = {}
         for prefix, uri in element.namespaces.items():
             if known.get(prefix, "") != uri and prefix != "xml":
@@ -43,10 +43,10 @@ class _Writing:
             return
         self.parts.append(">")
         layout = (
-            self.indent and all(isinstance(one, Element) or not one.strip() for one in children) and element.elements
+            self.indent and all(isinstance(one, XmlElement) or not one.strip() for one in children) and element.elements
         )
         for child in children:
-            if isinstance(child, Element):
+            if isinstance(child, XmlElement):
                 if layout:
                     self.parts.append("\n" + "  " * (depth + 1))
                 self.element(child, here, depth + 1)
@@ -58,7 +58,7 @@ class _Writing:
         self.parts.append(f"</{name}>")
 
 
-def write_xml(element: Element, *, indent: bool = True) -> str:
+def write_xml(element: XmlElement, *, indent: bool = True) -> str:
     """An element as a text that `read_xml` reads back as the same."""
     writing = _Writing(['<?xml version="1.0" encoding="UTF-8"?>\n'], indent)
     writing.element(element, {}, 0)

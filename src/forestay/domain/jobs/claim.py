@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from forestay.domain.jobs.job_document import (
     WRITER,
+    AttemptOutcome,
+    AttemptResult,
     Claim,
-    Ending,
     JobDocument,
-    Outcome,
-    Phase,
+    JobPhase,
     State,
 )
-from forestay.domain.jobs.lifecycle import Event, Refused, allowed, step
+from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 from forestay.domain.jobs.specification import WhenExhausted
 
 MAX_RELEASES = 8
@@ -55,10 +55,10 @@ def at_site(site: str) -> str:
     return f"site:{site}"
 
 
-def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | Refused:
+def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | TransitionRefused:
     """Give the job to a pilot for its next attempt."""
     if not claimable(document, now):
-        return Refused(f"the job is {document.state}{' and held' if document.holders else ''}")
+        return TransitionRefused(f"the job is {document.state}{' and held' if document.holders else ''}")
     return step(
         document,
         Event.CLAIM,
@@ -66,20 +66,20 @@ def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: i
         by=pilot,
         note=f"claim {claim_id} on {host}",
         attempt=document.attempt + 1,
-        phase=Phase.STAGING_IN if document.stages else Phase.EXECUTING,
+        phase=JobPhase.STAGING_IN if document.stages else JobPhase.EXECUTING,
         claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
         former_claim=None,
     )
 
 
-def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | Refused:
+def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | TransitionRefused:
     """The pilot has brought the inputs and starts the job."""
     held = document.claim
     if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
-        return Refused("the claim is not this pilot's any more")
-    if document.phase is not Phase.STAGING_IN:
+        return TransitionRefused("the claim is not this pilot's any more")
+    if document.phase is not JobPhase.STAGING_IN:
         return document
-    return step(document, Event.BEGIN, now=now, by=by, phase=Phase.EXECUTING)
+    return step(document, Event.BEGIN, now=now, by=by, phase=JobPhase.EXECUTING)
 
 
 def confirm(document: JobDocument) -> JobDocument:
@@ -113,7 +113,7 @@ class Superseded:
 
 
 def end(
-    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FaultAnswer | None = None
 ) -> Applied | Repeated | Superseded:
     """What the end of an attempt means for its job. A fault is answered at once, by its retry policy unless something else is named."""
     carried = (document.last, document.held_end)
@@ -124,7 +124,7 @@ def end(
     if ending.token == document.token:
         if document.claim is not None and document.claim.id == ending.claim:
             return Applied(_settle(document, ending, now=now, by=by, answer=answer))
-        late = document.former_claim == ending.claim and ending.outcome is Outcome.OK
+        late = document.former_claim == ending.claim and ending.outcome is AttemptOutcome.OK
         if late and document.state in (State.AVAILABLE, State.FAULTED):
             return Applied(_adopt(document, ending, now=now, by=by))
     if document.final:
@@ -134,13 +134,13 @@ def end(
 
 def release(
     document: JobDocument, *, claim_id: str, now: int, by: str, reason: str, overlap_possible: bool
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """Take a claim away, so that the job can be claimed again; the attempt stays used."""
     held = document.claim
     if document.state is not State.RUNNING or held is None or held.id != claim_id:
-        return Refused(f"claim {claim_id} does not hold the job (state {document.state})")
+        return TransitionRefused(f"claim {claim_id} does not hold the job (state {document.state})")
     if document.held_end is not None:
-        return Refused("the attempt has ended; its end is kept until the job is continued")
+        return TransitionRefused("the attempt has ended; its end is kept until the job is continued")
     return _lose(
         document,
         now=now,
@@ -166,7 +166,7 @@ def apply_held_end(document: JobDocument, *, now: int, by: str, answer: FaultAns
     return _settle(document.having(held_end=None), ending, now=now, by=by, answer=answer)
 
 
-def note_of(ending: Ending) -> str:
+def note_of(ending: AttemptResult) -> str:
     """The end in a few words."""
     said = ending.reason
     if ending.signal is not None:
@@ -177,12 +177,12 @@ def note_of(ending: Ending) -> str:
 
 
 def _settle(
-    document: JobDocument, ending: Ending, *, now: int, by: str, answer: FaultAnswer | None = None
+    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FaultAnswer | None = None
 ) -> JobDocument:
     note = note_of(ending)
     if document.holders:
         return step(document, Event.KEEP_END, now=now, by=by, note=note, claim=None, phase=None, held_end=ending)
-    if ending.outcome is Outcome.OK:
+    if ending.outcome is AttemptOutcome.OK:
         return step(
             document, Event.COMPLETE, now=now, by=by, note=note,
             claim=None, phase=None, last=ending, winner=ending,
@@ -234,7 +234,7 @@ def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
     return step(document, event, now=now, by="house policy", note=words, **later)
 
 
-def _adopt(document: JobDocument, ending: Ending, *, now: int, by: str) -> JobDocument:
+def _adopt(document: JobDocument, ending: AttemptResult, *, now: int, by: str) -> JobDocument:
     note = f"late end adopted; claim {ending.claim}"
     if document.holders:
         return step(document, Event.KEEP_END, now=now, by=by, note=note, former_claim=None, held_end=ending)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _JOB = re.compile(r"job:([A-Za-z0-9._:-]{1,64})/(.+)")
@@ -25,7 +25,7 @@ class Staging(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class JobInput:
     """One file in a job's folder."""
 
     name: str
@@ -43,7 +43,7 @@ class Produced(NamedTuple):
     path: str
 
 
-def filled(given: Input, parameters: Mapping[str, object], index: int | None) -> Input:
+def filled(given: JobInput, parameters: Mapping[str, object], index: int | None) -> JobInput:
     """The input of one job."""
     name = filled_text(given.name, parameters, index)
     return replace(given, name=name, source=filled_text(given.source, parameters, index))
@@ -70,7 +70,7 @@ def produced(source: str) -> Produced | None:
     return Produced(found[1], found[2]) if found else None
 
 
-def logical_name(given: Input) -> str | None:
+def logical_name(given: JobInput) -> str | None:
     """How caches and catalogue speak of a filled input; None where nobody can know that the file did not change meanwhile."""
     named = produced(given.source) is not None or catalogue_name(given.source) is not None
     return given.source if named or given.sha256 is not None else None
@@ -92,7 +92,7 @@ def local_path(source: str) -> str | None:
     return unquote(parts.path) if parts.netloc in ("", "localhost") else None
 
 
-def wrong_input(given: Input, outbound: Outbound) -> str | None:
+def wrong_input(given: JobInput, outbound: OutboundPolicy) -> str | None:
     """Why an input cannot be staged, or None."""
     if why := wrong_name(given.name):
         return why

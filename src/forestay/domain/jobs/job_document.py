@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from forestay.domain.jobs.hash_slots import hash_slot_of
 from forestay.domain.jobs.resources import Resources, resource_class
-from forestay.domain.jobs.slots import slot_of
 from forestay.domain.jobs.specification import RetryPolicy
 
 WRITER = 1
@@ -42,7 +42,7 @@ FINAL = frozenset({State.COMPLETED, State.FORCED_COMPLETE, State.FAILED, State.C
 """States that no job leaves."""
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """What a running job is doing."""
 
     STAGING_IN = "staging-in"
@@ -78,7 +78,7 @@ class Manifest:
     size: int
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt ended, as its pilot saw it."""
 
     OK = "ok"
@@ -86,12 +86,12 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptResult:
     """The end of one attempt, as its pilot tells it."""
 
     token: Token
     claim: str
-    outcome: Outcome
+    outcome: AttemptOutcome
     reason: str = "exit"
     exit_code: int | None = None
     signal: int | None = None
@@ -138,7 +138,7 @@ class Delivery:
     done: bool = False
 
 
-class Tie(NamedTuple):
+class FlowRef(NamedTuple):
     """The work item that asked for a job, and whom to tell of its end."""
 
     case: str
@@ -191,18 +191,18 @@ class JobDocument:
     """Whether it has inputs, which are brought before it executes."""
     not_before: int = 0
     state: State = State.AVAILABLE
-    phase: Phase | None = None
+    phase: JobPhase | None = None
     generation: int = 0
     attempt: int = 0
     claim: Claim | None = None
     former_claim: str | None = None
     """The claim that was released last: its late end may still be adopted."""
     holders: tuple[str, ...] = ()
-    held_end: Ending | None = None
+    held_end: AttemptResult | None = None
     """The end of a job that is held; applied when the last holder lets go."""
-    last: Ending | None = None
+    last: AttemptResult | None = None
     """The end that was applied last."""
-    winner: Ending | None = None
+    winner: AttemptResult | None = None
     """The one attempt whose outputs count."""
     faults: int = 0
     """Attempts that ended badly; releases do not count here."""
@@ -212,7 +212,7 @@ class JobDocument:
     confirmations: int = 0
     """Raised by a confirming write, which changes nothing else."""
     delivery: Delivery | None = None
-    tie: Tie | None = None
+    tie: FlowRef | None = None
     """Only of jobs that a case asked for."""
     rev: int = 0
     """Counts transitions; stories and audits are ordered by it, not by clocks."""
@@ -311,7 +311,7 @@ def search_fields(document: JobDocument) -> dict[str, object]:
     needs = document.resources
     kind = resource_class(needs)
     fields: dict[str, object] = {
-        "slot": slot_of(document.id),
+        "slot": hash_slot_of(document.id),
         "lane": f"{queue_named(document.tenant, downstream_of(document))}/{kind}/{document.priority}/{document.owner}",
         "rank": rank(document),
         "resource_class": kind,

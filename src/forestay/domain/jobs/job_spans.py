@@ -82,7 +82,7 @@ def incident_span(incident: str) -> str:
 
 def submit_span(document: JobDocument, *, until: int) -> Span:
     """From the request's document to the store's acknowledgement."""
-    return _Telling(document).span("submit", "submit", document.created, until)
+    return _SpanBuilder(document).span("submit", "submit", document.created, until)
 
 
 def spans_of(document: JobDocument) -> tuple[Span, ...]:
@@ -92,11 +92,11 @@ def spans_of(document: JobDocument) -> tuple[Span, ...]:
     # What one write did has one time.
     while first > 0 and history[first - 1].at == history[-1].at:
         first -= 1
-    telling = _Telling(document)
+    telling = _SpanBuilder(document)
     return tuple(span for place in range(first, len(history)) for span in telling.ended_by(place))
 
 
-class _Telling:
+class _SpanBuilder:
     """Makes the spans of one document."""
 
     def __init__(self, document: JobDocument) -> None:

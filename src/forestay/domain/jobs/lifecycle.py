@@ -91,7 +91,7 @@ class ForbiddenTransition(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TransitionRefused:
     """What was asked does not fit the job as it stands; nothing was changed."""
 
     reason: str

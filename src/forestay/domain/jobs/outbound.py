@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 _ODD = re.compile(r"[^\x21-\x5b\x5d-\x7e]")
 
 
-class Outbound:
+class OutboundPolicy:
     """A list of allowed hosts.
 
     A host is allowed by name or as `*.domain`. A host that is allowed by its literal address (such as `127.0.0.1`), or
@@ -22,7 +22,7 @@ class Outbound:
         self._setting = setting
 
     @classmethod
-    def only(cls, *urls: str, setting: str) -> Outbound:
+    def only(cls, *urls: str, setting: str) -> OutboundPolicy:
         """The hosts of addresses that an administrator has written down: these very hosts, which may be on a private network."""
         hosts = {urlsplit(url).hostname for url in urls}
         return cls(tuple(sorted(f"private:{host}" for host in hosts if host)), setting=setting)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.jobs.lifecycle import Event, Refused, allowed, step
+from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 
 HOLDER = "restored"
 """Holds the jobs with effects outside, until a person has seen whether those took place."""
@@ -28,12 +28,12 @@ def next_generation(known: int, now: int) -> int:
 
 def restored(
     document: JobDocument, *, generation: int, external: bool, now: int, by: str, reason: str
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """The job in the new generation; as it is, if it is final or there already."""
     if document.final or document.generation >= generation:
         return document
     if not allowed(document, Event.RESTORE):
-        return Refused("the document asks for a newer writer")
+        return TransitionRefused("the document asks for a newer writer")
     changes: dict[str, Any] = {"generation": generation, "overlap_possible": True}
     if external and HOLDER not in document.holders:
         changes["holders"] = (*document.holders, HOLDER)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from forestay.domain.jobs.inputs import Input, Staging
+from forestay.domain.jobs.inputs import JobInput, Staging
 from forestay.domain.jobs.resources import Resources
 
 
@@ -23,7 +23,7 @@ class Effects(StrEnum):
     """Mail, a shared database: a run is killed when its pilot has lost its lease."""
 
 
-class Runner(StrEnum):
+class RunnerKind(StrEnum):
     """What carries a job out."""
 
     PROCESS = "process"
@@ -60,13 +60,13 @@ class Specification:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
-    inputs: tuple[Input, ...] = ()
+    inputs: tuple[JobInput, ...] = ()
     staging: Staging = Staging.PARALLEL
     outputs: tuple[str, ...] = ()
     named_outputs: Mapping[str, str] = field(default_factory=dict)
     """Of a task's jobs: the pattern by the name that other tasks use, with `{name}` where a job's parameter stands."""
     effects: Effects = Effects.INTERNAL
-    runner: Runner = Runner.PROCESS
+    runner: RunnerKind = RunnerKind.PROCESS
     container: str = ""
     """The image that the command runs in; empty for none."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)

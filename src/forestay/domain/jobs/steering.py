@@ -7,49 +7,51 @@ from dataclasses import replace
 
 from forestay.domain.jobs.claim import FaultAnswer, apply_held_end
 from forestay.domain.jobs.job_document import JobDocument, State, Token
-from forestay.domain.jobs.lifecycle import Event, Refused, allowed, step
+from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 from forestay.domain.jobs.resources import Resources
 
 MAX_HOLDERS = 16
 
 
-def cancel(document: JobDocument, *, now: int, by: str, reason: str = "") -> JobDocument | Refused:
+def cancel(document: JobDocument, *, now: int, by: str, reason: str = "") -> JobDocument | TransitionRefused:
     """End the job now. A payload that still runs is told to stop; its late end is only evidence."""
     if not allowed(document, Event.CANCEL):
-        return Refused(f"the job is already {document.state}")
+        return TransitionRefused(f"the job is already {document.state}")
     return _drop_claim(document, Event.CANCEL, now=now, by=by, note=reason)
 
 
-def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str = "") -> JobDocument | Refused:
+def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str = "") -> JobDocument | TransitionRefused:
     """Suspend the job on behalf of a holder. What runs may finish; its end is kept."""
     if not allowed(document, Event.HOLD):
-        return Refused(f"the job is already {document.state}")
+        return TransitionRefused(f"the job is already {document.state}")
     if holder in document.holders:
         return document
     if len(document.holders) >= MAX_HOLDERS:
-        return Refused(f"{MAX_HOLDERS} holders hold the job already")
+        return TransitionRefused(f"{MAX_HOLDERS} holders hold the job already")
     holders = (*document.holders, holder)
     return step(document, Event.HOLD, now=now, by=by, note=reason or f"holder {holder}", holders=holders)
 
 
 def let_go(
     document: JobDocument, *, holder: str, now: int, by: str, answer: FaultAnswer | None = None
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """Take one holder away; the last one to let go continues the job and applies a kept end."""
     if holder not in document.holders:
-        return Refused(f"{holder} does not hold the job; holders: {', '.join(document.holders) or 'none'}")
+        return TransitionRefused(f"{holder} does not hold the job; holders: {', '.join(document.holders) or 'none'}")
     if not allowed(document, Event.CONTINUE):
-        return Refused(f"the job is already {document.state}")
+        return TransitionRefused(f"the job is already {document.state}")
     holders = tuple(one for one in document.holders if one != holder)
     note = f"holder {holder}"
     freed = step(document, Event.CONTINUE, now=now, by=by, note=note, holders=holders)
     return freed if holders else apply_held_end(freed, now=now, by=by, answer=answer)
 
 
-def retry(document: JobDocument, *, now: int, by: str, reason: str = "", answered: str = "") -> JobDocument | Refused:
+def retry(
+    document: JobDocument, *, now: int, by: str, reason: str = "", answered: str = ""
+) -> JobDocument | TransitionRefused:
     """Let a faulted job be claimed again. ``answered``: the incident that this answers; what its exlet holds is let go of by the same write."""
     if not allowed(document, Event.RETRY):
-        return Refused(f"the job is {document.state}, not faulted")
+        return TransitionRefused(f"the job is {document.state}, not faulted")
     holders = tuple(one for one in document.holders if not answered or not one.startswith(f"{answered}:"))
     return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0, holders=holders)
 
@@ -63,10 +65,10 @@ def resubmit(
     by: str,
     reason: str = "",
     notes: Mapping[str, object] | None = None,
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """Let a faulted job be claimed again after a wait in milliseconds, perhaps with other needs. ``notes`` are kept with it."""
     if not allowed(document, Event.RETRY):
-        return Refused(f"the job is {document.state}, not faulted")
+        return TransitionRefused(f"the job is {document.state}, not faulted")
     return step(
         document, Event.RETRY, now=now, by=by, note=reason, not_before=now + wait, releases=0,
         resources=resources or document.resources, extra={**document.extra, **(notes or {})},
@@ -75,22 +77,24 @@ def resubmit(
 
 def force(
     document: JobDocument, *, to: State, expected: Token, now: int, by: str, reason: str
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """Say by hand that the job counts as done, or as failed; only if it still stands as the caller saw it."""
     event = Event.FORCE_COMPLETE if to is State.FORCED_COMPLETE else Event.FORCE_FAIL
     if expected != document.token:
-        return Refused(f"the job moved on: it is at generation {document.generation}, attempt {document.attempt}")
+        return TransitionRefused(
+            f"the job moved on: it is at generation {document.generation}, attempt {document.attempt}"
+        )
     if not allowed(document, event):
-        return Refused(f"the job is already {document.state}")
+        return TransitionRefused(f"the job is already {document.state}")
     return _drop_claim(document, event, now=now, by=by, note=reason)
 
 
 def take_notice(
     document: JobDocument, *, due: int | None, done: bool, now: int, by: str, note: str
-) -> JobDocument | Refused:
+) -> JobDocument | TransitionRefused:
     """Record how a try to notify went."""
     if document.delivery is None or not allowed(document, Event.NOTIFY):
-        return Refused(f"the job is {document.state}; nobody is to be notified")
+        return TransitionRefused(f"the job is {document.state}; nobody is to be notified")
     delivery = replace(document.delivery, tries=document.delivery.tries + 1, due=due, done=done)
     return step(document, Event.NOTIFY, now=now, by=by, note=note, delivery=delivery)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from forestay.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, JobDocument, State, Tie, Transition
+from forestay.domain.jobs.colocation_key import meeting
+from forestay.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, FlowRef, JobDocument, State, Transition
 from forestay.domain.jobs.lifecycle import Event
-from forestay.domain.jobs.meeting_key import meeting
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 
@@ -34,7 +34,7 @@ class Submission:
     """Others than the owner who hold it from the start."""
     downstream: str = ""
     """The task server that it is meant for, or `any`; empty: a pilot."""
-    tie: Tie | None = None
+    tie: FlowRef | None = None
     generation: int = 0
     """Above 0: the store lost the job's document and it is made once more."""
 
@@ -79,18 +79,18 @@ def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[s
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 
-class Element(NamedTuple):
+class JobElement(NamedTuple):
     """What tells one job of a task from the others."""
 
     job: str
     at: int | None
     """Its index."""
     parameters: Mapping[str, object]
-    tie: Tie
+    tie: FlowRef
 
 
 def new_jobs(
-    common: Submission, elements: Iterable[Element], *, now: int, by: str, trace: str = ""
+    common: Submission, elements: Iterable[JobElement], *, now: int, by: str, trace: str = ""
 ) -> Iterator[JobDocument]:
     """The first versions of many documents that differ in little else."""
     first = new_job(common, job="", now=now, by=by, trace=trace)
@@ -103,5 +103,5 @@ def new_jobs(
         yield made
 
 
-def _case(tie: Tie | None) -> str:
+def _case(tie: FlowRef | None) -> str:
     return tie.case if tie is not None else ""

@@ -19,7 +19,7 @@ MAX_FEAR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RoutingNeed:
     """What is to be run."""
 
     cpus: int = 1
@@ -79,7 +79,7 @@ class Unroutable:
     reasons: Mapping[str, str]
 
 
-def unfit(need: Need, offer: Offer) -> str:
+def unfit(need: RoutingNeed, offer: Offer) -> str:
     """Why a domain cannot run it; empty: it can."""
     if need.domain not in (ANY, offer.name):
         return "another domain was asked for"
@@ -94,7 +94,7 @@ def unfit(need: Need, offer: Offer) -> str:
     return ""
 
 
-def expected(need: Need, offer: Offer, *, money: float = 0.0) -> float:
+def expected(need: RoutingNeed, offer: Offer, *, money: float = 0.0) -> float:
     """Seconds until it is done there, and what it costs besides; `money`: seconds that one core-hour's price is worth."""
     ahead = offer.queued + offer.sent
     wait = 0.0 if ahead < offer.free else (ahead - offer.free + 1) * offer.turn / max(1, offer.slots)
@@ -106,7 +106,7 @@ def expected(need: Need, offer: Offer, *, money: float = 0.0) -> float:
 
 
 def route(
-    need: Need, offers: Sequence[Offer], *, tried: frozenset[str] = frozenset(), money: float = 0.0
+    need: RoutingNeed, offers: Sequence[Offer], *, tried: frozenset[str] = frozenset(), money: float = 0.0
 ) -> Routed | Unroutable:
     """The domain where it is expected to cost least. One where it was tried is taken only where there is no other; ties go to the first by name, the own domain before all."""
     reasons = {one.name: why for one in offers if (why := unfit(need, one))}

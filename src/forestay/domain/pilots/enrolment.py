@@ -63,7 +63,7 @@ class Enrolment:
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
+class EnrolmentCandidate:
     """Who asks to be let in."""
 
     pilot: str
@@ -86,7 +86,7 @@ class ForAnother:
     reason: str
 
 
-def redeem(enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotGood | ForAnother:
+def redeem(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolment | NotGood | ForAnother:
     """The enrolment as used by that pilot; the same again for the pilot that used it."""
     if enrolment.used:
         return enrolment if enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
@@ -96,7 +96,7 @@ def redeem(enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotG
     return replace(enrolment, pilot=who.pilot, nonce=digest(who.nonce), used=now)
 
 
-def give_up(enrolment: Enrolment, who: Newcomer, *, now: int) -> Enrolment | NotGood | ForAnother:
+def give_up(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolment | NotGood | ForAnother:
     """The enrolment after a pilot has said that its machine is not fit.
 
     One of a launch is used up by that: its batch job ends, and nobody else has any business with it. One made by hand stays

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from forestay.domain.pilots.pilot import Beat
+from forestay.domain.pilots.pilot import Heartbeat
 
 ALARM_SHARE = 0.2
 """More silent pilots with claims than this at once looks like our own blindness: stop and call someone."""
@@ -28,7 +28,7 @@ def patience(lease: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenPilot:
     """A pilot's counter and when this scanner saw it first."""
 
     counter: int
@@ -39,7 +39,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
+class UnlistedClaim:
     """A claim that its pilot's beat did not name, and the counter at which that was seen first."""
 
     pilot: str
@@ -48,31 +48,31 @@ class Unnamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ScannerMemory:
     """What one scanner knows; it starts empty and is thrown away after an outage of the store."""
 
-    pilots: Mapping[str, Seen] = field(default_factory=dict)
-    unnamed: Mapping[str, Unnamed] = field(default_factory=dict)
+    pilots: Mapping[str, SeenPilot] = field(default_factory=dict)
+    unnamed: Mapping[str, UnlistedClaim] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """What one look at the beats showed."""
 
-    memory: Memory
+    memory: ScannerMemory
     silent: tuple[str, ...]
     """Those that have been silent too long and are not buried, the longest silent first."""
     now: float
 
 
-def look(memory: Memory, beats: Mapping[str, Beat], *, now: float) -> Scan:
+def look(memory: ScannerMemory, beats: Mapping[str, Heartbeat], *, now: float) -> Scan:
     """Compare the beats with what was seen before; say which pilots have been silent too long."""
-    pilots: dict[str, Seen] = {}
+    pilots: dict[str, SeenPilot] = {}
     silent: list[str] = []
     for pilot, beat in beats.items():
         before = memory.pilots.get(pilot)
         if before is None or beat.counter > before.counter or beat.lease != before.lease:
-            pilots[pilot] = Seen(beat.counter, now, beat.lease)
+            pilots[pilot] = SeenPilot(beat.counter, now, beat.lease)
             continue
         pilots[pilot] = before
         if not before.buried and now - before.since >= patience(before.lease):
@@ -82,7 +82,7 @@ def look(memory: Memory, beats: Mapping[str, Beat], *, now: float) -> Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OrphanVerdict:
     """What to do about the silent pilots of one scan."""
 
     dead: tuple[str, ...]
@@ -93,7 +93,7 @@ class Verdict:
     """Too many at once: call someone, and give up only those that have been silent for very long."""
 
 
-def judge(scan: Scan, holding: Collection[str]) -> Verdict:
+def judge(scan: Scan, holding: Collection[str]) -> OrphanVerdict:
     """Decide on the silent pilots, knowing which of them still hold claims.
 
     Only those that hold something are counted: pilots that died long ago may stand on sheets for a while and must
@@ -104,12 +104,12 @@ def judge(scan: Scan, holding: Collection[str]) -> Verdict:
     pilots = scan.memory.pilots
     watched = sum(not seen.buried for seen in pilots.values()) - len(idle)
     if len(suspects) < ALARM_LEAST or len(suspects) <= ALARM_SHARE * watched:
-        return Verdict(suspects, idle, alarm=False)
+        return OrphanVerdict(suspects, idle, alarm=False)
     for_long = [one for one in suspects if scan.now - pilots[one].since >= HOLD_BACK * patience(pilots[one].lease)]
-    return Verdict(tuple(for_long[:AT_ONCE]), idle, alarm=True)
+    return OrphanVerdict(tuple(for_long[:AT_ONCE]), idle, alarm=True)
 
 
-def bury(memory: Memory, pilots: Iterable[str]) -> Memory:
+def bury(memory: ScannerMemory, pilots: Iterable[str]) -> ScannerMemory:
     """Remember that everything these pilots held was released."""
     changed = dict(memory.pilots)
     for pilot in pilots:
@@ -128,14 +128,14 @@ class HeldClaim:
 
 
 def forgotten(
-    memory: Memory, held: Iterable[HeldClaim], beats: Mapping[str, Beat], *, lease: int, now: float
-) -> tuple[Memory, tuple[HeldClaim, ...]]:
+    memory: ScannerMemory, held: Iterable[HeldClaim], beats: Mapping[str, Heartbeat], *, lease: int, now: float
+) -> tuple[ScannerMemory, tuple[HeldClaim, ...]]:
     """The claims that their own pilots do not know of: not named in two later beats, or no beat ever came.
 
     The answer that should have told the pilot of its claim was lost. A claim that shows up for a pilot already buried
     (it was written late, or no search had shown it) is lost as well.
     """
-    unnamed: dict[str, Unnamed] = {}
+    unnamed: dict[str, UnlistedClaim] = {}
     lost: list[HeldClaim] = []
     for one in held:
         beat = beats.get(one.pilot)
@@ -148,7 +148,7 @@ def forgotten(
         counter = beat.counter if beat is not None else -1
         first = memory.unnamed.get(one.claim)
         if first is None or first.pilot != one.pilot or (first.counter < 0) != (counter < 0):
-            first = Unnamed(one.pilot, counter, now)
+            first = UnlistedClaim(one.pilot, counter, now)
         unnamed[one.claim] = first
         never = beat is None and now - first.since >= patience(lease)
         if never or counter >= first.counter + 2 > 1:

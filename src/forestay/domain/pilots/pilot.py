@@ -48,7 +48,7 @@ class Pilot:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """One sign of life: it counts up, and names the claims that the pilot holds."""
 
     counter: int
@@ -59,7 +59,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatSheet:
+class HeartbeatPage:
     """The newest beats that one server took, for one bucket of pilots; only that server writes it."""
 
     server: str
@@ -67,7 +67,7 @@ class BeatSheet:
     counter: int
     """The server's own beat."""
     url: str
-    beats: Mapping[str, Beat]
+    beats: Mapping[str, Heartbeat]
 
 
 RELAY = "tes:"
@@ -81,9 +81,9 @@ def carries(pilot: Pilot, downstream: str) -> bool:
     return downstream in (ANY_DOWNSTREAM, pilot.site.removeprefix(RELAY))
 
 
-def newest_beats(sheets: Iterable[BeatSheet]) -> dict[str, Beat]:
+def newest_beats(sheets: Iterable[HeartbeatPage]) -> dict[str, Heartbeat]:
     """Each pilot's newest beat over all sheets: the highest counter and the highest session."""
-    newest: dict[str, Beat] = {}
+    newest: dict[str, Heartbeat] = {}
     for sheet in sheets:
         for pilot, beat in sheet.beats.items():
             known = newest.get(pilot)
@@ -92,6 +92,6 @@ def newest_beats(sheets: Iterable[BeatSheet]) -> dict[str, Beat]:
     return newest
 
 
-def newest_session(sheets: Iterable[BeatSheet], pilot: str) -> int:
+def newest_session(sheets: Iterable[HeartbeatPage], pilot: str) -> int:
     """The highest channel session that any server has stored for a pilot; 0 for none."""
     return max((sheet.beats[pilot].session for sheet in sheets if pilot in sheet.beats), default=0)

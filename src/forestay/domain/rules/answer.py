@@ -12,13 +12,13 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident
 from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
 from forestay.domain.exlets.primitive import Action
 from forestay.domain.jobs.claim import MAX_RELEASES
-from forestay.domain.rules.condition import Verdict
-from forestay.domain.rules.outcome import HOUSE
+from forestay.domain.rules.condition import ConditionVerdict
+from forestay.domain.rules.incident_outcome import HOUSE
 from forestay.domain.rules.rule_set import Ruling
 from forestay.domain.rules.rule_tree import Conclusion
 
 
-class Way(StrEnum):
+class AnswerKind(StrEnum):
     """What an answer comes to for the job."""
 
     RETRY = "retry"
@@ -41,8 +41,8 @@ class Way(StrEnum):
     """No rule answers an exception of this type, and it is ignored; or nothing was decided yet."""
 
 
-TRYING = frozenset({Way.RETRY, Way.CHANGED, Way.ELSEWHERE})
-STOPPING = frozenset({Way.HOLD, Way.FAIL, Way.COMPLETE, Way.ERROR})
+TRYING = frozenset({AnswerKind.RETRY, AnswerKind.CHANGED, AnswerKind.ELSEWHERE})
+STOPPING = frozenset({AnswerKind.HOLD, AnswerKind.FAIL, AnswerKind.COMPLETE, AnswerKind.ERROR})
 _FAILING = frozenset({Action.FORCE_FAIL, Action.REMOVE, Action.ROLLBACK})
 _SENDING = frozenset({Action.RESUBMIT, Action.LADDER, Action.RESTART, Action.RESTAGE})
 _PLACES = frozenset({"other-domain", "other-replica", "other-target"})
@@ -52,7 +52,7 @@ _PLACES = frozenset({"other-domain", "other-replica", "other-target"})
 class Answer:
     """What is done, and by whose word."""
 
-    way: Way
+    way: AnswerKind
     by: str = HOUSE
     """The rule as ``domain/house#RULE``, or the house."""
     does: str = ""
@@ -74,32 +74,32 @@ def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
     actions = [str(one.get("action", "")) for one in steps]
     does = ", ".join(_told(one) for one in steps)
     if Action.FORCE_COMPLETE in actions:
-        return Answer(Way.COMPLETE, by, does)
+        return Answer(AnswerKind.COMPLETE, by, does)
     if _FAILING.intersection(actions):
-        return Answer(Way.FAIL, by, does)
+        return Answer(AnswerKind.FAIL, by, does)
     if Action.HOLD in actions or (Action.SUSPEND in actions and Action.CONTINUE not in actions):
-        return Answer(Way.HOLD, by, does)
+        return Answer(AnswerKind.HOLD, by, does)
     sent = next((one for one in steps if one.get("action") in _SENDING), None)
     if sent is None or Action.COMPENSATE in actions or Action.SELECT in actions:
-        return Answer(Way.OTHER, by, does)
+        return Answer(AnswerKind.OTHER, by, does)
     if sent.get("needs"):
-        return Answer(Way.CHANGED, by, does, frozenset(map(str, sent["needs"])))
+        return Answer(AnswerKind.CHANGED, by, does, frozenset(map(str, sent["needs"])))
     if sent.get("how") in _PLACES or Action.AVOID_HOST in actions:
-        return Answer(Way.ELSEWHERE, by, does)
-    return Answer(Way.RETRY, by, does)
+        return Answer(AnswerKind.ELSEWHERE, by, does)
+    return Answer(AnswerKind.RETRY, by, does)
 
 
 def answer_of_decision(decision: Decision | None) -> Answer:
     """What was decided then."""
     if decision is None:
-        return Answer(Way.NOTHING, "")
+        return Answer(AnswerKind.NOTHING, "")
     if decision.exlet is not None:
         steps: Any = decision.exlet.get("steps", ())
         return answer_of_steps(steps, decision.by)
     try:
-        way = Way(decision.verdict)
+        way = AnswerKind(decision.verdict)
     except ValueError:
-        way = Way.OTHER
+        way = AnswerKind.OTHER
     return Answer(way, decision.by, decision.verdict)
 
 
@@ -108,36 +108,38 @@ def answer_of_ruling(ruling: Ruling, house: Answer, conclusion: Conclusion | Non
     by = ruling.by
     if by is None:
         return house
-    if ruling.verdict is Verdict.ERROR:
-        return Answer(Way.ERROR, f"{by.rule_set}#{ruling.flagged}", by.walk.message)
+    if ruling.verdict is ConditionVerdict.ERROR:
+        return Answer(AnswerKind.ERROR, f"{by.rule_set}#{ruling.flagged}", by.walk.message)
     return answer_of_conclusion(conclusion, f"{by.rule_set}#{ruling.rule}")
 
 
 def answer_of_conclusion(conclusion: Conclusion | None, by: str) -> Answer:
     """What a rule's conclusion comes to. An exlet of which only the name is known cannot be carried out, and a person is asked."""
     if conclusion is None or not conclusion.steps:
-        return Answer(Way.HOLD, by, conclusion.exlet if conclusion is not None else "")
+        return Answer(AnswerKind.HOLD, by, conclusion.exlet if conclusion is not None else "")
     return answer_of_steps(conclusion.steps, by)
 
 
 def house_said(incident: Incident, then: Answer, told: Mapping[str, Any]) -> Answer:
     """What the house says to an incident: what it said then, or else what follows from the incident."""
-    if then.by == HOUSE and then.way is not Way.NOTHING:
+    if then.by == HOUSE and then.way is not AnswerKind.NOTHING:
         return then
     job: Any = incident.context.get("job")
     if not isinstance(job, Mapping):
-        return Answer(Way.NOTHING)
+        return Answer(AnswerKind.NOTHING)
     releases, faults = _number(job.get("releases")), _number(job.get("faults"))
     if releases >= MAX_RELEASES:
-        return Answer(Way.HOLD, does="hold")
+        return Answer(AnswerKind.HOLD, does="hold")
     confidence = told.get("confidence")
     sure = isinstance(confidence, int | float) and confidence >= SURE
     if told.get("cause") in INFRASTRUCTURE and sure and releases < len(FREE_TRIES):
-        return Answer(Way.RETRY, does="retry")
+        return Answer(AnswerKind.RETRY, does="retry")
     if faults < _number(job.get("max_attempts")):
-        return Answer(Way.RETRY, does="retry")
+        return Answer(AnswerKind.RETRY, does="retry")
     return (
-        Answer(Way.HOLD, does="hold") if job.get("when_exhausted") == Way.HOLD.value else Answer(Way.FAIL, does="fail")
+        Answer(AnswerKind.HOLD, does="hold")
+        if job.get("when_exhausted") == AnswerKind.HOLD.value
+        else Answer(AnswerKind.FAIL, does="fail")
     )
 
 

@@ -20,7 +20,7 @@ ALWAYS = "true"
 """The condition of every root."""
 
 
-class Verdict(StrEnum):
+class ConditionVerdict(StrEnum):
     """What came of a condition, and of a whole walk.
 
     `ERROR` is never taken for `FALSE`: a refinement that could not be evaluated would otherwise let the general rule act.

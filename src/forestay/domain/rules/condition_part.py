@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operator import add, contains, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from typing import Any, NamedTuple
 
-from forestay.domain.rules.context import Context, Field, Kind
+from forestay.domain.rules.context import Context, Field, FieldType
 
 Ask = Callable[[Context, Any], Any]
 """What a part comes to, over a context and the member that a macro looks at. Raises one of `OPEN` where only the language can tell."""
@@ -22,12 +22,12 @@ NULL, _LIST, _UNREAD = "null", "list", ""
 
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_ORDERED = frozenset({Kind.INT, Kind.NUMBER, Kind.TEXT})
-_SIZED = frozenset({Kind.TEXT, Kind.TEXTS, Kind.WORDS})
-_KEYED = frozenset({Kind.TEXTS, Kind.WORDS, Kind.DATA})
+_ORDERED = frozenset({FieldType.INT, FieldType.NUMBER, FieldType.TEXT})
+_SIZED = frozenset({FieldType.TEXT, FieldType.TEXTS, FieldType.WORDS})
+_KEYED = frozenset({FieldType.TEXTS, FieldType.WORDS, FieldType.DATA})
 
 
-class Comparison(NamedTuple):
+class FieldComparison(NamedTuple):
     """A field compared with a value."""
 
     field: str
@@ -36,11 +36,11 @@ class Comparison(NamedTuple):
     value: str | int | float | bool | tuple[str | int, ...] | None
 
 
-class Part(NamedTuple):
+class ConditionPart(NamedTuple):
     """A part of a condition that was read."""
 
     kind: str
-    """A `Kind`, or one of the few that no field has."""
+    """A `FieldType`, or one of the few that no field has."""
     ask: Ask
     field: str = ""
     """It is this field, and nothing else."""
@@ -48,9 +48,9 @@ class Part(NamedTuple):
     value: Any = None
     """What it is, where it is written in the text."""
     is_written: bool = False
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[FieldComparison, ...] = ()
     """If one of them is false, so is the part."""
-    member: Comparison | None = None
+    member: FieldComparison | None = None
     """It is a member of a map, which is there if this holds."""
 
 
@@ -58,32 +58,32 @@ def _open(_context: Context, _member: Any) -> Any:
     raise LookupError
 
 
-UNREAD = Part(_UNREAD, _open)
-MEMBER = Part(Kind.TEXT, lambda _, member: member)
+UNREAD = ConditionPart(_UNREAD, _open)
+MEMBER = ConditionPart(FieldType.TEXT, lambda _, member: member)
 """What a macro looks at: a line of a list of texts, or a key of a map."""
 
 
-def of_field(field: Field) -> Part:
+def of_field(field: Field) -> ConditionPart:
     name = field.name
-    truth = (Comparison(name, "==", value=True),) if field.kind is Kind.TRUTH else ()
-    return Part(field.kind, lambda context, _: context[name], name, field.optional, comparisons=truth)
+    truth = (FieldComparison(name, "==", value=True),) if field.kind is FieldType.TRUTH else ()
+    return ConditionPart(field.kind, lambda context, _: context[name], name, field.optional, comparisons=truth)
 
 
-def written(kind: str, value: Any) -> Part:
-    return Part(kind, lambda _c, _m: value, value=value, is_written=True, nullable=value is None)
+def written(kind: str, value: Any) -> ConditionPart:
+    return ConditionPart(kind, lambda _c, _m: value, value=value, is_written=True, nullable=value is None)
 
 
-def listed(members: list[Part]) -> Part:
+def listed(members: list[ConditionPart]) -> ConditionPart:
     kinds = {one.kind for one in members}
     if len(kinds) != 1 or not all(one.is_written for one in members) or not kinds & _ORDERED:
         return UNREAD
     values = tuple(one.value for one in members)
-    return Part(_LIST, _open, value=(kinds.pop(), values), is_written=True)
+    return ConditionPart(_LIST, _open, value=(kinds.pop(), values), is_written=True)
 
 
-def joined(parts: list[Part], *, any_: bool) -> Part:
+def joined(parts: list[ConditionPart], *, any_: bool) -> ConditionPart:
     """Parts joined by `||` (any of them) or `&&`."""
-    if not any(one.kind == Kind.TRUTH for one in parts):
+    if not any(one.kind == FieldType.TRUTH for one in parts):
         return UNREAD
     asks = tuple(one.ask for one in parts)
 
@@ -100,12 +100,12 @@ def joined(parts: list[Part], *, any_: bool) -> Part:
         return not any_
 
     comparisons = () if any_ else tuple(one for part in parts for one in part.comparisons)
-    return Part(Kind.TRUTH, ask, comparisons=comparisons)
+    return ConditionPart(FieldType.TRUTH, ask, comparisons=comparisons)
 
 
-def of_members(over: Part, body: Part, *, any_: bool) -> Part:
+def of_members(over: ConditionPart, body: ConditionPart, *, any_: bool) -> ConditionPart:
     """`exists` and `all`: `||` and `&&` over the members of a list, or the keys of a map."""
-    if over.kind not in {Kind.TEXTS, Kind.WORDS} or body.kind != Kind.TRUTH:
+    if over.kind not in {FieldType.TEXTS, FieldType.WORDS} or body.kind != FieldType.TRUTH:
         return UNREAD
     members, asked = over.ask, body.ask
 
@@ -121,69 +121,71 @@ def of_members(over: Part, body: Part, *, any_: bool) -> Part:
             raise LookupError
         return not any_
 
-    return Part(Kind.TRUTH, ask)
+    return ConditionPart(FieldType.TRUTH, ask)
 
 
-def denied(part: Part) -> Part:
-    if part.kind != Kind.TRUTH:
+def denied(part: ConditionPart) -> ConditionPart:
+    if part.kind != FieldType.TRUTH:
         return UNREAD
     ask = part.ask
-    comparisons = (Comparison(part.field, "==", value=False),) if part.field else ()
-    return Part(Kind.TRUTH, lambda context, member: not ask(context, member), comparisons=comparisons)
+    comparisons = (FieldComparison(part.field, "==", value=False),) if part.field else ()
+    return ConditionPart(FieldType.TRUTH, lambda context, member: not ask(context, member), comparisons=comparisons)
 
 
-def choice(condition: Part, yes: Part, no: Part) -> Part:
+def choice(condition: ConditionPart, yes: ConditionPart, no: ConditionPart) -> ConditionPart:
     kind = yes.kind or no.kind
-    if condition.kind != Kind.TRUTH or (no.kind or kind) != kind or kind not in {*_ORDERED, Kind.TRUTH}:
+    if condition.kind != FieldType.TRUTH or (no.kind or kind) != kind or kind not in {*_ORDERED, FieldType.TRUTH}:
         return UNREAD
     asked, so, other = condition.ask, yes.ask, no.ask
-    return Part(
+    return ConditionPart(
         kind,
         lambda context, member: so(context, member) if asked(context, member) else other(context, member),
         nullable=yes.nullable or no.nullable,
     )
 
 
-def compared(sign: str, left: Part, right: Part) -> Part:
+def compared(sign: str, left: ConditionPart, right: ConditionPart) -> ConditionPart:
     if left.is_written and not right.is_written:
         sign, left, right = _MIRRORED[sign], right, left
     orders = sign not in {"==", "!="}
     if right.kind == NULL:
         if not left.nullable or orders:
             return UNREAD
-    elif left.kind != right.kind or (left.kind not in _ORDERED and (orders or left.kind != Kind.TRUTH)):
+    elif left.kind != right.kind or (left.kind not in _ORDERED and (orders or left.kind != FieldType.TRUTH)):
         return UNREAD
     holds, ask = COMPARED[sign], left.ask
     if right.is_written:
         name, value = left.field, right.value
         if not name:
-            return Part(Kind.TRUTH, lambda context, member: holds(ask(context, member), value))
-        comparisons = () if orders and left.kind == Kind.TEXT else (Comparison(name, sign, value),)
-        return Part(Kind.TRUTH, lambda context, _: holds(context[name], value), comparisons=comparisons)
+            return ConditionPart(FieldType.TRUTH, lambda context, member: holds(ask(context, member), value))
+        comparisons = () if orders and left.kind == FieldType.TEXT else (FieldComparison(name, sign, value),)
+        return ConditionPart(FieldType.TRUTH, lambda context, _: holds(context[name], value), comparisons=comparisons)
     other = right.ask
-    return Part(Kind.TRUTH, lambda context, member: holds(ask(context, member), other(context, member)))
+    return ConditionPart(FieldType.TRUTH, lambda context, member: holds(ask(context, member), other(context, member)))
 
 
-def within(left: Part, right: Part) -> Part:
-    ask, comparisons = left.ask, tuple[Comparison, ...]()
+def within(left: ConditionPart, right: ConditionPart) -> ConditionPart:
+    ask, comparisons = left.ask, tuple[FieldComparison, ...]()
     if right.kind == _LIST:
         kind, values = right.value
         if left.kind != kind:
             return UNREAD
-        if left.field and kind in {Kind.TEXT, Kind.INT}:
-            comparisons = (Comparison(left.field, "among", values),)
-        return Part(Kind.TRUTH, lambda context, member: ask(context, member) in values, comparisons=comparisons)
-    if left.kind != Kind.TEXT or right.kind not in _KEYED:
+        if left.field and kind in {FieldType.TEXT, FieldType.INT}:
+            comparisons = (FieldComparison(left.field, "among", values),)
+        return ConditionPart(
+            FieldType.TRUTH, lambda context, member: ask(context, member) in values, comparisons=comparisons
+        )
+    if left.kind != FieldType.TEXT or right.kind not in _KEYED:
         return UNREAD
-    if left.is_written and right.field and right.kind != Kind.TEXTS:
-        comparisons = (Comparison(right.field, "has", left.value),)
+    if left.is_written and right.field and right.kind != FieldType.TEXTS:
+        comparisons = (FieldComparison(right.field, "has", left.value),)
     among = right.ask
-    return Part(
-        Kind.TRUTH, lambda context, member: ask(context, member) in among(context, member), comparisons=comparisons
+    return ConditionPart(
+        FieldType.TRUTH, lambda context, member: ask(context, member) in among(context, member), comparisons=comparisons
     )
 
 
-def has(part: Part) -> Part:
+def has(part: ConditionPart) -> ConditionPart:
     if part.member is None:
         return UNREAD
     name, _, key = part.member
@@ -192,70 +194,82 @@ def has(part: Part) -> Part:
         keys: Any = context[name]
         return key in keys
 
-    return Part(Kind.TRUTH, ask, comparisons=(part.member,))
+    return ConditionPart(FieldType.TRUTH, ask, comparisons=(part.member,))
 
 
-def at_key(part: Part, key: Part) -> Part:
+def at_key(part: ConditionPart, key: ConditionPart) -> ConditionPart:
     """A member of a map; asking for one that is not there is an error."""
     found = (
-        Comparison(part.field, "has", key.value) if part.field and key.is_written and key.kind == Kind.TEXT else None
+        FieldComparison(part.field, "has", key.value)
+        if part.field and key.is_written and key.kind == FieldType.TEXT
+        else None
     )
-    if part.kind == Kind.DATA:
-        return Part(_UNREAD, _open, member=found)
-    if part.kind != Kind.WORDS or key.kind != Kind.TEXT:
+    if part.kind == FieldType.DATA:
+        return ConditionPart(_UNREAD, _open, member=found)
+    if part.kind != FieldType.WORDS or key.kind != FieldType.TEXT:
         return UNREAD
     ask, name = part.ask, key.ask
-    return Part(Kind.TEXT, lambda context, member: ask(context, member)[name(context, member)], member=found)
+    return ConditionPart(
+        FieldType.TEXT, lambda context, member: ask(context, member)[name(context, member)], member=found
+    )
 
 
-def at_place(part: Part, place: Part) -> Part:
+def at_place(part: ConditionPart, place: ConditionPart) -> ConditionPart:
     # A place counted from the end is Python's habit, and an error of the language.
-    if part.kind != Kind.TEXTS or place.kind != Kind.INT or not place.is_written or place.value < 0:
+    if part.kind != FieldType.TEXTS or place.kind != FieldType.INT or not place.is_written or place.value < 0:
         return UNREAD
     ask, number = part.ask, place.value
-    return Part(Kind.TEXT, lambda context, member: ask(context, member)[number])
+    return ConditionPart(FieldType.TEXT, lambda context, member: ask(context, member)[number])
 
 
-def sized(part: Part) -> Part:
+def sized(part: ConditionPart) -> ConditionPart:
     if part.kind not in _SIZED:
         return UNREAD
     ask = part.ask
-    return Part(Kind.INT, lambda context, member: len(ask(context, member)))
+    return ConditionPart(FieldType.INT, lambda context, member: len(ask(context, member)))
 
 
-def fraction(part: Part) -> Part:
-    if part.kind != Kind.INT:
+def fraction(part: ConditionPart) -> ConditionPart:
+    if part.kind != FieldType.INT:
         return UNREAD
     ask = part.ask
-    return Part(Kind.NUMBER, lambda context, member: float(ask(context, member)))
+    return ConditionPart(FieldType.NUMBER, lambda context, member: float(ask(context, member)))
 
 
-def asked_of_text(name: str, on: Part, given: Part) -> Part:
-    if (on.kind, given.kind) != (Kind.TEXT, Kind.TEXT) or name not in _OF_TEXTS:
+def asked_of_text(name: str, on: ConditionPart, given: ConditionPart) -> ConditionPart:
+    if (on.kind, given.kind) != (FieldType.TEXT, FieldType.TEXT) or name not in _OF_TEXTS:
         return UNREAD
     by, ask, other = _OF_TEXTS[name], on.ask, given.ask
-    return Part(Kind.TRUTH, lambda context, member: by(ask(context, member), other(context, member)))
+    return ConditionPart(FieldType.TRUTH, lambda context, member: by(ask(context, member), other(context, member)))
 
 
-def negative(part: Part) -> Part:
-    if part.kind not in {Kind.INT, Kind.NUMBER}:
+def negative(part: ConditionPart) -> ConditionPart:
+    if part.kind not in {FieldType.INT, FieldType.NUMBER}:
         return UNREAD
     if part.is_written:
         return written(part.kind, -part.value)
     ask = part.ask
     # The smallest whole number is the one whose negative does not fit.
-    return Part(part.kind, _fitting(lambda c, m: -ask(c, m)) if part.kind == Kind.INT else lambda c, m: -ask(c, m))
+    return ConditionPart(
+        part.kind, _fitting(lambda c, m: -ask(c, m)) if part.kind == FieldType.INT else lambda c, m: -ask(c, m)
+    )
 
 
-def counted(sign: str, left: Part, right: Part) -> Part:
-    if left.kind != right.kind or left.kind not in {Kind.INT, Kind.NUMBER} or (left.kind, sign) == (Kind.NUMBER, "%"):
+def counted(sign: str, left: ConditionPart, right: ConditionPart) -> ConditionPart:
+    if (
+        left.kind != right.kind
+        or left.kind not in {FieldType.INT, FieldType.NUMBER}
+        or (left.kind, sign) == (FieldType.NUMBER, "%")
+    ):
         return UNREAD
     one, other = left.ask, right.ask
-    if left.kind == Kind.NUMBER:
+    if left.kind == FieldType.NUMBER:
         by = _OF_FRACTIONS[sign]
-        return Part(Kind.NUMBER, lambda context, member: by(one(context, member), other(context, member)))
+        return ConditionPart(FieldType.NUMBER, lambda context, member: by(one(context, member), other(context, member)))
     by = _OF_WHOLE[sign]
-    return Part(Kind.INT, _fitting(lambda context, member: by(one(context, member), other(context, member))))
+    return ConditionPart(
+        FieldType.INT, _fitting(lambda context, member: by(one(context, member), other(context, member)))
+    )
 
 
 def _fitting(ask: Ask) -> Ask:

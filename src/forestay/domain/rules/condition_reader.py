@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from forestay.domain.rules import condition_part as parts
-from forestay.domain.rules.condition_part import COMPARED, LARGEST, NULL, UNREAD, Part, written
-from forestay.domain.rules.context import BY_NAME, Kind
+from forestay.domain.rules.condition_part import COMPARED, LARGEST, NULL, UNREAD, ConditionPart, written
+from forestay.domain.rules.context import BY_NAME, FieldType
 
 MOST_TOKENS = 1_500
 DEEPEST = 32
@@ -28,28 +28,28 @@ _TOKEN = re.compile(
 _MACROS = frozenset({"exists", "all", "exists_one", "existsOne", "map", "filter"})
 
 
-class NotPlainError(Exception):
+class NotPlainConditionError(Exception):
     """The text has something in it that is not read here."""
 
 
-def read_condition(text: str) -> Part:
-    """The whole text. Raises `NotPlainError` where not even its shape is known."""
+def read_condition(text: str) -> ConditionPart:
+    """The whole text. Raises `NotPlainConditionError` where not even its shape is known."""
     tokens: list[tuple[str, str]] = []
     at, end = 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None or len(tokens) == MOST_TOKENS:
-            raise NotPlainError
+            raise NotPlainConditionError
         tokens.append((match.lastgroup, match[match.lastgroup]))
         at = match.end()
-    reader = _Reader(tokens)
+    reader = _ConditionReader(tokens)
     whole = reader.expression()
     if reader.at != len(tokens):
-        raise NotPlainError
+        raise NotPlainConditionError
     return whole
 
 
-class _Reader:
+class _ConditionReader:
     """One method for each level of the language's grammar."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
@@ -68,22 +68,22 @@ class _Reader:
 
     def want(self, sign: str) -> None:
         if not self.sign(sign):
-            raise NotPlainError
+            raise NotPlainConditionError
 
     def name(self) -> str:
         kind, found = self.tokens[self.at]
         if kind != "name" or found in {"true", "false", "null", "in"}:
-            raise NotPlainError
+            raise NotPlainConditionError
         self.at += 1
         return found
 
     def follows(self, sign: str, after: int = 0) -> bool:
         return self.tokens[min(self.at + after, len(self.tokens) - 1)] == ("sign", sign)
 
-    def expression(self) -> Part:
+    def expression(self) -> ConditionPart:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise NotPlainError
+            raise NotPlainConditionError
         condition = self.either()
         if self.sign("?"):
             yes = self.either()
@@ -92,19 +92,19 @@ class _Reader:
         self.depth -= 1
         return condition
 
-    def either(self) -> Part:
+    def either(self) -> ConditionPart:
         found = [self.both()]
         while self.sign("||"):
             found.append(self.both())
         return found[0] if len(found) == 1 else parts.joined(found, any_=True)
 
-    def both(self) -> Part:
+    def both(self) -> ConditionPart:
         found = [self.relation()]
         while self.sign("&&"):
             found.append(self.relation())
         return found[0] if len(found) == 1 else parts.joined(found, any_=False)
 
-    def relation(self) -> Part:
+    def relation(self) -> ConditionPart:
         left = self.sum()
         for _ in range(DEEPEST):
             if self.tokens[self.at] == ("name", "in"):
@@ -114,76 +114,76 @@ class _Reader:
                 left = parts.compared(sign, left, self.sum())
             else:
                 return left
-        raise NotPlainError
+        raise NotPlainConditionError
 
-    def sum(self) -> Part:
+    def sum(self) -> ConditionPart:
         left = self.product()
         for _ in range(DEEPEST):
             sign = self.sign("+", "-")
             if not sign:
                 return left
             left = parts.counted(sign, left, self.product())
-        raise NotPlainError
+        raise NotPlainConditionError
 
-    def product(self) -> Part:
+    def product(self) -> ConditionPart:
         left = self.single()
         for _ in range(DEEPEST):
             sign = self.sign("*", "/", "%")
             if not sign:
                 return left
             left = parts.counted(sign, left, self.single())
-        raise NotPlainError
+        raise NotPlainConditionError
 
-    def single(self) -> Part:
+    def single(self) -> ConditionPart:
         nots = minuses = 0
         while self.sign("!"):
             nots += 1
         while not nots and self.sign("-"):
             minuses += 1
         if minuses > 1:
-            raise NotPlainError
+            raise NotPlainConditionError
         part = self.whole()
         if minuses:
             return parts.negative(part)
-        return parts.denied(part) if nots % 2 else part if not nots or part.kind == Kind.TRUTH else UNREAD
+        return parts.denied(part) if nots % 2 else part if not nots or part.kind == FieldType.TRUTH else UNREAD
 
-    def whole(self) -> Part:
+    def whole(self) -> ConditionPart:
         """A primary and what is asked of it: members, places, methods."""
         part = self.primary()
         for _ in range(DEEPEST):
             if self.sign("."):
                 name = self.name()
-                part = self.method(part, name) if self.sign("(") else parts.at_key(part, written(Kind.TEXT, name))
+                part = self.method(part, name) if self.sign("(") else parts.at_key(part, written(FieldType.TEXT, name))
             elif self.sign("["):
                 place = self.expression()
                 self.want("]")
-                part = parts.at_key(part, place) if part.kind == Kind.WORDS else parts.at_place(part, place)
+                part = parts.at_key(part, place) if part.kind == FieldType.WORDS else parts.at_place(part, place)
             else:
                 return part
-        raise NotPlainError
+        raise NotPlainConditionError
 
-    def primary(self) -> Part:
+    def primary(self) -> ConditionPart:
         kind, found = self.tokens[self.at]
         if kind == "name" and found not in {"true", "false", "null"}:
             return self.function() if self.follows("(", 1) else self.named()
         self.at += 1
         if kind in {"double", "single"}:
-            return written(Kind.TEXT, found)
+            return written(FieldType.TEXT, found)
         if kind == "int" and int(found) <= LARGEST:
-            return written(Kind.INT, int(found))
+            return written(FieldType.INT, int(found))
         if kind == "number":
-            return written(Kind.NUMBER, float(found))
+            return written(FieldType.NUMBER, float(found))
         if kind == "name":
-            return written(NULL, None) if found == "null" else written(Kind.TRUTH, found == "true")
+            return written(NULL, None) if found == "null" else written(FieldType.TRUTH, found == "true")
         if (kind, found) == ("sign", "("):
             inner = self.expression()
             self.want(")")
             return inner
         if (kind, found) == ("sign", "["):
             return parts.listed(self.several("]"))
-        raise NotPlainError
+        raise NotPlainConditionError
 
-    def named(self) -> Part:
+    def named(self) -> ConditionPart:
         """A field by its longest name, or the member that a macro looks at."""
         names = [self.name()]
         while self.follows(".") and self.tokens[self.at + 1][0] == "name" and not self.follows("(", 2):
@@ -196,18 +196,18 @@ class _Reader:
             if field is not None:
                 part = parts.of_field(field)
                 for key in names[length:]:
-                    part = parts.at_key(part, written(Kind.TEXT, key))
+                    part = parts.at_key(part, written(FieldType.TEXT, key))
                 return part
         return UNREAD
 
-    def function(self) -> Part:
+    def function(self) -> ConditionPart:
         name = self.name()
         self.at += 1
         given = self.several(")")
         by = {"size": parts.sized, "double": parts.fraction, "has": parts.has}.get(name)
         return by(given[0]) if by is not None and len(given) == 1 else UNREAD
 
-    def method(self, on: Part, name: str) -> Part:
+    def method(self, on: ConditionPart, name: str) -> ConditionPart:
         if name in _MACROS:
             return self.macro(on, name)
         given = self.several(")")
@@ -215,10 +215,10 @@ class _Reader:
             return parts.sized(on)
         return parts.asked_of_text(name, on, given[0]) if len(given) == 1 else UNREAD
 
-    def macro(self, over: Part, name: str) -> Part:
+    def macro(self, over: ConditionPart, name: str) -> ConditionPart:
         self.macros += 1
         if self.member or self.macros > MOST_MACROS:
-            raise NotPlainError
+            raise NotPlainConditionError
         self.member = self.name()
         self.want(",")
         given = self.several(")")
@@ -227,8 +227,8 @@ class _Reader:
             return UNREAD
         return parts.of_members(over, given[0], any_=name == "exists")
 
-    def several(self, end: str) -> list[Part]:
-        found: list[Part] = []
+    def several(self, end: str) -> list[ConditionPart]:
+        found: list[ConditionPart] = []
         while not self.sign(end):
             if found:
                 self.want(",")

@@ -21,7 +21,7 @@ DEEPEST = 8
 _LARGEST = 2**63 - 1
 
 
-class Kind(StrEnum):
+class FieldType(StrEnum):
     """The type of a field; the value is its name in conditions."""
 
     INT = "int"
@@ -38,13 +38,13 @@ class Field(NamedTuple):
     """One thing that a condition may ask about."""
 
     name: str
-    kind: Kind
+    kind: FieldType
     words: str
     optional: bool = False
     """It may be unknown, and is then `null`."""
 
 
-_I, _N, _T, _B, _TEXTS = Kind.INT, Kind.NUMBER, Kind.TEXT, Kind.TRUTH, Kind.TEXTS
+_I, _N, _T, _B, _TEXTS = FieldType.INT, FieldType.NUMBER, FieldType.TEXT, FieldType.TRUTH, FieldType.TEXTS
 
 FIELDS: tuple[Field, ...] = (
     Field("exception.type", _T, "the exception's type, such as `abort`"),
@@ -60,8 +60,8 @@ FIELDS: tuple[Field, ...] = (
     Field("job.name", _T, "its name"),
     Field("job.owner", _T, "whose it is"),
     Field("job.team", _T, "the owner's team"),
-    Field("job.labels", Kind.WORDS, "its labels"),
-    Field("job.parameters", Kind.DATA, "its parameters"),
+    Field("job.labels", FieldType.WORDS, "its labels"),
+    Field("job.parameters", FieldType.DATA, "its parameters"),
     Field("job.index", _I, "its place in an array", optional=True),
     Field("job.priority", _I, "its priority"),
     Field("job.attempt", _I, "the number of the attempt, from 1"),
@@ -74,7 +74,7 @@ FIELDS: tuple[Field, ...] = (
     Field("job.gpus", _I, "GPUs"),
     Field("job.wall", _I, "its limit of time in seconds", optional=True),
     Field("job.age", _N, "seconds since it was submitted"),
-    Field("attempts", Kind.RECORDS, "the earlier attempts, the oldest first: attempt, host, cause, exit_code, …"),
+    Field("attempts", FieldType.RECORDS, "the earlier attempts, the oldest first: attempt, host, cause, exit_code, …"),
     Field("evidence.exit_code", _I, "the exit code", optional=True),
     Field("evidence.signal", _I, "the signal it died of", optional=True),
     Field("evidence.scheduler", _T, "the batch system: `slurm`, `htcondor`, …, `none`"),
@@ -82,7 +82,7 @@ FIELDS: tuple[Field, ...] = (
     Field("evidence.scheduler_reason", _T, "the batch system's reason"),
     Field("evidence.hold_code", _I, "HTCondor's code of a hold", optional=True),
     Field("evidence.hold_subcode", _I, "its subcode", optional=True),
-    Field("evidence.log_tail", Kind.TEXTS, "the last lines of the log"),
+    Field("evidence.log_tail", FieldType.TEXTS, "the last lines of the log"),
     Field("evidence.peak_memory", _I, "bytes it used at most", optional=True),
     Field("evidence.memory_limit", _I, "bytes it was allowed", optional=True),
     Field("evidence.oom_kills", _I, "processes that the kernel killed for memory", optional=True),
@@ -92,19 +92,19 @@ FIELDS: tuple[Field, ...] = (
     Field("evidence.node", _T, "the node as the batch system calls it"),
     Field("evidence.transfer", _T, "what the transfer said when it failed"),
     Field("evidence.stage", _T, "how far it was: `staging-in`, `executing`, `staging-out`, `cleanup`; empty if unknown"),
-    Field("evidence.more", Kind.DATA, "what else was told"),
+    Field("evidence.more", FieldType.DATA, "what else was told"),
     Field("case.id", _T, "the case"),
     Field("case.flow", _T, "the flow's name"),
     Field("case.version", _T, "the flow's version"),
-    Field("case.data", Kind.DATA, "the case's data"),
+    Field("case.data", FieldType.DATA, "the case's data"),
     Field("case.depth", _I, "how many cases stand above it"),
     Field("case.age", _N, "seconds since it began"),
     Field("item.name", _T, "the work item"),
     Field("item.status", _T, "its status"),
-    Field("item.data", Kind.DATA, "its data"),
+    Field("item.data", FieldType.DATA, "its data"),
     Field("item.round", _I, "which time it is run"),
     Field("item.age", _N, "seconds since it was enabled"),
-    Field("items", Kind.WORDS, "the status of every work item of the case, by name"),
+    Field("items", FieldType.WORDS, "the status of every work item of the case, by name"),
     Field("host.name", _T, "the host"),
     Field("host.closed", _B, "whether it is closed to new jobs"),
     Field("host.jobs_1h", _I, "jobs that ended there within the hour"),
@@ -120,7 +120,7 @@ FIELDS: tuple[Field, ...] = (
     Field("history.flow_1h", _I, "faults of the same flow within the hour"),
     Field("history.owner_1h", _I, "faults of the same owner within the hour"),
     Field("history.succeeded", _I, "jobs of the same task that have succeeded"),
-    Field("external", Kind.DATA, "what registered sources outside say, by the source's name"),
+    Field("external", FieldType.DATA, "what registered sources outside say, by the source's name"),
     Field("now.hour", _I, "the hour of the day in UTC"),
     Field("now.weekday", _I, "the day of the week, 1 for Monday"),
 )  # fmt: skip
@@ -131,9 +131,9 @@ _GROUPS = frozenset(field.name.partition(".")[0] for field in FIELDS if "." in f
 Context = Mapping[str, object]
 """The value of every field by its name."""
 
-_EMPTY: Mapping[Kind, object] = {
-    Kind.INT: 0, Kind.NUMBER: 0.0, Kind.TEXT: "", Kind.TRUTH: False,
-    Kind.TEXTS: [], Kind.WORDS: {}, Kind.DATA: {}, Kind.RECORDS: [],
+_EMPTY: Mapping[FieldType, object] = {
+    FieldType.INT: 0, FieldType.NUMBER: 0.0, FieldType.TEXT: "", FieldType.TRUTH: False,
+    FieldType.TEXTS: [], FieldType.WORDS: {}, FieldType.DATA: {}, FieldType.RECORDS: [],
 }  # fmt: skip
 NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.kind] for field in FIELDS}
 """The context of which nothing was told."""
@@ -185,20 +185,20 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
     if kind is _TEXTS and type(value) is list and _fits_whole(value, left):
         return value, ""
     bad = f"it is {type(value).__name__}; a {field.kind} is needed"
-    if field.kind is Kind.TRUTH:
+    if field.kind is FieldType.TRUTH:
         return (value, "") if isinstance(value, bool) else (None, bad)
     if isinstance(value, bool):
         return None, bad
-    if field.kind is Kind.INT:
+    if field.kind is FieldType.INT:
         return (value, "") if isinstance(value, int) and abs(value) <= _LARGEST else (None, bad)
-    if field.kind is Kind.NUMBER:
+    if field.kind is FieldType.NUMBER:
         return (float(value), "") if isinstance(value, int | float) and abs(value) < 1e300 else (None, bad)
-    if field.kind is Kind.TEXT:
+    if field.kind is FieldType.TEXT:
         return (_cut(value, left), "") if isinstance(value, str) else (None, bad)
-    if field.kind in {Kind.TEXTS, Kind.RECORDS}:
+    if field.kind in {FieldType.TEXTS, FieldType.RECORDS}:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             return None, bad
-        wanted: type = str if field.kind is Kind.TEXTS else Mapping
+        wanted: type = str if field.kind is FieldType.TEXTS else Mapping
         if not all(isinstance(one, wanted) for one in value):
             return None, f"a member is of another type; a {field.kind} is needed"
         # The newest stands last; it is kept, also when the texts together are too long.
@@ -206,7 +206,7 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
         return kept[::-1], ""
     if not isinstance(value, Mapping):
         return None, bad
-    if field.kind is Kind.WORDS and not all(isinstance(one, str) for one in value.values()):
+    if field.kind is FieldType.WORDS and not all(isinstance(one, str) for one in value.values()):
         return None, f"a member is of another type; a {field.kind} is needed"
     return _plain(value, left, DEEPEST), ""
 
@@ -254,11 +254,11 @@ def _cut(text: str, left: list[int]) -> str:
 def worst_context() -> Context:
     """A context at its bounds: what a condition must stand before it is saved."""
     line = "a" * 300
-    values: dict[Kind, object] = {
-        Kind.INT: _LARGEST, Kind.NUMBER: 1e299, Kind.TEXT: "a" * 200, Kind.TRUTH: True,
-        Kind.TEXTS: [line] * MOST_MEMBERS,
-        Kind.WORDS: {f"name-{n}": "running" for n in range(MOST_MEMBERS)},
-        Kind.DATA: {f"name{n}": [n] * 20 for n in range(MOST_MEMBERS)},
-        Kind.RECORDS: [{"attempt": 1, "host": "node", "cause": "memory", "exit_code": 137}] * MOST_MEMBERS,
+    values: dict[FieldType, object] = {
+        FieldType.INT: _LARGEST, FieldType.NUMBER: 1e299, FieldType.TEXT: "a" * 200, FieldType.TRUTH: True,
+        FieldType.TEXTS: [line] * MOST_MEMBERS,
+        FieldType.WORDS: {f"name-{n}": "running" for n in range(MOST_MEMBERS)},
+        FieldType.DATA: {f"name{n}": [n] * 20 for n in range(MOST_MEMBERS)},
+        FieldType.RECORDS: [{"attempt": 1, "host": "node", "cause": "memory", "exit_code": 137}] * MOST_MEMBERS,
     }  # fmt: skip
     return {field.name: values[field.kind] for field in FIELDS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.evidence.evidence import Evidence, Scheduler
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.jobs.job_document import JobDocument
@@ -16,7 +16,7 @@ _OPTIONAL = (
 
 
 def fault_context(
-    document: JobDocument, finding: Finding, evidence: Evidence, *, flow: str, task: str, now: int
+    document: JobDocument, finding: CauseFinding, evidence: Evidence, *, flow: str, task: str, now: int
 ) -> Context:
     """The context of a job whose last attempt did not end well. `flow` is the flow's name; both are empty for a job that no case asked for."""
     needs, tie, moment = document.resources, document.tie, datetime.fromtimestamp(now / 1000, UTC)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forestay.domain.rules.condition_part import OPEN, Comparison, Part
-from forestay.domain.rules.condition_reader import NotPlainError, read_condition
-from forestay.domain.rules.context import Context, Kind
+from forestay.domain.rules.condition_part import OPEN, ConditionPart, FieldComparison
+from forestay.domain.rules.condition_reader import NotPlainConditionError, read_condition
+from forestay.domain.rules.context import Context, FieldType
 
 Answer = Callable[[Context], "bool | None"]
 """Whether a condition is true; None: only evaluating it tells, or that it errs."""
@@ -26,7 +26,7 @@ def _unknown(_context: Context) -> None:
 class Conjunction:
     """What is known of a condition."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[FieldComparison, ...]
     answer: Answer = _unknown
 
 
@@ -37,12 +37,12 @@ def conjunction_of(text: str) -> Conjunction:
     """What can be read off a text that compiles."""
     try:
         read = read_condition(text)
-    except (NotPlainError, RecursionError):
+    except (NotPlainConditionError, RecursionError):
         return NOTHING
-    return Conjunction(read.comparisons, _answer_of(read)) if read.kind == Kind.TRUTH else NOTHING
+    return Conjunction(read.comparisons, _answer_of(read)) if read.kind == FieldType.TRUTH else NOTHING
 
 
-def _answer_of(read: Part) -> Answer:
+def _answer_of(read: ConditionPart) -> Answer:
     ask = read.ask
 
     def answer(context: Context) -> bool | None:

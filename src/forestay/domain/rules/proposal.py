@@ -18,7 +18,7 @@ from typing import NamedTuple
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.rules.answer import Answer, answer_of_steps
-from forestay.domain.rules.outcome import AMOUNTS, Attempt, Came, Outcome
+from forestay.domain.rules.incident_outcome import AMOUNTS, Attempt, IncidentOutcome, OutcomeKind
 
 LEAST = 3
 """Times that a remedy must have helped."""
@@ -45,7 +45,7 @@ UNKNOWN = "unknown"
 Fact = tuple[str, str | int]
 
 
-class Kind(StrEnum):
+class FollowUpKind(StrEnum):
     """What followed on a fault."""
 
     RETRY = "retry"
@@ -57,15 +57,15 @@ class Kind(StrEnum):
     """Further tries were in vain."""
 
 
-class Remedy(NamedTuple):
+class ProposedRemedy(NamedTuple):
     """One thing that can be done about a fault."""
 
-    kind: Kind
+    kind: FollowUpKind
     amounts: tuple[str, ...] = ()
     """Of what there was more."""
 
 
-class GroupKey(NamedTuple):
+class ProposalGroupKey(NamedTuple):
     """Incidents of a type that share some facts."""
 
     type: ExceptionType
@@ -99,7 +99,7 @@ class Proposal:
     type: ExceptionType
     condition: str
     steps: tuple[Mapping[str, object], ...]
-    remedy: Remedy
+    remedy: ProposedRemedy
     helped: int
     tried: int
     by_hand: int
@@ -117,20 +117,20 @@ class Proposal:
         return answer_of_steps(self.steps, f"proposal#{self.condition}")
 
 
-def remedy_of(outcome: Outcome) -> tuple[Remedy, bool] | None:
+def remedy_of(outcome: IncidentOutcome) -> tuple[ProposedRemedy, bool] | None:
     """What followed on a fault, and whether it helped. None: nothing did, or it is not over."""
-    if outcome.came in (Came.OPEN, Came.UNKNOWN):
+    if outcome.came in (OutcomeKind.OPEN, OutcomeKind.UNKNOWN):
         return None
     tried = outcome.tried
     if tried is not None:
         if outcome.more:
-            return Remedy(Kind.MORE, tuple(name for name in AMOUNTS if name in outcome.more)), tried.ok
-        return Remedy(Kind.ELSEWHERE if outcome.other_host else Kind.RETRY), tried.ok
+            return ProposedRemedy(FollowUpKind.MORE, tuple(name for name in AMOUNTS if name in outcome.more)), tried.ok
+        return ProposedRemedy(FollowUpKind.ELSEWHERE if outcome.other_host else FollowUpKind.RETRY), tried.ok
     events = {hand.event for hand in outcome.hands}
-    if outcome.came is Came.FORCED and Event.FORCE_COMPLETE in events:
-        return Remedy(Kind.COMPLETE), True
+    if outcome.came is OutcomeKind.FORCED and Event.FORCE_COMPLETE in events:
+        return ProposedRemedy(FollowUpKind.COMPLETE), True
     if events & {Event.FORCE_FAIL.value, Event.CANCEL.value}:
-        return Remedy(Kind.FAIL), True
+        return ProposedRemedy(FollowUpKind.FAIL), True
     return None
 
 
@@ -150,10 +150,15 @@ def facts_of(told: Mapping[str, object]) -> dict[str, str | int]:
 class Proposals:
     """Takes one incident after the other. Its size is bounded by the groups that there are."""
 
-    groups: dict[GroupKey, dict[Remedy, Support]] = field(default_factory=dict)
+    groups: dict[ProposalGroupKey, dict[ProposedRemedy, Support]] = field(default_factory=dict)
 
     def take(
-        self, incident: str, type_: ExceptionType, told: Mapping[str, object], attempt: Attempt, outcome: Outcome
+        self,
+        incident: str,
+        type_: ExceptionType,
+        told: Mapping[str, object],
+        attempt: Attempt,
+        outcome: IncidentOutcome,
     ) -> None:
         """Look at one incident; the newest come first."""
         found = remedy_of(outcome)
@@ -162,11 +167,11 @@ class Proposals:
         remedy, helped = found
         facts = facts_of(told)
         seen = [(remedy, helped)]
-        if remedy.kind in (Kind.RETRY, Kind.ELSEWHERE, Kind.MORE):
+        if remedy.kind in (FollowUpKind.RETRY, FollowUpKind.ELSEWHERE, FollowUpKind.MORE):
             # To ask a person is right where a try was in vain to the end, and an exception where one was not.
-            seen.append((Remedy(Kind.ASK), outcome.came is Came.AGAIN))
+            seen.append((ProposedRemedy(FollowUpKind.ASK), outcome.came is OutcomeKind.AGAIN))
         for names in SPLITS:
-            key = GroupKey(type_, tuple((name, facts[name]) for name in names if name in facts))
+            key = ProposalGroupKey(type_, tuple((name, facts[name]) for name in names if name in facts))
             if len(key.facts) < len(names):
                 continue
             group = self.groups.get(key)
@@ -186,14 +191,20 @@ class Proposals:
             for remedy, support in group.items():
                 if not support.enough or any(_covers(one, key, remedy) for one in found):
                     continue
-                if remedy.kind is Kind.ELSEWHERE and _helps(group, Kind.RETRY):
+                if remedy.kind is FollowUpKind.ELSEWHERE and _helps(group, FollowUpKind.RETRY):
                     continue  # another try where it was does as well
                 found.append(_proposal(key, remedy, support))
         return sorted(found, key=lambda one: (-one.helped, one.condition))
 
 
 def _note(
-    support: Support, incident: str, facts: Mapping[str, str | int], attempt: Attempt, outcome: Outcome, *, good: bool
+    support: Support,
+    incident: str,
+    facts: Mapping[str, str | int],
+    attempt: Attempt,
+    outcome: IncidentOutcome,
+    *,
+    good: bool,
 ) -> None:
     support.tried += 1
     if not good:
@@ -216,21 +227,21 @@ def _note(
                 support.factors[name] = (max(factor, after / before), max(most, after))
 
 
-def _vague(key: GroupKey) -> bool:
+def _vague(key: ProposalGroupKey) -> bool:
     """A fault of which the cause is not known is not answered by that alone."""
     facts = dict(key.facts)
     return facts.get("cause", UNKNOWN) == UNKNOWN and len(facts) == 1
 
 
-def _covers(one: Proposal, key: GroupKey, remedy: Remedy) -> bool:
+def _covers(one: Proposal, key: ProposalGroupKey, remedy: ProposedRemedy) -> bool:
     return one.type is key.type and one.remedy == remedy and set(one.facts) <= set(key.facts)
 
 
-def _helps(group: Mapping[Remedy, Support], kind: Kind) -> bool:
+def _helps(group: Mapping[ProposedRemedy, Support], kind: FollowUpKind) -> bool:
     return any(remedy.kind is kind and support.enough for remedy, support in group.items())
 
 
-def _proposal(key: GroupKey, remedy: Remedy, support: Support) -> Proposal:
+def _proposal(key: ProposalGroupKey, remedy: ProposedRemedy, support: Support) -> Proposal:
     further = [
         (name, value)
         for name, value in (support.shared or {}).items()
@@ -255,13 +266,13 @@ def _comparison(name: str, value: str | int) -> str:
     return f"{name} == {json.dumps(value)}"
 
 
-def _steps(remedy: Remedy, support: Support) -> tuple[Mapping[str, object], ...]:
+def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, object], ...]:
     match remedy.kind:
-        case Kind.RETRY:
+        case FollowUpKind.RETRY:
             return ({"action": "ladder"},)
-        case Kind.ELSEWHERE:
+        case FollowUpKind.ELSEWHERE:
             return ({"action": "avoid-host"}, {"action": "resubmit"})
-        case Kind.MORE:
+        case FollowUpKind.MORE:
             needs = {
                 name: {"factor": round(min(support.factors[name][0], 64.0), 2), "at_most": support.factors[name][1]}
                 for name in remedy.amounts
@@ -270,11 +281,11 @@ def _steps(remedy: Remedy, support: Support) -> tuple[Mapping[str, object], ...]
             if not needs:
                 return ({"action": "ladder"},)
             return ({"action": "resubmit", "how": "changed", "needs": needs},)
-        case Kind.FAIL:
+        case FollowUpKind.FAIL:
             return ({"action": "force-fail"},)
-        case Kind.COMPLETE:
+        case FollowUpKind.COMPLETE:
             return ({"action": "force-complete"},)
-        case Kind.ASK:
+        case FollowUpKind.ASK:
             return ({"action": "hold"},)
 
 
@@ -282,12 +293,12 @@ def in_words(one: Proposal) -> Iterator[str]:
     """A proposal in plain words: what was seen, and what follows."""
     where = " and ".join(f"{name} {value}" for name, value in one.facts)
     did = {
-        Kind.RETRY: "another try mended",
-        Kind.ELSEWHERE: "another try on another host mended",
-        Kind.MORE: f"another try with more {' and '.join(one.remedy.amounts)} mended",
-        Kind.FAIL: "a person gave up",
-        Kind.COMPLETE: "a person counted as done",
-        Kind.ASK: "further tries were in vain for",
+        FollowUpKind.RETRY: "another try mended",
+        FollowUpKind.ELSEWHERE: "another try on another host mended",
+        FollowUpKind.MORE: f"another try with more {' and '.join(one.remedy.amounts)} mended",
+        FollowUpKind.FAIL: "a person gave up",
+        FollowUpKind.COMPLETE: "a person counted as done",
+        FollowUpKind.ASK: "further tries were in vain for",
     }[one.remedy.kind]
     hand = f", {one.by_hand} of them by hand" if one.by_hand else ""
     yield f"Of faults with {where}, {did} {one.helped} of {one.tried}{hand}."

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
 from forestay.domain.exceptions.safeguards.rate_limit import MINUTE
-from forestay.domain.rules.answer import STOPPING, TRYING, Answer, Way
-from forestay.domain.rules.outcome import Attempt, Came, Outcome
+from forestay.domain.rules.answer import STOPPING, TRYING, Answer, AnswerKind
+from forestay.domain.rules.incident_outcome import Attempt, IncidentOutcome, OutcomeKind
 
 HOUR = 60 * MINUTE
 EXAMPLES = 5
@@ -33,7 +33,7 @@ MOST_GROUPS = 1_000
 MOST_ERRORS = 100
 
 
-class Wrong(StrEnum):
+class DecisionError(StrEnum):
     """How a verdict is wrong."""
 
     STOPS = "stops"
@@ -44,10 +44,10 @@ class Wrong(StrEnum):
     """It would try what was tried in vain."""
 
 
-WORDS: Mapping[Wrong, str] = {
-    Wrong.STOPS: "would stop a job that a further try mended",
-    Wrong.COUNTS: "would count a job as done that only a further try completed",
-    Wrong.IN_VAIN: "would try again what was tried and failed the same way",
+WORDS: Mapping[DecisionError, str] = {
+    DecisionError.STOPS: "would stop a job that a further try mended",
+    DecisionError.COUNTS: "would count a job as done that only a further try completed",
+    DecisionError.IN_VAIN: "would try again what was tried and failed the same way",
 }
 
 
@@ -59,7 +59,7 @@ class Proof(StrEnum):
     UNPROVEN = "unproven"
 
 
-class Compared(NamedTuple):
+class ComparedIncident(NamedTuple):
     """One incident in the light of the rules that are replayed."""
 
     incident: str
@@ -68,9 +68,9 @@ class Compared(NamedTuple):
     job: str
     then: Answer
     now: Answer
-    outcome: Outcome
+    outcome: IncidentOutcome
     proof: Proof
-    wrong: Wrong | None
+    wrong: DecisionError | None
 
     @property
     def differs(self) -> bool:
@@ -78,22 +78,22 @@ class Compared(NamedTuple):
         return now is not then and not now.same_as(then)
 
 
-class GroupKey(NamedTuple):
+class ReplayGroupKey(NamedTuple):
     """Incidents that would be answered otherwise in the same way, by the same rule."""
 
     rule: str
     cause: str
-    then: Way
-    now: Way
+    then: AnswerKind
+    now: AnswerKind
 
 
 @dataclass(slots=True)
-class Group:
+class ReplayGroup:
     """How many there are, what came of them, and some of them by name."""
 
     count: int = 0
     wrong: int = 0
-    came: Counter[Came] = field(default_factory=Counter)
+    came: Counter[OutcomeKind] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
 
@@ -106,8 +106,8 @@ class RuleTally:
     errors: int = 0
     right: int = 0
     unproven: int = 0
-    wrong: Counter[Wrong] = field(default_factory=Counter)
-    came: Counter[Came] = field(default_factory=Counter)
+    wrong: Counter[DecisionError] = field(default_factory=Counter)
+    came: Counter[OutcomeKind] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     """Incidents of wrong verdicts."""
     saved: float = 0.0
@@ -142,29 +142,29 @@ class Replay:
     differs: int = 0
     by_rule: int = 0
     errors: int = 0
-    wrong: Counter[Wrong] = field(default_factory=Counter)
+    wrong: Counter[DecisionError] = field(default_factory=Counter)
     proof: Counter[Proof] = field(default_factory=Counter)
-    came: Counter[Came] = field(default_factory=Counter)
+    came: Counter[OutcomeKind] = field(default_factory=Counter)
     saved: float = 0.0
     spent: float = 0.0
     rules: dict[str, RuleTally] = field(default_factory=dict)
-    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    groups: dict[ReplayGroupKey, ReplayGroup] = field(default_factory=dict)
     more_groups: int = 0
     """Differing incidents of groups beyond the most that are kept."""
     messages: list[ErrorOnPath] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
-    _wrong_ones: list[Compared] = field(default_factory=list)
-    _others: list[Compared] = field(default_factory=list)
+    _wrong_ones: list[ComparedIncident] = field(default_factory=list)
+    _others: list[ComparedIncident] = field(default_factory=list)
     _hours: Counter[tuple[str, int]] = field(default_factory=Counter)
     _windows: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def take(
-        self, incident: str, *, at: int, job: str, attempt: Attempt, then: Answer, now: Answer, outcome: Outcome
-    ) -> Compared:
+        self, incident: str, *, at: int, job: str, attempt: Attempt, then: Answer, now: Answer, outcome: IncidentOutcome
+    ) -> ComparedIncident:
         """Look at one incident."""
         proof, wrong = judge(now, outcome)
-        one = Compared(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
+        one = ComparedIncident(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
         self.incidents += 1
         if self.first is None or at < self.first:
             self.first = at
@@ -191,21 +191,21 @@ class Replay:
             self._count(one, saved, spent)
         return one
 
-    def _group(self, one: Compared) -> None:
-        key = GroupKey(one.now.by, one.cause, one.then.way, one.now.way)
+    def _group(self, one: ComparedIncident) -> None:
+        key = ReplayGroupKey(one.now.by, one.cause, one.then.way, one.now.way)
         group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= MOST_GROUPS:
                 self.more_groups += 1
                 return
-            group = self.groups[key] = Group()
+            group = self.groups[key] = ReplayGroup()
         group.count += 1
         group.wrong += one.wrong is not None
         group.came[one.outcome.came] += 1
         if len(group.examples) < EXAMPLES:
             group.examples.append(one.incident)
 
-    def _count(self, one: Compared, saved: float, spent: float) -> None:
+    def _count(self, one: ComparedIncident, saved: float, spent: float) -> None:
         self.by_rule += 1
         self.proof[one.proof] += 1
         tally = self.rules.get(one.now.by)
@@ -216,7 +216,7 @@ class Replay:
         tally.came[one.outcome.came] += 1
         tally.saved += saved
         tally.spent += spent
-        if one.now.way is Way.ERROR:
+        if one.now.way is AnswerKind.ERROR:
             self.errors += 1
             tally.errors += 1
             if len(self.messages) < MOST_ERRORS:
@@ -253,51 +253,55 @@ class Replay:
     def wrongs(self) -> int:
         return sum(self.wrong.values())
 
-    def examples(self) -> list[Compared]:
+    def examples(self) -> list[ComparedIncident]:
         """Incidents that differ or are wrong, the wrong ones first."""
         return (self._wrong_ones + self._others)[: self.shown]
 
 
-def judge(now: Answer, outcome: Outcome) -> tuple[Proof, Wrong | None]:
+def judge(now: Answer, outcome: IncidentOutcome) -> tuple[Proof, DecisionError | None]:
     """Whether what came of an incident speaks for the verdict of a rule or against it."""
     came = outcome.came
-    if not now.by_rule or now.way is Way.OTHER or came in (Came.OPEN, Came.UNKNOWN, Came.CANCELLED):
+    if (
+        not now.by_rule
+        or now.way is AnswerKind.OTHER
+        or came in (OutcomeKind.OPEN, OutcomeKind.UNKNOWN, OutcomeKind.CANCELLED)
+    ):
         return Proof.UNPROVEN, None
     if now.way in TRYING:
-        if came is Came.MENDED or came is Came.BY_HAND:
+        if came is OutcomeKind.MENDED or came is OutcomeKind.BY_HAND:
             # Something mended it. Whether this would have is only known if it was no more than this.
             return (Proof.RIGHT if _covers(now, outcome) else Proof.UNPROVEN), None
-        if came is Came.AGAIN and _was_tried(now, outcome):
-            return Proof.WRONG, Wrong.IN_VAIN
+        if came is OutcomeKind.AGAIN and _was_tried(now, outcome):
+            return Proof.WRONG, DecisionError.IN_VAIN
         return Proof.UNPROVEN, None
-    if came is Came.MENDED or (came is Came.BY_HAND and now.way is not Way.HOLD):
-        if now.way is Way.ERROR:
+    if came is OutcomeKind.MENDED or (came is OutcomeKind.BY_HAND and now.way is not AnswerKind.HOLD):
+        if now.way is AnswerKind.ERROR:
             return Proof.UNPROVEN, None
-        return Proof.WRONG, Wrong.COUNTS if now.way is Way.COMPLETE else Wrong.STOPS
-    if came is Came.FORCED:
-        return (Proof.WRONG, Wrong.STOPS) if now.way is Way.FAIL else (Proof.RIGHT, None)
-    return (Proof.UNPROVEN if now.way is Way.COMPLETE else Proof.RIGHT), None
+        return Proof.WRONG, DecisionError.COUNTS if now.way is AnswerKind.COMPLETE else DecisionError.STOPS
+    if came is OutcomeKind.FORCED:
+        return (Proof.WRONG, DecisionError.STOPS) if now.way is AnswerKind.FAIL else (Proof.RIGHT, None)
+    return (Proof.UNPROVEN if now.way is AnswerKind.COMPLETE else Proof.RIGHT), None
 
 
-def _was_tried(now: Answer, outcome: Outcome) -> bool:
+def _was_tried(now: Answer, outcome: IncidentOutcome) -> bool:
     """Whether the next attempt was at least what the answer would do."""
     match now.way:
-        case Way.CHANGED:
+        case AnswerKind.CHANGED:
             return now.needs <= outcome.more
-        case Way.ELSEWHERE:
+        case AnswerKind.ELSEWHERE:
             return outcome.other_host
         case _:
             return outcome.tried is not None
 
 
-def _covers(now: Answer, outcome: Outcome) -> bool:
+def _covers(now: Answer, outcome: IncidentOutcome) -> bool:
     """Whether the answer would do at least what the next attempt was given."""
     if outcome.tried is None:
         return False
-    return outcome.more <= now.needs and (now.way is not Way.ELSEWHERE or outcome.other_host)
+    return outcome.more <= now.needs and (now.way is not AnswerKind.ELSEWHERE or outcome.other_host)
 
 
-def cost(then: Answer, now: Answer, attempt: Attempt, outcome: Outcome) -> tuple[float, float]:
+def cost(then: Answer, now: Answer, attempt: Attempt, outcome: IncidentOutcome) -> tuple[float, float]:
     """Core-seconds that the other answer would have saved, and would have spent beyond what was.
 
     A further try costs what it did cost; one that was not made, what the failed attempt did. To stop what ended well would save nothing: the job had to run.
@@ -305,15 +309,15 @@ def cost(then: Answer, now: Answer, attempt: Attempt, outcome: Outcome) -> tuple
     tried = outcome.tried
     if now.way in TRYING:
         return (0.0, 0.0) if tried is not None or then.way in TRYING else (0.0, attempt.core_seconds)
-    in_vain = outcome.came not in (Came.MENDED, Came.BY_HAND)
+    in_vain = outcome.came not in (OutcomeKind.MENDED, OutcomeKind.BY_HAND)
     if now.way in STOPPING and tried is not None and in_vain:
         return tried.core_seconds, 0.0
     return 0.0, 0.0
 
 
-def wrong_in(replay: Replay, rules: Iterable[str]) -> Counter[Wrong]:
+def wrong_in(replay: Replay, rules: Iterable[str]) -> Counter[DecisionError]:
     """Wrong verdicts of some rules alone."""
-    found: Counter[Wrong] = Counter()
+    found: Counter[DecisionError] = Counter()
     for rule in rules:
         if (tally := replay.rules.get(rule)) is not None:
             found += tally.wrong

@@ -13,14 +13,24 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.rules.condition import Evaluate, Verdict
-from forestay.domain.rules.rule_tree import ROOT, Conclusion, Refused, Rule, RuleTree, Walk, check_tree, copied, walk
+from forestay.domain.rules.condition import ConditionVerdict, Evaluate
+from forestay.domain.rules.rule_tree import (
+    ROOT,
+    Conclusion,
+    Rule,
+    RuleChangeRefused,
+    RuleTree,
+    Walk,
+    check_tree,
+    copied,
+    walk,
+)
 
 ANY_TASK = "*"
 """The task of a tree that serves every task; it is walked after the task's own."""
 
 
-class Level(StrEnum):
+class RuleSetLevel(StrEnum):
     """Whose rules they are. In this order they are asked."""
 
     FLOW = "flow"
@@ -28,14 +38,14 @@ class Level(StrEnum):
     PACK = "pack"
 
 
-_ORDER = {level: place for place, level in enumerate(Level)}
+_ORDER = {level: place for place, level in enumerate(RuleSetLevel)}
 
 
 class RuleSetId(NamedTuple):
     """Which rule set: of a tenant, for a flow by its name (all its versions), for the domain, or a pack by its name."""
 
     tenant: str
-    level: Level
+    level: RuleSetLevel
     name: str
 
     def __str__(self) -> str:
@@ -91,7 +101,7 @@ class RuleSet:
         return sum(len(tree) for tree in self.trees.values())
 
 
-class Change(NamedTuple):
+class RuleChange(NamedTuple):
     """One rule as it was and as it is; None: it was not there, or it is there no more."""
 
     key: TreeKey
@@ -101,12 +111,12 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class RuleSetVersion:
     """One version of a rule set: what it changed, who made it, when and why. Never changed once stored."""
 
     rule_set: RuleSetId
     number: int
-    changes: tuple[Change, ...]
+    changes: tuple[RuleChange, ...]
     by: str
     at: int
     note: str = ""
@@ -124,9 +134,9 @@ def with_tree(rule_set: RuleSet, key: TreeKey, tree: RuleTree) -> RuleSet:
     return RuleSet(rule_set.id, rule_set.version + 1, MappingProxyType(trees))
 
 
-def diff(old: RuleSet, new: RuleSet) -> tuple[Change, ...]:
+def diff(old: RuleSet, new: RuleSet) -> tuple[RuleChange, ...]:
     """What differs between two versions, rule by rule, the links included; trees that are the same value cost nothing."""
-    changes: list[Change] = []
+    changes: list[RuleChange] = []
     for key in sorted(set(old.trees) | set(new.trees)):
         before, after = old.tree(key), new.tree(key)
         if before is after:
@@ -134,20 +144,20 @@ def diff(old: RuleSet, new: RuleSet) -> tuple[Change, ...]:
         for rule in dict.fromkeys((*before.rules, *after.rules)):
             was, is_ = before.rules.get(rule), after.rules.get(rule)
             if was is not is_ and was != is_:
-                changes.append(Change(key, rule, was, is_))
+                changes.append(RuleChange(key, rule, was, is_))
     return tuple(changes)
 
 
-def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[Change, ...]:
+def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[RuleChange, ...]:
     """What differs between two trees, where it is known which rules can differ: as quick for many rules as for few."""
-    found = (Change(key, one, before.rules.get(one), after.rules.get(one)) for one in rules if one is not None)
+    found = (RuleChange(key, one, before.rules.get(one), after.rules.get(one)) for one in rules if one is not None)
     return tuple(change for change in found if change.before != change.after)
 
 
-def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
+def apply(rule_set: RuleSet, version: RuleSetVersion) -> RuleSet | RuleChangeRefused:
     """The rule set at its next version. Refused if the version does not follow on this one, or leaves a broken tree."""
     if version.rule_set != rule_set.id or version.number != rule_set.version + 1:
-        return Refused(
+        return RuleChangeRefused(
             f"version {version.number} of {version.rule_set} does not follow {rule_set.version} of {rule_set.id}"
         )
     touched: dict[TreeKey, dict[str, Rule]] = {}
@@ -156,7 +166,7 @@ def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
         if rules is None:
             rules = touched[key] = copied(rule_set.tree(key))
         if rules.get(rule) != before:
-            return Refused(f"rule {rule} of {key} is not as version {version.number} found it")
+            return RuleChangeRefused(f"rule {rule} of {key} is not as version {version.number} found it")
         if after is None:
             del rules[rule]
         else:
@@ -166,7 +176,7 @@ def apply(rule_set: RuleSet, version: Version) -> RuleSet | Refused:
         tree = RuleTree(MappingProxyType(rules))
         wrong = check_tree(tree) if len(version.changes) > _FEW else _check_few(tree, version.changes, key)
         if wrong:
-            return Refused(f"{key}: {'; '.join(wrong[:3])}")
+            return RuleChangeRefused(f"{key}: {'; '.join(wrong[:3])}")
         if len(tree):
             trees[key] = tree
         else:
@@ -178,7 +188,7 @@ _FEW = 8
 """Up to so many changes the links of the changed rules alone are looked at, so that one more rule does not cost a look at all."""
 
 
-def _check_few(tree: RuleTree, changes: Sequence[Change], key: TreeKey) -> Sequence[str]:
+def _check_few(tree: RuleTree, changes: Sequence[RuleChange], key: TreeKey) -> Sequence[str]:
     wrong: list[str] = []
     for change in changes:
         rule = change.after
@@ -198,19 +208,21 @@ def _check_few(tree: RuleTree, changes: Sequence[Change], key: TreeKey) -> Seque
     return wrong
 
 
-def next_version(old: RuleSet, new: RuleSet, *, by: str, at: int, note: str = "") -> Version:
+def next_version(old: RuleSet, new: RuleSet, *, by: str, at: int, note: str = "") -> RuleSetVersion:
     """What has to be stored so that the old set becomes the new one."""
-    return Version(old.id, old.version + 1, diff(old, new), by, at, note)
+    return RuleSetVersion(old.id, old.version + 1, diff(old, new), by, at, note)
 
 
-def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = "") -> Version | Refused:
+def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = "") -> RuleSetVersion | RuleChangeRefused:
     """A new version in which everything is as it was in an older one. Nothing is forgotten: it can be rolled back itself."""
     if to.id != current.id or to.version >= current.version:
-        return Refused(f"{to.id} at version {to.version} is not older than {current.id} at version {current.version}")
+        return RuleChangeRefused(
+            f"{to.id} at version {to.version} is not older than {current.id} at version {current.version}"
+        )
     changes = diff(current, to)
     if not changes:
-        return Refused(f"version {to.version} does not differ from version {current.version}")
-    return Version(current.id, current.version + 1, changes, by, at, note or f"back to version {to.version}")
+        return RuleChangeRefused(f"version {to.version} does not differ from version {current.version}")
+    return RuleSetVersion(current.id, current.version + 1, changes, by, at, note or f"back to version {to.version}")
 
 
 class SetWalk(NamedTuple):
@@ -230,9 +242,9 @@ class Ruling:
     walks: tuple[SetWalk, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ConditionVerdict:
         """`true`: a rule concluded; `false`: none did, and house policy decides; `error`: a condition erred, and nothing may act."""
-        return self.walks[-1].walk.verdict if self.walks else Verdict.FALSE
+        return self.walks[-1].walk.verdict if self.walks else ConditionVerdict.FALSE
 
     @property
     def conclusion(self) -> Conclusion | None:
@@ -241,7 +253,7 @@ class Ruling:
     @property
     def rule(self) -> str | None:
         """The rule that concluded."""
-        return self.walks[-1].walk.last_satisfied if self.verdict is Verdict.TRUE else None
+        return self.walks[-1].walk.last_satisfied if self.verdict is ConditionVerdict.TRUE else None
 
     @property
     def flagged(self) -> str | None:
@@ -251,7 +263,7 @@ class Ruling:
     @property
     def by(self) -> SetWalk | None:
         """The walk that decided: the one that concluded or erred."""
-        return self.walks[-1] if self.verdict is not Verdict.FALSE else None
+        return self.walks[-1] if self.verdict is not ConditionVerdict.FALSE else None
 
 
 def in_order(sets: Iterable[RuleSet]) -> tuple[RuleSet, ...]:
@@ -286,6 +298,6 @@ def decide(
             if tree is None:
                 continue
             walks.append(SetWalk(rule_set.id, rule_set.version, key, walk(tree, evaluate, shadow=shadow)))
-            if walks[-1].walk.verdict is not Verdict.FALSE:
+            if walks[-1].walk.verdict is not ConditionVerdict.FALSE:
                 return Ruling(tuple(walks))
     return Ruling(tuple(walks))

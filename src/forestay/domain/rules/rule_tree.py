@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 
-from forestay.domain.rules.condition import ALWAYS, Erred, Evaluate, Verdict
+from forestay.domain.rules.condition import ALWAYS, ConditionVerdict, Erred, Evaluate
 
 ROOT = "root"
 """The id of every tree's root."""
@@ -119,7 +119,7 @@ class Tested:
     """One rule on the path of a walk, and what came of its condition."""
 
     rule: str
-    verdict: Verdict
+    verdict: ConditionVerdict
     message: str = ""
     """What went wrong, where the verdict is `error`."""
 
@@ -135,7 +135,7 @@ class Walk:
     tree: RuleTree = field(compare=False, repr=False)
     last_satisfied: str
     last_tested: str
-    verdict: Verdict
+    verdict: ConditionVerdict
     """`true`: there is a conclusion; `false`: there is none; `error`: the last tested rule erred and nothing may act."""
     message: str = ""
     """What went wrong, where the verdict is `error`."""
@@ -145,32 +145,35 @@ class Walk:
     @property
     def conclusion(self) -> Conclusion | None:
         """None: no rule was satisfied but the root, or a condition erred."""
-        return self.tree.rules[self.last_satisfied].conclusion if self.verdict is Verdict.TRUE else None
+        return self.tree.rules[self.last_satisfied].conclusion if self.verdict is ConditionVerdict.TRUE else None
 
     @property
     def flagged(self) -> str | None:
         """The rule that erred."""
-        return self.last_tested if self.verdict is Verdict.ERROR else None
+        return self.last_tested if self.verdict is ConditionVerdict.ERROR else None
 
     @property
     def path(self) -> tuple[Tested, ...]:
         """Every rule that was tested, from the root to the last."""
         way = self.tree.way_to(self.last_tested)
         path = [
-            Tested(rule.id, Verdict.TRUE if rule.true_child == after.id else Verdict.FALSE)
+            Tested(rule.id, ConditionVerdict.TRUE if rule.true_child == after.id else ConditionVerdict.FALSE)
             for rule, after in pairwise(way)
             if self.shadow or rule.state is RuleState.ACTIVE
         ]
-        if self.verdict is Verdict.ERROR:
-            return (*path, Tested(self.last_tested, Verdict.ERROR, self.message))
+        if self.verdict is ConditionVerdict.ERROR:
+            return (*path, Tested(self.last_tested, ConditionVerdict.ERROR, self.message))
         return (
             *path,
-            Tested(self.last_tested, Verdict.TRUE if self.last_tested == self.last_satisfied else Verdict.FALSE),
+            Tested(
+                self.last_tested,
+                ConditionVerdict.TRUE if self.last_tested == self.last_satisfied else ConditionVerdict.FALSE,
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RuleChangeRefused:
     """The tree cannot be changed so; why."""
 
     reason: str
@@ -199,44 +202,46 @@ def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
         else:
             # What is no truth value is an error, however true it looks.
             message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
-            return Walk(tree, satisfied, tested, Verdict.ERROR, message, shadow)
-    return Walk(tree, satisfied, tested, Verdict.FALSE if satisfied == ROOT else Verdict.TRUE, "", shadow)
+            return Walk(tree, satisfied, tested, ConditionVerdict.ERROR, message, shadow)
+    return Walk(
+        tree, satisfied, tested, ConditionVerdict.FALSE if satisfied == ROOT else ConditionVerdict.TRUE, "", shadow
+    )
 
 
-def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | Refused:
+def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | RuleChangeRefused:
     """Hang a rule on the branch on which the walk of its cornerstone ended: the walk must have counted the shadows.
 
     Where the rule is true, that walk then ends in it; no walk that takes another way is changed.
     """
     if rule.id in tree.rules:
-        return Refused(f"there is a rule {rule.id} already")
+        return RuleChangeRefused(f"there is a rule {rule.id} already")
     if rule.conclusion.empty:
-        return Refused("a rule needs a conclusion: an exlet or at least one step")
-    if on.verdict is Verdict.ERROR:
-        return Refused(f"rule {on.last_tested} errs on the cornerstone; mend or remove it first")
+        return RuleChangeRefused("a rule needs a conclusion: an exlet or at least one step")
+    if on.verdict is ConditionVerdict.ERROR:
+        return RuleChangeRefused(f"rule {on.last_tested} errs on the cornerstone; mend or remove it first")
     above = tree.rules.get(on.last_tested)
     if above is None:
-        return Refused(f"rule {on.last_tested}, on which the walk ended, is there no more; walk again")
+        return RuleChangeRefused(f"rule {on.last_tested}, on which the walk ended, is there no more; walk again")
     refines = on.last_tested == on.last_satisfied
     taken = above.true_child if refines else above.false_child
     if taken is not None:
-        return Refused(f"rule {taken} stands in that place by now; walk again")
+        return RuleChangeRefused(f"rule {taken} stands in that place by now; walk again")
     child = replace(rule, parent=above.id, true_child=None, false_child=None)
     return with_rules(tree, _linked(above, child.id, refines=refines), child)
 
 
-def remove(tree: RuleTree, rule: str) -> RuleTree | Refused:
+def remove(tree: RuleTree, rule: str) -> RuleTree | RuleChangeRefused:
     """Take a rule away that nothing refines; its alternative, if it has one, moves up into its place.
 
     Only the walks on which the rule was satisfied (or erred) can come to something else.
     """
     gone = tree.rules.get(rule)
     if gone is None:
-        return Refused(f"there is no rule {rule}")
+        return RuleChangeRefused(f"there is no rule {rule}")
     if gone.parent is None:
-        return Refused("the root cannot be removed")
+        return RuleChangeRefused("the root cannot be removed")
     if gone.true_child is not None:
-        return Refused(f"rule {gone.true_child} refines it; remove the refinements first")
+        return RuleChangeRefused(f"rule {gone.true_child} refines it; remove the refinements first")
     above = tree.rules[gone.parent]
     rules = copied(tree)
     del rules[rule]

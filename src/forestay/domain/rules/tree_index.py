@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from forestay.domain.rules.condition import Erred, Evaluate, Verdict
-from forestay.domain.rules.condition_part import Comparison
-from forestay.domain.rules.context import FIELDS, Context, Kind
+from forestay.domain.rules.condition import ConditionVerdict, Erred, Evaluate
+from forestay.domain.rules.condition_part import FieldComparison
+from forestay.domain.rules.context import FIELDS, Context, FieldType
 from forestay.domain.rules.plain_condition import NOTHING, Answer, Conjunction, conjunction_of
-from forestay.domain.rules.rule_set import Change, RuleSet, TreeKey
+from forestay.domain.rules.rule_set import RuleChange, RuleSet, TreeKey
 from forestay.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
 
 Compiles = Callable[[str], bool]
@@ -32,7 +32,7 @@ FINDS = frozenset({"==", "among", "has"})
 """Comparisons that are true for few of the values that a field can have."""
 _FEW_VALUES = frozenset(
     {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"}
-    | {field.name for field in FIELDS if field.kind in {Kind.INT, Kind.NUMBER, Kind.TRUTH}}
+    | {field.name for field in FIELDS if field.kind in {FieldType.INT, FieldType.NUMBER, FieldType.TRUTH}}
 )
 """Fields whose values many exceptions share: a rule is found by another field if it can be."""
 _WORSE = 64
@@ -70,7 +70,7 @@ class _Chain:
 
     def __init__(self) -> None:
         self.rules: list[tuple[str, Answer]] = []
-        self.finders: list[Comparison | None] = []
+        self.finders: list[FieldComparison | None] = []
         """By which of its comparisons each rule is found; None: it must always be looked at."""
         self.found_by: dict[str, dict[object, list[int]]] = {}
         """The places of rules by a field and the value that it must have."""
@@ -90,7 +90,7 @@ class _Chain:
         if rule.state is RuleState.ACTIVE:
             self.last_active = rule.id
         rarest: list[list[int]] = []
-        finder: Comparison | None = None
+        finder: FieldComparison | None = None
         fewest = 0
         for one in known.comparisons:
             field, sign, value = one
@@ -108,7 +108,7 @@ class _Chain:
         for places in rarest:
             places.append(place)
 
-    def _bound(self, known: Conjunction, place: int) -> Comparison | None:
+    def _bound(self, known: Conjunction, place: int) -> FieldComparison | None:
         # Counters are mostly low: a rule that asks for many of something is rarely looked at.
         ordered = sorted((one for one in known.comparisons if one.sign[0] in "<>"), key=lambda one: one.sign[0] == "<")
         if not ordered or not isinstance(ordered[0].value, int | float):
@@ -183,7 +183,7 @@ class TreeIndex:
         return chain
 
     @staticmethod
-    def can_follow(changes: Sequence[Change]) -> bool:
+    def can_follow(changes: Sequence[RuleChange]) -> bool:
         """Whether these are a mere addition or promotions; after any other changes it must be built anew."""
         added = [change.after for change in changes if change.before is None and change.after is not None]
         if len(changes) > FEW or len(added) > 1 or any(rule.true_child or rule.false_child for rule in added):
@@ -198,7 +198,7 @@ class TreeIndex:
                 return False
         return True
 
-    def follow(self, tree: RuleTree, changes: Sequence[Change]) -> None:
+    def follow(self, tree: RuleTree, changes: Sequence[RuleChange]) -> None:
         """Take over a few changes of the tree, which it can follow."""
         self.tree = tree
         self._nothing = {}
@@ -213,7 +213,7 @@ class TreeIndex:
                 active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
                 chain.last_active = next(active, None)
 
-    def first_finders(self) -> Sequence[Comparison | None]:
+    def first_finders(self) -> Sequence[FieldComparison | None]:
         """By what each of the rules right below the root is found, in their order."""
         head = self.tree.root.true_child
         return self._chains[head].finders if head is not None else ()
@@ -223,7 +223,7 @@ class TreeIndex:
         if shadow not in self._nothing:
             head = self.tree.root.true_child
             last = None if head is None else self._chains[head].last(shadow=shadow)
-            self._nothing[shadow] = Walk(self.tree, ROOT, last or ROOT, Verdict.FALSE, "", shadow)
+            self._nothing[shadow] = Walk(self.tree, ROOT, last or ROOT, ConditionVerdict.FALSE, "", shadow)
         return self._nothing[shadow]
 
     def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
@@ -246,7 +246,7 @@ class TreeIndex:
                     continue
                 if answer is not True:
                     message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
-                    return Walk(self.tree, satisfied, name, Verdict.ERROR, message, shadow)
+                    return Walk(self.tree, satisfied, name, ConditionVerdict.ERROR, message, shadow)
                 satisfied = tested = name
                 head = rule.true_child
                 break
@@ -255,7 +255,7 @@ class TreeIndex:
                 break
         if satisfied == ROOT:
             return self.nothing(shadow=shadow)
-        return Walk(self.tree, satisfied, tested, Verdict.TRUE, "", shadow)
+        return Walk(self.tree, satisfied, tested, ConditionVerdict.TRUE, "", shadow)
 
 
 class IndexedSet:

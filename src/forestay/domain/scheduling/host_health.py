@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
-class Standing(StrEnum):
+class HostStatus(StrEnum):
     """Whether a host gets jobs."""
 
     OPEN = "open"
@@ -70,7 +70,7 @@ class HostHealth:
     """What is known of one host. Times are milliseconds since 1970. A host of which nothing is known is open."""
 
     host: str
-    standing: Standing = Standing.OPEN
+    standing: HostStatus = HostStatus.OPEN
     failures: tuple[HostFailure, ...] = ()
     """Since something last went well there; the newest ones."""
     since: int = 0
@@ -87,7 +87,7 @@ class HostHealth:
     @property
     def quiet(self) -> bool:
         """Whether there is nothing to say about it."""
-        return self.standing is Standing.OPEN and not self.failures
+        return self.standing is HostStatus.OPEN and not self.failures
 
 
 def blamed(cause: str) -> bool | None:
@@ -122,11 +122,11 @@ def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: Health
         return health
     recent = [one for one in health.failures if now - one.at < 1000 * policy.forget and one.what != failure.what]
     health = replace(health, failures=(*recent, failure)[-4 * policy.most :])
-    if health.standing is not Standing.PROBING:
+    if health.standing is not HostStatus.PROBING:
         return health
     probes = health.probes + 1
     wait = min(policy.probe_after * 2**probes, policy.longest)
-    return replace(health, standing=Standing.CLOSED, probes=probes, probe_at=now + 1000 * wait)
+    return replace(health, standing=HostStatus.CLOSED, probes=probes, probe_at=now + 1000 * wait)
 
 
 def absolved(health: HostHealth, specification: str) -> HostHealth:
@@ -151,7 +151,7 @@ def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     words = f"{counted} jobs failed there within {_words(span)}, and none went well"
     return replace(
         health,
-        standing=Standing.CLOSED,
+        standing=HostStatus.CLOSED,
         since=now,
         probe_at=now + 1000 * policy.probe_after,
         until=now + 1000 * policy.expiry,
@@ -164,12 +164,12 @@ def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
 def close_by_hand(host: str, *, by: str, reason: str, now: int, seconds: int | None) -> HostHealth:
     """A person closes a host: no probes, until it is opened or the time is over."""
     until = 0 if seconds is None else now + 1000 * seconds
-    return HostHealth(host, Standing.CLOSED, since=now, until=until, by=by, reason=reason)
+    return HostHealth(host, HostStatus.CLOSED, since=now, until=until, by=by, reason=reason)
 
 
 def probed(health: HostHealth, *, now: int) -> HostHealth:
     """One job was given to a closed host."""
-    return replace(health, standing=Standing.PROBING, since=now) if health.standing is Standing.CLOSED else health
+    return replace(health, standing=HostStatus.PROBING, since=now) if health.standing is HostStatus.CLOSED else health
 
 
 def went_well(health: HostHealth) -> HostHealth:
@@ -179,11 +179,11 @@ def went_well(health: HostHealth) -> HostHealth:
 
 def passed(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     """What time alone changes: closings end, and a probe of which nothing is heard has shown that the host runs something."""
-    if health.until and now >= health.until and health.standing is not Standing.OPEN:
+    if health.until and now >= health.until and health.standing is not HostStatus.OPEN:
         return HostHealth(health.host)
-    if health.standing is Standing.PROBING and now - health.since >= 1000 * policy.fast:
+    if health.standing is HostStatus.PROBING and now - health.since >= 1000 * policy.fast:
         return HostHealth(health.host)
-    if health.standing is Standing.OPEN and health.failures and now - health.failures[-1].at >= 1000 * policy.forget:
+    if health.standing is HostStatus.OPEN and health.failures and now - health.failures[-1].at >= 1000 * policy.forget:
         return HostHealth(health.host)
     return health
 
@@ -194,9 +194,9 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
     `out` are those it has had for less than the time in which a failure is fast. A host on which nothing has gone well yet, or that has failed since, gets no
     more at once than it may lose.
     """
-    if health is not None and health.standing is Standing.PROBING:
+    if health is not None and health.standing is HostStatus.PROBING:
         return 0
-    if health is not None and health.standing is Standing.CLOSED:
+    if health is not None and health.standing is HostStatus.CLOSED:
         return 1 if health.probe_at and now >= health.probe_at else 0
     lost = len(health.failures) if health is not None else 0
     if proven and not lost:
@@ -209,11 +209,11 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
 def explained(health: HostHealth, now: int) -> str:
     """How a host stands, in plain words."""
     match health.standing:
-        case Standing.OPEN if health.failures:
+        case HostStatus.OPEN if health.failures:
             return f"open; {len(health.failures)} jobs failed there since something last went well"
-        case Standing.OPEN:
+        case HostStatus.OPEN:
             return "open"
-        case Standing.PROBING:
+        case HostStatus.PROBING:
             return f"on trial with one job: {health.reason}"
     if health.by:
         until = f", for {_words(max(1, (health.until - now) // 1000))} more" if health.until else ""
@@ -246,7 +246,7 @@ def as_plain(healths: Mapping[str, HostHealth]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(Standing)) -> dict[str, HostHealth]:
+def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(HostStatus)) -> dict[str, HostHealth]:
     """Read them back; what a newer writer means by words we do not know is an open host."""
     found: dict[str, HostHealth] = {}
     for host, one in body.items():
@@ -254,7 +254,7 @@ def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(St
             continue
         failures = tuple(HostFailure(*each[:6]) for each in one.get("failures", ()))
         found[host] = HostHealth(
-            host, Standing(one["standing"]), failures, one.get("since", 0), one.get("probe_at", 0), one.get("until", 0),
+            host, HostStatus(one["standing"]), failures, one.get("since", 0), one.get("probe_at", 0), one.get("until", 0),
             one.get("probes", 0), one.get("by", ""), one.get("reason", ""),
         )  # fmt: skip
     return found

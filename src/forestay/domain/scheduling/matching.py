@@ -17,11 +17,11 @@ from heapq import heappush
 from itertools import islice
 from math import inf
 
-from forestay.domain.scheduling.holding_back import LOOK, HoldingBack
-from forestay.domain.scheduling.holdings import Holdings, Key
+from forestay.domain.scheduling.cache_domains import CacheDomain, LocatedPilot
+from forestay.domain.scheduling.cache_index import CacheIndex, Key
+from forestay.domain.scheduling.delay_scheduling import LOOK, DelayScheduler
 from forestay.domain.scheduling.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
-from forestay.domain.scheduling.places import Place, PlacedPilot
-from forestay.domain.scheduling.waiting_jobs import Queue, Waiting, Wanted
+from forestay.domain.scheduling.waiting_jobs import CandidateJob, Queue, WaitingJob
 
 FILES = 64
 """So many files that are both at a place and wanted are weighed for one request."""
@@ -37,15 +37,15 @@ class Matching:
         self.policy = policy
         self._ordered = ordered
         """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
-        self._near, self._far = Holdings(), Holdings()
-        self._jobs: dict[Key, Waiting] = {}
+        self._near, self._far = CacheIndex(), CacheIndex()
+        self._jobs: dict[Key, WaitingJob] = {}
         self._queues: dict[Key, Queue] = {}
         self._by_priority: list[Queue] = []
-        self._pilots: dict[Key, PlacedPilot] = {}
+        self._pilots: dict[Key, LocatedPilot] = {}
         self._idle: OrderedDict[Key, None] = OrderedDict()
-        self._places: dict[Key, Place] = {}
-        self._sites: dict[Key, Place] = {}
-        self._back = HoldingBack(
+        self._places: dict[Key, CacheDomain] = {}
+        self._sites: dict[Key, CacheDomain] = {}
+        self._back = DelayScheduler(
             policy, near=self._near, far=self._far, places=self._places, sites=self._sites, ordered=ordered
         )
         self._shelves, self._meetings = self._back.shelves, self._back.meetings
@@ -58,12 +58,12 @@ class Matching:
     def __contains__(self, job: Key) -> bool:
         return job in self._jobs
 
-    def arrive(self, wanted: Wanted, now: float) -> None:
+    def arrive(self, wanted: CandidateJob, now: float) -> None:
         """A job waits from now on."""
         if wanted.job in self._jobs:
             return
         queue = self._queue(wanted)
-        waiting = self._jobs[wanted.job] = Waiting(wanted, queue)
+        waiting = self._jobs[wanted.job] = WaitingJob(wanted, queue)
         queue.add(waiting)
         if self._ordered:
             queue.push(waiting)
@@ -91,14 +91,14 @@ class Matching:
         name = pilot if self.policy.sharing is Sharing.PILOT else host
         place = self._places.get(name)
         if place is None:
-            place = self._places[name] = Place(name)
+            place = self._places[name] = CacheDomain(name)
         place.slots += slots
         far = None
         if site is not None and self.policy.sites:
             far = self._sites.get(site)
             if far is None:
-                far = self._sites[site] = Place(site)
-        self._pilots[pilot] = PlacedPilot(pilot, place, far, slots)
+                far = self._sites[site] = CacheDomain(site)
+        self._pilots[pilot] = LocatedPilot(pilot, place, far, slots)
         self._shelves.put(place)
 
     @property
@@ -128,7 +128,7 @@ class Matching:
         place.slots -= known.slots
         if place.slots <= 0:
             self._places.pop(place.name, None)
-            for waiting in [*place.held.values(), *place.aside.values()]:
+            for waiting in [*place.held.values(), *place.quarantine.values()]:
                 self._back.let_go(waiting)
         self._shelves.put(place)
 
@@ -148,7 +148,7 @@ class Matching:
         if known.free:
             self._set_free(known, 0)
 
-    def _set_free(self, known: PlacedPilot, free: int) -> None:
+    def _set_free(self, known: LocatedPilot, free: int) -> None:
         pilot = known.name
         more = free - known.free
         known.free = free
@@ -217,7 +217,7 @@ class Matching:
         waiting = self._jobs[job]
         if not self._idle:
             return None
-        place = waiting.place if waiting.place is not None and not waiting.aside else None
+        place = waiting.place if waiting.place is not None and not waiting.quarantine else None
         if place is None and waiting.wanted.files:
             sizes = {
                 name: self._near.bytes_at(name, waiting.wanted.files)
@@ -250,7 +250,7 @@ class Matching:
     def put_aside(self, job: Key) -> bool:
         """Whether a job that is held back may go to anyone who finds nothing else."""
         waiting = self._jobs.get(job)
-        return waiting is None or waiting.place is None or waiting.aside
+        return waiting is None or waiting.place is None or waiting.quarantine
 
     def give(self, job: Key, pilot: Key, now: float, until: float | None = None) -> None:
         """A pilot has a job."""
@@ -284,7 +284,7 @@ class Matching:
         """Let go what was held back long enough, and forget old meetings."""
         self._back.tick(now)
 
-    def _nearest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
+    def _nearest(self, queue: Queue, asker: LocatedPilot, now: float, fits: Fits | None) -> WaitingJob | None:
         wanting = queue.wanting
         place = asker.place
         if wanting:
@@ -298,8 +298,8 @@ class Matching:
                     if common and (found := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
                         return found
         best = None
-        unfit: list[Waiting] = []
-        for kept in (place.held, place.aside):
+        unfit: list[WaitingJob] = []
+        for kept in (place.held, place.quarantine):
             for waiting in kept.values():
                 if waiting.queue is not queue or (best is not None and waiting.wanted.age >= best.wanted.age):
                     continue
@@ -314,9 +314,15 @@ class Matching:
         return best
 
     def _most_bytes(
-        self, queue: Queue, files: list[Key], have: Mapping[Key, int], asker: PlacedPilot, now: float, fits: Fits | None
-    ) -> Waiting | None:
-        weighed: dict[Waiting, tuple[int, float, int]] = {}
+        self,
+        queue: Queue,
+        files: list[Key],
+        have: Mapping[Key, int],
+        asker: LocatedPilot,
+        now: float,
+        fits: Fits | None,
+    ) -> WaitingJob | None:
+        weighed: dict[WaitingJob, tuple[int, float, int]] = {}
         for file in files:
             for waiting in queue.wanting[file].first(LOOK):
                 if waiting not in weighed:
@@ -332,9 +338,9 @@ class Matching:
                 return waiting
         return None
 
-    def _oldest(self, queue: Queue, asker: PlacedPilot, now: float, fits: Fits | None) -> Waiting | None:
+    def _oldest(self, queue: Queue, asker: LocatedPilot, now: float, fits: Fits | None) -> WaitingJob | None:
         order, back = queue.order, self._back
-        unfit: list[tuple[float, int, Waiting]] = []
+        unfit: list[tuple[float, int, WaitingJob]] = []
         found = None
         while order:
             waiting = order[0][2]
@@ -353,16 +359,16 @@ class Matching:
             heappush(order, entry)
         return found
 
-    def _put_aside(self, queue: Queue, fits: Fits | None) -> Waiting | None:
+    def _put_aside(self, queue: Queue, fits: Fits | None) -> WaitingJob | None:
         """A job that is kept for someone who is busy: there is nothing else for the one who asks."""
-        for waiting in queue.aside.values():
+        for waiting in queue.quarantine.values():
             if fits is None or fits(waiting.wanted.job):
                 return waiting
         return None
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def _queue(self, wanted: Wanted) -> Queue:
+    def _queue(self, wanted: CandidateJob) -> Queue:
         name = wanted.queue if wanted.queue is not None else wanted.priority
         queue = self._queues.get(name)
         if queue is None:
@@ -371,7 +377,7 @@ class Matching:
             self._by_priority.sort(key=lambda one: -one.priority)
         return queue
 
-    def _remove(self, job: Key) -> Waiting | None:
+    def _remove(self, job: Key) -> WaitingJob | None:
         waiting = self._jobs.pop(job, None)
         if waiting is None:
             return None

@@ -42,7 +42,7 @@ class MatchingPolicy:
     sharing: Sharing = Sharing.HOST
     wait: float = 0.0
     """Seconds for which a job is held back at most, in all, for pilots that have its data or at whose place it is to meet others; 0: never."""
-    aside: float = 0.0
+    quarantine: float = 0.0
     """Seconds for which, in all, it is put aside for pilots that are busy while those who ask find something else; 0: never."""
     ahead: bool = False
     """Whether jobs whose outputs will meet are brought to one place."""
@@ -63,6 +63,6 @@ C2 = MatchingPolicy(Sharing.PILOT, wait=BOUND)
 """Single-pilot cache. The paper reports the same hit ratio as with C3 for chains, which only a queue that waits for data can give."""
 C3 = MatchingPolicy(Sharing.HOST, wait=BOUND)
 """Cache per host with waitForData."""
-LOOK_AHEAD = MatchingPolicy(Sharing.HOST, wait=BOUND, aside=3600.0, ahead=True, sites=True)
+LOOK_AHEAD = MatchingPolicy(Sharing.HOST, wait=BOUND, quarantine=3600.0, ahead=True, sites=True)
 """Beyond the paper, and what servers use."""
 PAPER = {"none": NO_CACHE, "c1": C1, "c2": C2, "c3": C3}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from forestay.domain.scheduling.holdings import Key
-from forestay.domain.scheduling.meeting import Meet
-from forestay.domain.scheduling.places import Place
+from forestay.domain.scheduling.cache_domains import CacheDomain
+from forestay.domain.scheduling.cache_index import Key
+from forestay.domain.scheduling.colocation import ColocationRequest
 
 
-class Wanted(NamedTuple):
+class CandidateJob(NamedTuple):
     """A job that waits, as matching sees it."""
 
     job: Key
@@ -20,34 +20,34 @@ class Wanted(NamedTuple):
     """The lower, the older: jobs of one queue are given in this order, all else being equal."""
     files: Sequence[Key] = ()
     priority: int = 0
-    meet: Meet | None = None
+    meet: ColocationRequest | None = None
     queue: Key | None = None
     """What is served apart from others of the same priority; None: the priority alone decides."""
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingJob:
     """A job and how it is held back."""
 
-    wanted: Wanted
+    wanted: CandidateJob
     queue: Queue
     held_since: float | None = None
-    place: Place | None = None
+    place: CacheDomain | None = None
     """For whose pilots it is kept."""
-    aside: bool = False
+    quarantine: bool = False
     """Those pilots are busy: anyone may have it who finds nothing else."""
     gone: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class _Wanters:
+class _FileWaiters:
     """The jobs that want one file, in the order in which they came; those gone are skipped."""
 
-    jobs: list[Waiting] = field(default_factory=list)
+    jobs: list[WaitingJob] = field(default_factory=list)
     head: int = 0
     live: int = 0
 
-    def first(self, most: int) -> Iterator[Waiting]:
+    def first(self, most: int) -> Iterator[WaitingJob]:
         jobs = self.jobs
         while self.head < len(jobs) and jobs[self.head].gone:
             self.head += 1
@@ -68,32 +68,32 @@ class Queue:
 
     name: Key
     priority: int
-    order: list[tuple[float, int, Waiting]] = field(default_factory=list)
+    order: list[tuple[float, int, WaitingJob]] = field(default_factory=list)
     """A heap; jobs given away from its middle are skipped when they come to its top."""
-    aside: dict[Key, Waiting] = field(default_factory=dict)
+    quarantine: dict[Key, WaitingJob] = field(default_factory=dict)
     """Jobs kept for pilots that are busy now."""
-    wanting: dict[Key, _Wanters] = field(default_factory=dict)
+    wanting: dict[Key, _FileWaiters] = field(default_factory=dict)
     many: int = 0
     pushed: int = 0
     """Among jobs of one age, the first to be pushed is the first to be given."""
 
-    def push(self, waiting: Waiting) -> None:
+    def push(self, waiting: WaitingJob) -> None:
         self.pushed += 1
         heappush(self.order, (waiting.wanted.age, self.pushed, waiting))
 
-    def pop(self) -> tuple[float, int, Waiting]:
+    def pop(self) -> tuple[float, int, WaitingJob]:
         return heappop(self.order)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingJob) -> None:
         self.many += 1
         for file in waiting.wanted.files:
             wanters = self.wanting.get(file)
             if wanters is None:
-                wanters = self.wanting[file] = _Wanters()
+                wanters = self.wanting[file] = _FileWaiters()
             wanters.jobs.append(waiting)
             wanters.live += 1
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, waiting: WaitingJob) -> None:
         self.many -= 1
         waiting.gone = True
         for file in waiting.wanted.files:

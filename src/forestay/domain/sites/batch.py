@@ -148,7 +148,7 @@ def told_of(asked: Collection[BatchId], told: Mapping[BatchId, BatchJob] | None)
     return {one: told[one].outcome if one in told else FORGOTTEN for one in asked}
 
 
-class Refusal(StrEnum):
+class SubmitRefusal(StrEnum):
     """Why a pilot job was not taken (paper P0, section 5): each wants something else done."""
 
     NETWORK_DOWN = "network-down"
@@ -163,7 +163,7 @@ class Refusal(StrEnum):
 class SubmitRefused:
     """The job was not submitted, for sure."""
 
-    why: Refusal
+    why: SubmitRefusal
     words: str
     """The batch system's own, on one line."""
     later: bool = True

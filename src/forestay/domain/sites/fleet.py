@@ -60,7 +60,7 @@ class PilotSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SubmissionPace:
     """How hard the scheduler may be asked. Times are in seconds."""
 
     per_minute: int = 60
@@ -99,7 +99,7 @@ class PilotCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchOutcome:
     """What became of one launch, as far as the pace of the next depends on it."""
 
     size: str
@@ -139,8 +139,8 @@ def plan(
     sizes: Sequence[PilotSize],
     groups: Iterable[TaskGroup],
     pilots: Mapping[str, PilotCount],
-    pace: Pace = Pace(),  # noqa: B008 - frozen
-    history: Sequence[Launched] = (),
+    pace: SubmissionPace = SubmissionPace(),  # noqa: B008 - frozen
+    history: Sequence[LaunchOutcome] = (),
     now: int = 0,
 ) -> FleetPlan:
     """The pilots to send for one site. The first size is the one that is kept idle; a group is given the first one that fits it.
@@ -210,7 +210,7 @@ class _Fleet:
 
 
 def _paced(
-    wanted: Mapping[str, int], pace: Pace, history: Sequence[Launched], now: int
+    wanted: Mapping[str, int], pace: SubmissionPace, history: Sequence[LaunchOutcome], now: int
 ) -> tuple[dict[str, int], dict[str, int]]:
     """What of the wanted launches may be made now, and the sizes that rest after failures."""
     recent = sum(now - one.planned < MINUTE for one in history)
@@ -232,7 +232,7 @@ def _paced(
     return launches, resting
 
 
-def _trouble(history: Sequence[Launched], pace: Pace) -> tuple[int, bool] | None:
+def _trouble(history: Sequence[LaunchOutcome], pace: SubmissionPace) -> tuple[int, bool] | None:
     """Until when a size rests after failures, and whether a probe is under way; None where the last launch known went well.
 
     Launches that were under way together and failed together are one round, so that a burst of failures is not

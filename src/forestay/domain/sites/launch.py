@@ -79,7 +79,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LaunchReport:
     """What a site agent tells of a launch."""
 
     launch: str
@@ -97,7 +97,7 @@ class NotNext:
     reason: str
 
 
-def told(launch: Launch, report: Report, *, now: int) -> Launch | NotNext:
+def told(launch: Launch, report: LaunchReport, *, now: int) -> Launch | NotNext:
     """The launch after a report; the same one when it says nothing new."""
     if report.state is LaunchState.PLANNED:
         if launch.state is not LaunchState.PLANNED:

@@ -15,7 +15,7 @@ from forestay.domain.sites.fleet import PilotCount, PilotSize
 
 
 @dataclass(frozen=True, slots=True)
-class SiteStanding:
+class SiteStatus:
     """One site as its agent tells it, with its pilots as they are counted."""
 
     name: str
@@ -42,7 +42,7 @@ class SiteStanding:
         return any(size.at_once(need) for size in self.sizes)
 
 
-def shares(tasks: int, need: Resources, sites: Sequence[SiteStanding]) -> dict[str, int]:
+def shares(tasks: int, need: Resources, sites: Sequence[SiteStatus]) -> dict[str, int]:
     """The tasks that each site should cover, those that its pilots cover already included; a site that cannot run them is left out.
 
     More than a site has room for is given to it only when no other has room for it either.

@@ -63,7 +63,7 @@ class WatchedJob(NamedTuple):
         return f"{self.cluster or 'slurm'}-{self.id}"
 
 
-class Fate(StrEnum):
+class WatchedJobAction(StrEnum):
     """What is to be done about it."""
 
     GOING = "going"
@@ -74,16 +74,16 @@ class Fate(StrEnum):
     """Nobody says. Absence is no end."""
 
 
-def fate(outcome: BatchOutcome) -> Fate:
+def fate(outcome: BatchOutcome) -> WatchedJobAction:
     """What the batch system's word comes to."""
     if outcome.state is BatchState.UNKNOWN:
-        return Fate.SILENT
+        return WatchedJobAction.SILENT
     if outcome.state not in OVER:
-        return Fate.GOING
+        return WatchedJobAction.GOING
     word = outcome.word.split(" ", 1)[0].rstrip("+")
     if word == "COMPLETED" or word in GIVEN_UP:
-        return Fate.DONE
-    return Fate.FAILED
+        return WatchedJobAction.DONE
+    return WatchedJobAction.FAILED
 
 
 def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
@@ -169,7 +169,7 @@ def obstacle(
     """Why a job must not be acted on, whatever is ordered; empty if it may. A job that the batch system has in its queue will run in any case."""
     if kind is not JobKind.SINGLE:
         return several(job.id, kind)
-    if fate(outcome) is not Fate.FAILED or (details is not None and details.waiting):
+    if fate(outcome) is not WatchedJobAction.FAILED or (details is not None and details.waiting):
         return ""
     if not vouching.covers(job, outcome):
         return f"job {job.id} ended while no watcher vouched for it, so its user may have seen it fail; submit it again"

@@ -6,9 +6,9 @@ import re
 
 from forestay.domain.flows.bpel.process import Assign, Copy, FromSpec, ToSpec
 from forestay.domain.flows.bpel.xpath_values import Attribute, Node, Root, Text, Value, string
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.flows.bpel.host import WHOLE, Fault, Message, standard_fault
-from forestay.flows.bpel.scopes import Held, Running, Values, copied
+from forestay.flows.bpel.scopes import Running, ScopeVariable, Values, copied
 
 _VARIABLE = re.compile(r"\$\s*([\w-]+)")
 Whole = Message
@@ -23,7 +23,7 @@ class Assigning:
 
     def assign(self, at: Running, assign: Assign) -> None:
         """Every copy, or none: a fault puts all variables back."""
-        before: dict[int, tuple[Held, Message | None]] = {}
+        before: dict[int, tuple[ScopeVariable, Message | None]] = {}
         for copy in assign.copies:
             for name in self.targets(copy.to):
                 if at.has(name):
@@ -46,7 +46,7 @@ class Assigning:
             return []
         return _VARIABLE.findall(to.expression.xpath.text)
 
-    def first(self, at: Running, held: Held, given: FromSpec) -> None:
+    def first(self, at: Running, held: ScopeVariable, given: FromSpec) -> None:
         """The value that a variable begins with."""
         value = self.from_(at, given)
         if value is not None:
@@ -68,12 +68,12 @@ class Assigning:
 
     # What is copied
 
-    def from_(self, at: Running, given: FromSpec) -> Element | str | Whole | None:
+    def from_(self, at: Running, given: FromSpec) -> XmlElement | str | Whole | None:
         if given.literal is not None:
             inner = given.literal.elements
             return inner[0].copy() if inner else given.literal.text
         if given.partner:
-            return Element("{http://docs.oasis-open.org/wsbpel/2.0/serviceref}service-ref")
+            return XmlElement("{http://docs.oasis-open.org/wsbpel/2.0/serviceref}service-ref")
         if given.expression is not None:
             return self.one(self.values.value(at, given.expression))
         if not given.variable:
@@ -93,17 +93,17 @@ class Assigning:
         return self.one(self.values.value(at, given.query, node=part))
 
     @staticmethod
-    def one(value: Value) -> Element | str:
+    def one(value: Value) -> XmlElement | str:
         if not isinstance(value, list):
             return string(value)
         if len(value) != 1:
             raise standard_fault("selectionFailure", f"{len(value)} nodes where one is wanted")
         node = value[0]
-        return node.copy() if isinstance(node, Element) else node.text
+        return node.copy() if isinstance(node, XmlElement) else node.text
 
     # Where it goes
 
-    def to(self, at: Running, copy: Copy, value: Element | str | Whole) -> None:
+    def to(self, at: Running, copy: Copy, value: XmlElement | str | Whole) -> None:
         to = copy.to
         if to.partner:
             return
@@ -124,7 +124,7 @@ class Assigning:
         else:
             self.store(held, to.part, value, keep_name=copy.keep_name)
 
-    def to_expression(self, at: Running, copy: Copy, value: Element | str | Whole) -> None:
+    def to_expression(self, at: Running, copy: Copy, value: XmlElement | str | Whole) -> None:
         expression = copy.to.expression
         assert expression is not None  # noqa: S101 - the caller looked
         text = expression.xpath.text.strip()
@@ -137,13 +137,13 @@ class Assigning:
                 return
         self.into(self.values.value(at, expression), value, copy)
 
-    def into(self, place: Value, value: Element | str | Whole, copy: Copy) -> None:
+    def into(self, place: Value, value: XmlElement | str | Whole, copy: Copy) -> None:
         if not isinstance(place, list) or len(place) != 1:
             found = len(place) if isinstance(place, list) else 0
             raise standard_fault("selectionFailure", f"{found} places where one is wanted", copy.to.line)
         self.replace(place[0], value, keep_name=copy.keep_name)
 
-    def store(self, held: Held, part: str, value: Element | str | Whole, *, keep_name: bool) -> None:
+    def store(self, held: ScopeVariable, part: str, value: XmlElement | str | Whole, *, keep_name: bool) -> None:
         """Give a variable, or a part of it, a value."""
         if isinstance(value, dict):
             if part or (not held.is_message and WHOLE not in value):
@@ -155,7 +155,7 @@ class Assigning:
                 raise standard_fault("mismatchedAssignmentFailure", f"{held.declared.name} has no parts")
             root = held.value.get(WHOLE) if held.value else None
             if root is None:
-                root = Element(held.tag())
+                root = XmlElement(held.tag())
             fresh = root.copy()
             self.replace(fresh, value, keep_name=keep_name or (not held.declared.type and not held.declared.element))
             held.value = {WHOLE: fresh}
@@ -166,21 +166,21 @@ class Assigning:
                 raise standard_fault("mismatchedAssignmentFailure", f"say which part of {held.declared.name}")
             part = known[0]
         old = (held.value or {}).get(part)
-        if isinstance(value, Element) and (old is None or old.name == part or keep_name):
+        if isinstance(value, XmlElement) and (old is None or old.name == part or keep_name):
             fresh = value.copy()
         else:
-            fresh = old.copy() if old is not None else Element(part)
+            fresh = old.copy() if old is not None else XmlElement(part)
             self.replace(fresh, value, keep_name=keep_name)
         held.value = {**(held.value or {}), part: fresh}
 
     @staticmethod
-    def replace(node: Node, value: Element | str | Whole, *, keep_name: bool) -> None:
+    def replace(node: Node, value: XmlElement | str | Whole, *, keep_name: bool) -> None:
         if isinstance(value, dict):
             raise standard_fault("mismatchedAssignmentFailure", "a message does not fit into an element")
         text = value if isinstance(value, str) else value.text
         match node:
-            case Element():
-                if isinstance(value, Element):
+            case XmlElement():
+                if isinstance(value, XmlElement):
                     node.fill(value)
                     if keep_name:
                         node.tag = value.tag

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from forestay.domain.flows.bpel.xpath import BPEL
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
-Message = dict[str, Element]
+Message = dict[str, XmlElement]
 """The parts of a message by name. A message that is one element has one part without a name."""
 WHOLE = ""
 
@@ -33,7 +33,7 @@ def standard_fault(name: str, why: str = "", line: int = 0) -> Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PartnerCall:
     """An operation of a partner that is invoked."""
 
     partner: str
@@ -57,7 +57,7 @@ class Incoming:
 class Host(Protocol):
     """The outside of a process."""
 
-    async def invoke(self, call: Call) -> Message:
+    async def invoke(self, call: PartnerCall) -> Message:
         """Have an operation carried out; `Fault` if it fails. Cancelled, it is given up."""
         ...
 

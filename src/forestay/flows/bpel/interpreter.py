@@ -35,17 +35,17 @@ from forestay.domain.flows.bpel.process import (
     inside,
 )
 from forestay.domain.flows.bpel.process import Sequence as Sequenced
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.flows.bpel.assigning import Assigning
 from forestay.flows.bpel.durations import moment_of, seconds_of
-from forestay.flows.bpel.here import Exited, Here, Stopped
+from forestay.flows.bpel.execution_context import ExecutionContext, Exited, ProcessStopped
+from forestay.flows.bpel.for_each_counter import ForEachCounter
 from forestay.flows.bpel.host import WHOLE, Fault, Host, Incoming, standard_fault
+from forestay.flows.bpel.message_correlation import MessageCorrelation
 from forestay.flows.bpel.messages import Messages
-from forestay.flows.bpel.post import Post
-from forestay.flows.bpel.rounds import Tally
-from forestay.flows.bpel.scopes import Held, Running, Values, copied
+from forestay.flows.bpel.parallel_scope import ParallelScope
+from forestay.flows.bpel.scopes import Running, ScopeVariable, Values, copied
 from forestay.flows.bpel.scoping import Scoping
-from forestay.flows.bpel.together import Group
 
 MAX_BUSY = 20_000
 """Activities that may be done without anything coming from outside: more is a loop that waits for nothing."""
@@ -54,7 +54,7 @@ MAX_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessResult:
     """How a process ended."""
 
     how: str
@@ -70,8 +70,8 @@ class Interpreter:
         self.host = host
         self.values = Values(process)
         self.assigning = Assigning(self.values)
-        self.post = Post(self.values)
-        self.messages = Messages(host, self.post, self.assigning)
+        self.correlation = MessageCorrelation(self.values)
+        self.messages = Messages(host, self.correlation, self.assigning)
         self.scoping = Scoping(self)
         self.isolation = asyncio.Lock()
         self.exiting = False
@@ -87,176 +87,178 @@ class Interpreter:
     def deliver(self, letter: Incoming) -> bool:
         """A message for the process; false: too many wait already."""
         self.busy = 0
-        return self.post.deliver(letter)
+        return self.correlation.deliver(letter)
 
-    async def run(self) -> Ended:
-        """To the end; `Stopped` if it must not go on."""
+    async def run(self) -> ProcessResult:
+        """To the end; `ProcessStopped` if it must not go on."""
         nowhere = Running(self.process.scope)
         try:
-            await self.scoping.run(self.process.scope, Here(nowhere, {}, []))
+            await self.scoping.run(self.process.scope, ExecutionContext(nowhere, {}, []))
         except Exited:
-            return Ended("exited")
+            return ProcessResult("exited")
         except Fault as fault:
-            return Ended("faulted", fault)
-        return Ended("completed")
+            return ProcessResult("faulted", fault)
+        return ProcessResult("completed")
 
     # Every activity
 
-    async def do(self, activity: Activity, here: Here) -> None:
+    async def do(self, activity: Activity, context: ExecutionContext) -> None:
         self.busy += 1
         if self.busy > MAX_BUSY:
-            raise Stopped(
+            raise ProcessStopped(
                 f"line {activity.std.line}: {MAX_BUSY} activities without anything from outside; it runs in circles"
             )
         std = activity.std
         try:
-            if std.targets and not await self.joined(activity, here):
+            if std.targets and not await self.joined(activity, context):
                 if not std.suppress:
                     raise standard_fault("joinFailure", std.name, std.line)  # noqa: TRY301 - it is the activity's own fault
                 self.host.trace(f"skip {_label(activity)}")
-                self.dead(activity, here)
+                self.dead(activity, context)
                 return
-            await self.body(activity, here)
+            await self.body(activity, context)
             for source in std.sources:
                 condition = source.condition
-                open_ = here.links[source.link]
+                open_ = context.links[source.link]
                 if not open_.done():
-                    open_.set_result(condition is None or self.values.truth(here.at, condition))
+                    open_.set_result(condition is None or self.values.truth(context.at, condition))
         except Fault as fault:
             fault.line = fault.line or std.line
-            self.dead(activity, here)
+            self.dead(activity, context)
             raise
         except BaseException:
-            self.dead(activity, here)
+            self.dead(activity, context)
             raise
 
-    async def joined(self, activity: Activity, here: Here) -> bool:
-        known = {link: await here.links[link] for link in activity.std.targets}
+    async def joined(self, activity: Activity, context: ExecutionContext) -> bool:
+        known = {link: await context.links[link] for link in activity.std.targets}
         join = activity.std.join
-        return any(known.values()) if join is None else self.values.truth(here.at, join, links=known)
+        return any(known.values()) if join is None else self.values.truth(context.at, join, links=known)
 
-    def dead(self, activity: Activity, here: Here) -> None:
+    def dead(self, activity: Activity, context: ExecutionContext) -> None:
         """Nothing of an activity will be done any more: whoever waits for a link from inside it need not wait."""
         for link in _links_out(activity):
-            status = here.links.get(link)
+            status = context.links.get(link)
             if status is not None and not status.done():
                 status.set_result(False)
 
-    async def body(self, activity: Activity, here: Here) -> None:
+    async def body(self, activity: Activity, context: ExecutionContext) -> None:
         match activity:
             case Sequenced(inner=many):
                 for one in many:
-                    await self.do(one, here)
+                    await self.do(one, context)
             case Scope():
-                await self.scoping.run(activity, here)
+                await self.scoping.run(activity, context)
             case FlowActivity():
-                await self.flow(activity, here)
+                await self.flow(activity, context)
             case If():
-                await self.if_(activity, here)
+                await self.if_(activity, context)
             case While():
-                while self.values.truth(here.at, activity.condition):
-                    await self.do(activity.inner, here)
+                while self.values.truth(context.at, activity.condition):
+                    await self.do(activity.inner, context)
             case RepeatUntil():
-                await self.do(activity.inner, here)
-                while not self.values.truth(here.at, activity.condition):
-                    await self.do(activity.inner, here)
+                await self.do(activity.inner, context)
+                while not self.values.truth(context.at, activity.condition):
+                    await self.do(activity.inner, context)
             case ForEach():
-                await self.for_each(activity, here)
+                await self.for_each(activity, context)
             case Pick():
-                await self.pick(activity, here)
+                await self.pick(activity, context)
             case _:
                 self.host.trace(_label(activity))
-                await self.basic(activity, here)
+                await self.basic(activity, context)
 
-    async def basic(self, activity: Activity, here: Here) -> None:
+    async def basic(self, activity: Activity, context: ExecutionContext) -> None:
         match activity:
             case Empty():
                 pass
             case Assign():
-                self.assigning.assign(here.at, activity)
+                self.assigning.assign(context.at, activity)
             case Invoke():
-                await self.messages.invoke(activity, here.at)
+                await self.messages.invoke(activity, context.at)
                 self.busy = 0
             case Receive():
-                _, letter = await self.post.receive(here.at, [activity])
+                _, letter = await self.correlation.receive(context.at, [activity])
                 self.busy = 0
-                self.messages.take(activity, letter, here.at)
+                self.messages.take(activity, letter, context.at)
             case Reply():
-                await self.messages.reply(activity, here.at)
+                await self.messages.reply(activity, context.at)
             case Wait():
-                await self.sleep(here.at, activity.for_, activity.until)
+                await self.sleep(context.at, activity.for_, activity.until)
             case Throw(fault=fault, variable=variable):
-                data = copied(here.at.find(variable).value) if variable else None
+                data = copied(context.at.find(variable).value) if variable else None
                 raise Fault(fault, data, line=activity.std.line)
             case Rethrow():
-                if here.fault is not None:
-                    raise here.fault
+                if context.fault is not None:
+                    raise context.fault
             case Exit():
                 self.exiting = True
                 raise Exited
             case Compensate():
-                if here.handled is not None:
-                    await self.scoping.compensate(here.handled)
+                if context.handled is not None:
+                    await self.scoping.compensate(context.handled)
             case CompensateScope(target=target):
-                if here.handled is not None:
-                    await self.scoping.compensate(here.handled, target)
+                if context.handled is not None:
+                    await self.scoping.compensate(context.handled, target)
             case Validate(variables=variables):
                 for name in variables:
-                    if here.at.find(name).value is None:
+                    if context.at.find(name).value is None:
                         raise standard_fault("uninitializedVariable", name, activity.std.line)
             case _:
-                raise Stopped(f"line {activity.std.line}: {type(activity).__name__} is not run")
+                raise ProcessStopped(f"line {activity.std.line}: {type(activity).__name__} is not run")
 
     # Structured activities
 
-    async def flow(self, flow: FlowActivity, here: Here) -> None:
+    async def flow(self, flow: FlowActivity, context: ExecutionContext) -> None:
         loop = asyncio.get_running_loop()
-        inner = replace(here, links={**here.links, **{one: loop.create_future() for one in flow.links}})
-        group = Group()
+        inner = replace(context, links={**context.links, **{one: loop.create_future() for one in flow.links}})
+        group = ParallelScope()
         for one in flow.inner:
             group.spawn(self.do(one, inner))
         await group.wait()
 
-    async def if_(self, activity: If, here: Here) -> None:
+    async def if_(self, activity: If, context: ExecutionContext) -> None:
         taken: Activity | None = None
         for condition, branch in activity.branches:
-            if self.values.truth(here.at, condition):
+            if self.values.truth(context.at, condition):
                 taken = branch
                 break
         else:
             taken = activity.otherwise
         for branch in inside(activity):
             if branch is not taken:
-                self.dead(branch, here)
+                self.dead(branch, context)
         if taken is not None:
-            await self.do(taken, here)
+            await self.do(taken, context)
 
-    async def for_each(self, activity: ForEach, here: Here) -> None:
-        first, last = self.values.whole(here.at, activity.first), self.values.whole(here.at, activity.last)
+    async def for_each(self, activity: ForEach, context: ExecutionContext) -> None:
+        first, last = self.values.whole(context.at, activity.first), self.values.whole(context.at, activity.last)
         rounds = max(0, last - first + 1)
         if rounds > MAX_ROUNDS:
-            raise Stopped(f"line {activity.std.line}: a forEach has at most {MAX_ROUNDS} rounds")
+            raise ProcessStopped(f"line {activity.std.line}: a forEach has at most {MAX_ROUNDS} rounds")
         enough: int | None = None
         if activity.branches is not None:
-            enough = self.values.whole(here.at, activity.branches)
+            enough = self.values.whole(context.at, activity.branches)
             if enough > rounds:
                 raise standard_fault("invalidBranchCondition", f"{enough} of {rounds} rounds", activity.std.line)
-        tally = Tally(rounds, enough, activity.only_good)
+        tally = ForEachCounter(rounds, enough, activity.only_good)
         numbers = range(first, last + 1)
         if activity.parallel:
-            await self.rounds_together(activity, here, numbers, tally)
+            await self.rounds_together(activity, context, numbers, tally)
             return
         for number in numbers:
             if tally.met():
                 return
-            tally.count(good=await self.round(activity, here, number))
+            tally.count(good=await self.round(activity, context, number))
             tally.check(activity.std.line)
 
-    async def rounds_together(self, activity: ForEach, here: Here, numbers: range, tally: Tally) -> None:
-        group = Group()
+    async def rounds_together(
+        self, activity: ForEach, context: ExecutionContext, numbers: range, tally: ForEachCounter
+    ) -> None:
+        group = ParallelScope()
 
         async def one(number: int) -> None:
-            tally.count(good=await self.round(activity, here, number))
+            tally.count(good=await self.round(activity, context, number))
 
         if tally.met():
             return
@@ -274,20 +276,20 @@ class Interpreter:
         else:
             await group.wait()
 
-    async def round(self, activity: ForEach, here: Here, number: int) -> bool:
+    async def round(self, activity: ForEach, context: ExecutionContext, number: int) -> bool:
         counter = VariableDeclaration(activity.counter, activity.std.line, type="unsignedInt")
-        held = Held(counter, {WHOLE: _simple(activity.counter, str(number))})
-        return await self.scoping.run(activity.inner, here, preset={activity.counter: held})
+        held = ScopeVariable(counter, {WHOLE: _simple(activity.counter, str(number))})
+        return await self.scoping.run(activity.inner, context, preset={activity.counter: held})
 
-    async def pick(self, activity: Pick, here: Here) -> None:
+    async def pick(self, activity: Pick, context: ExecutionContext) -> None:
         self.host.trace(_label(activity))
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[tuple[int, Incoming]] = loop.create_future()
-        group = Group()
-        self.post.listen(here.at, activity.messages, arrived)
+        group = ParallelScope()
+        self.correlation.listen(context.at, activity.messages, arrived)
 
         async def ring(place: int, alarm: OnAlarm) -> None:
-            await self.sleep(here.at, alarm.for_, alarm.until)
+            await self.sleep(context.at, alarm.for_, alarm.until)
             if not arrived.done():
                 arrived.set_result((place, Incoming("", "")))
 
@@ -302,7 +304,7 @@ class Interpreter:
             while not waiting.done() and group.failed is None:
                 await group.change()
         finally:
-            self.post.withdraw(arrived)
+            self.correlation.withdraw(arrived)
             await group.end()
         if group.failed is not None:
             raise group.failed
@@ -312,13 +314,13 @@ class Interpreter:
         taken = events[place]
         for event in events:
             if event is not taken:
-                self.dead(event.inner, here)
+                self.dead(event.inner, context)
         if isinstance(taken, OnMessage):
             self.host.trace(f"onMessage {taken.operation}")
-            self.messages.take(taken, letter, here.at)
+            self.messages.take(taken, letter, context.at)
         else:
             self.host.trace("onAlarm")
-        await self.do(taken.inner, here)
+        await self.do(taken.inner, context)
 
     # Messages and time
 
@@ -344,8 +346,8 @@ class Interpreter:
             self.busy = 0
 
 
-def _simple(name: str, text: str) -> Element:
-    return Element(name, {}, [text])
+def _simple(name: str, text: str) -> XmlElement:
+    return XmlElement(name, {}, [text])
 
 
 def _label(activity: Activity) -> str:

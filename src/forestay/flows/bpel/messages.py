@@ -4,52 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forestay.domain.flows.bpel.process import Invoke, OnMessage, Part, Receive, Reply
+from forestay.domain.flows.bpel.process import Invoke, MessagePart, OnMessage, Receive, Reply
 from forestay.flows.bpel.assigning import Assigning
-from forestay.flows.bpel.host import WHOLE, Call, Host, Incoming, Message, standard_fault
-from forestay.flows.bpel.post import Post
+from forestay.flows.bpel.host import WHOLE, Host, Incoming, Message, PartnerCall, standard_fault
+from forestay.flows.bpel.message_correlation import MessageCorrelation
 from forestay.flows.bpel.scopes import Running, copied
 
 
 class Messages:
     """What one process says to its partners and hears from them."""
 
-    def __init__(self, host: Host, post: Post, assigning: Assigning) -> None:
+    def __init__(self, host: Host, correlation: MessageCorrelation, assigning: Assigning) -> None:
         self.host = host
-        self.post = post
+        self.correlation = correlation
         self.assigning = assigning
 
     async def invoke(self, activity: Invoke, at: Running) -> None:
         message = _outgoing(at, activity.input, activity.to_parts, activity.std.line)
         asking = [one for one in activity.correlations if one.pattern in ("", "request", "request-response")]
-        self.post.correlate(at, asking, message, activity.std.line)
+        self.correlation.correlate(at, asking, message, activity.std.line)
         answered = bool(activity.output or activity.from_parts)
-        call = Call(activity.partner, activity.operation, message, activity.std.name, activity.std.line, answered)
+        call = PartnerCall(
+            activity.partner, activity.operation, message, activity.std.name, activity.std.line, answered
+        )
         answer = await self.host.invoke(call)
         if answered:
             self._store(at, activity.output, activity.from_parts, answer)
             answering = [one for one in activity.correlations if one.pattern in ("response", "request-response")]
-            self.post.correlate(at, answering, answer, activity.std.line)
+            self.correlation.correlate(at, answering, answer, activity.std.line)
 
     async def reply(self, activity: Reply, at: Running) -> None:
         key = (activity.partner, activity.operation, activity.exchange)
-        if not self.post.requests.get(key):
+        if not self.correlation.requests.get(key):
             raise standard_fault(
                 "missingRequest", f"nobody waits for an answer to {activity.operation}", activity.std.line
             )
         message = _outgoing(at, activity.variable, activity.to_parts, activity.std.line)
-        self.post.correlate(at, activity.correlations, message, activity.std.line)
-        self.post.requests[key] -= 1
+        self.correlation.correlate(at, activity.correlations, message, activity.std.line)
+        self.correlation.requests[key] -= 1
         await self.host.reply(activity.partner, activity.operation, message, activity.fault)
 
     def take(self, given: Receive | OnMessage, letter: Incoming, at: Running) -> None:
         line = given.line if isinstance(given, OnMessage) else given.std.line
-        self.post.correlate(at, given.correlations, letter.message, line)
+        self.correlation.correlate(at, given.correlations, letter.message, line)
         key = (given.partner, given.operation, given.exchange)
-        self.post.requests[key] = self.post.requests.get(key, 0) + 1
+        self.correlation.requests[key] = self.correlation.requests.get(key, 0) + 1
         self._store(at, given.variable, given.from_parts, letter.message)
 
-    def _store(self, at: Running, variable: str, parts: Sequence[Part], message: Message) -> None:
+    def _store(self, at: Running, variable: str, parts: Sequence[MessagePart], message: Message) -> None:
         if variable:
             held = at.find(variable)
             found = copied(message) or {}
@@ -62,7 +64,7 @@ class Messages:
                 self.assigning.store(at.find(one.variable), "", value.copy(), keep_name=False)
 
 
-def _outgoing(at: Running, variable: str, parts: Sequence[Part], line: int) -> Message:
+def _outgoing(at: Running, variable: str, parts: Sequence[MessagePart], line: int) -> Message:
     if variable:
         found = copied(at.find(variable).value)
         if found is None:

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from forestay.domain.flows.bpel.adapting import PREFIX
-from forestay.domain.flows.bpel.services import JOBS, Binding, Kind
+from forestay.domain.flows.bpel.services import JOBS, Binding, OperationKind
 from forestay.domain.flows.bpel_flow import BpelFlow
 from forestay.domain.flows.definition.flow import Task
 from forestay.domain.flows.jsdl.definition import JSDL
-from forestay.domain.flows.jsdl.job import HouseJob, NotRunnable, house_job, item_name
+from forestay.domain.flows.jsdl.job import ConvertedJob, NotRunnable, converted_job, item_name
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.domain.jobs.specification import RetryPolicy
-from forestay.flows.bpel.host import WHOLE, Call, Fault, Incoming, Message
-from forestay.flows.desk import Work
-from forestay.flows.ended import Ended, JobFailed
+from forestay.flows.bpel.host import WHOLE, Fault, Incoming, Message, PartnerCall
+from forestay.flows.flow_context import PendingWork
+from forestay.flows.results import Ended, JobFailed
 
 MAX_EARLY = 100
 DEFINITION = f"{{{JSDL}}}JobDefinition"
@@ -29,9 +29,9 @@ _SPACES = {"j": JOBS}
 class _Job:
     """A job that the process has submitted."""
 
-    work: Work
+    work: PendingWork
     state: str = "running"
-    result: Element | None = None
+    result: XmlElement | None = None
     told: list[tuple[str, Binding]] = field(default_factory=list)
     """Who wants to be told of its end: partner links, and how."""
 
@@ -50,7 +50,7 @@ class Partners(ABC):
         """Answers of people who have not been asked yet."""
 
     @abstractmethod
-    def start(self, task: Task) -> Work:
+    def start(self, task: Task) -> PendingWork:
         """Begin a job."""
 
     @abstractmethod
@@ -73,41 +73,41 @@ class Partners(ABC):
                 answer.set_result(letter.message)
                 return
         binding = self.bpel.services.binding(letter.partner, letter.operation)
-        if binding is not None and binding.kind is Kind.MANUAL:
+        if binding is not None and binding.kind is OperationKind.MANUAL:
             self.early = [*self.early, letter][-MAX_EARLY:]
         else:
             self.deliver(letter)
 
     # What the interpreter calls
 
-    async def invoke(self, call: Call) -> Message:
+    async def invoke(self, call: PartnerCall) -> Message:
         binding = self.bpel.services.binding(call.partner, call.operation)
         if binding is None and call.operation in self.bpel.jobs:
-            binding = Binding(Kind.RUN, job=call.operation)
+            binding = Binding(OperationKind.RUN, job=call.operation)
         if binding is None:
             why = f"no mapping says what {call.operation} of {call.partner} is"
             raise Fault(f"{{{JOBS}}}unknownOperation", why=why, line=call.line)
         match binding.kind:
-            case Kind.RUN:
+            case OperationKind.RUN:
                 return await self._run(call, binding)
-            case Kind.SUBMIT | Kind.FORGET:
+            case OperationKind.SUBMIT | OperationKind.FORGET:
                 return self._submit(call, binding)
-            case Kind.POLL:
+            case OperationKind.POLL:
                 return self._message(binding, self._status(*self._job(call)))
-            case Kind.REGISTER:
+            case OperationKind.REGISTER:
                 name, job = self._job(call)
                 job.told.append((call.partner, binding))
                 if job.result is not None:
                     self._tell(name, job)
                 return self._message(binding, _element("registered", jobId=name))
-            case Kind.CANCEL:
+            case OperationKind.CANCEL:
                 name, job = self._job(call)
                 if job.result is None:
                     self.give_up(name)
                 return self._message(binding, _element("cancelled", jobId=name))
-            case Kind.ANSWER:
-                return self._message(binding, Element(binding.part or "answer", {}, [binding.answer]))
-            case Kind.MANUAL:
+            case OperationKind.ANSWER:
+                return self._message(binding, XmlElement(binding.part or "answer", {}, [binding.answer]))
+            case OperationKind.MANUAL:
                 return await self._ask(call)
 
     async def reply(self, partner: str, operation: str, message: Message, fault: str) -> None:
@@ -117,7 +117,7 @@ class Partners(ABC):
 
     # Jobs
 
-    async def _run(self, call: Call, binding: Binding) -> Message:
+    async def _run(self, call: PartnerCall, binding: Binding) -> Message:
         name, job = self._begin(call, binding)
         try:
             ended = await job.work
@@ -128,10 +128,10 @@ class Partners(ABC):
             raise
         return self._message(binding, _done(name, ended))
 
-    def _submit(self, call: Call, binding: Binding) -> Message:
+    def _submit(self, call: PartnerCall, binding: Binding) -> Message:
         name, job = self._begin(call, binding)
         job.work.awaited = True
-        if binding.kind is Kind.SUBMIT:
+        if binding.kind is OperationKind.SUBMIT:
             if binding.tell:
                 job.told.append((call.partner, binding))
             asyncio.ensure_future(self._follow(name, job))  # noqa: RUF006 - the case waits for all its items
@@ -154,16 +154,16 @@ class Partners(ABC):
             )
         job.told.clear()
 
-    def _begin(self, call: Call, binding: Binding) -> tuple[str, _Job]:
+    def _begin(self, call: PartnerCall, binding: Binding) -> tuple[str, _Job]:
         house = self._house_job(call, binding)
         name = self.fresh_name(item_name(call.name or house.name))
-        pattern = replace(house.pattern, wait=binding.kind is not Kind.FORGET)
+        pattern = replace(house.pattern, wait=binding.kind is not OperationKind.FORGET)
         if binding.max_attempts > 1:
             pattern = replace(pattern, retry=RetryPolicy(binding.max_attempts, pattern.retry.wait))
         job = self.known[name] = _Job(self.start(Task(name, pattern)))
         return name, job
 
-    def _house_job(self, call: Call, binding: Binding) -> HouseJob:
+    def _house_job(self, call: PartnerCall, binding: Binding) -> ConvertedJob:
         definition = next(
             (one for part in call.message.values() for one in _inside(part) if one.tag == DEFINITION), None
         )
@@ -173,11 +173,11 @@ class Partners(ABC):
         if definition is None:
             raise Fault(f"{{{JOBS}}}unknownJob", why="the message has no job definition and names none", line=call.line)
         try:
-            return house_job(read_definition(definition))
+            return converted_job(read_definition(definition))
         except (JsdlRefused, NotRunnable) as error:
             raise Fault(f"{{{JOBS}}}submissionFailed", why=str(error), line=call.line) from error
 
-    def _job(self, call: Call) -> tuple[str, _Job]:
+    def _job(self, call: PartnerCall) -> tuple[str, _Job]:
         for part in call.message.values():
             for one in _inside(part):
                 if one.text.strip() in self.known and not one.elements:
@@ -185,14 +185,14 @@ class Partners(ABC):
         raise Fault(f"{{{JOBS}}}unknownJob", why="the message names no job of this process", line=call.line)
 
     @staticmethod
-    def _status(name: str, job: _Job) -> Element:
+    def _status(name: str, job: _Job) -> XmlElement:
         return job.result.copy() if job.result is not None else _element("job", jobId=name, state=job.state)
 
     @staticmethod
-    def _message(binding: Binding, element: Element) -> Message:
+    def _message(binding: Binding, element: XmlElement) -> Message:
         return {binding.part or WHOLE: element}
 
-    async def _ask(self, call: Call) -> Message:
+    async def _ask(self, call: PartnerCall) -> Message:
         for letter in self.early:
             if (letter.partner, letter.operation) == (call.partner.removeprefix(PREFIX), call.operation):
                 self.early.remove(letter)
@@ -207,19 +207,20 @@ class Partners(ABC):
                 self.asked.remove(asked)
 
 
-def _element(name: str, **fields: str) -> Element:
+def _element(name: str, **fields: str) -> XmlElement:
     children = [
-        Element(f"{{{JOBS}}}{key}", {}, [value] if value else [], namespaces=_SPACES) for key, value in fields.items()
+        XmlElement(f"{{{JOBS}}}{key}", {}, [value] if value else [], namespaces=_SPACES)
+        for key, value in fields.items()
     ]
-    return Element(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
+    return XmlElement(f"{{{JOBS}}}{name}", {}, children, namespaces=_SPACES)
 
 
-def _done(name: str, ended: Ended) -> Element:
+def _done(name: str, ended: Ended) -> XmlElement:
     code = "" if ended.exit_code is None else str(ended.exit_code)
     return _element("job", jobId=name, state="completed", exitCode=code, result=_text(ended.result))
 
 
-def _failed(name: str, error: JobFailed) -> Element:
+def _failed(name: str, error: JobFailed) -> XmlElement:
     code = "" if error.exit_code is None else str(error.exit_code)
     return _element("job", jobId=name, state="failed", exitCode=code, reason=error.reason)
 
@@ -228,7 +229,7 @@ def _text(value: object) -> str:
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
-def _inside(element: Element) -> Iterator[Element]:
+def _inside(element: XmlElement) -> Iterator[XmlElement]:
     yield element
     for child in element.elements:
         yield from _inside(child)

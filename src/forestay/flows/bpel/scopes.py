@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from forestay.domain.flows.bpel.process import Alias, Expression, Process, Scope, VariableDeclaration
 from forestay.domain.flows.bpel.xpath import BPEL
 from forestay.domain.flows.bpel.xpath_values import Node, Value, XPathFailed, boolean, string
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.flows.bpel.host import WHOLE, Fault, Message, standard_fault
 
 
 @dataclass(slots=True)
-class Held:
+class ScopeVariable:
     """A variable and its value; ``None``: it has none yet."""
 
     declared: VariableDeclaration
@@ -23,7 +23,7 @@ class Held:
     def is_message(self) -> bool:
         return bool(self.declared.message)
 
-    def part(self, name: str) -> Element | None:
+    def part(self, name: str) -> XmlElement | None:
         return None if self.value is None else self.value.get(name)
 
     def tag(self) -> str:
@@ -37,12 +37,12 @@ class Running:
 
     scope: Scope
     above: Running | None = None
-    variables: dict[str, Held] = field(default_factory=dict)
+    variables: dict[str, ScopeVariable] = field(default_factory=dict)
     sets: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     completed: list[Running] = field(default_factory=list)
     """The scopes inside that completed, oldest first."""
 
-    def find(self, name: str) -> Held:
+    def find(self, name: str) -> ScopeVariable:
         at: Running | None = self
         while at is not None:
             if name in at.variables:
@@ -140,7 +140,7 @@ class Values:
             raise standard_fault("selectionFailure", f"the message has no property {name.rpartition('}')[2]}")
         return node.text.strip()
 
-    def property_node(self, message: Message, name: str) -> Element | None:
+    def property_node(self, message: Message, name: str) -> XmlElement | None:
         for alias in self.process.aliases:
             if alias.property == name:
                 found = self._aliased(message, alias)
@@ -151,7 +151,7 @@ class Values:
             return message[local]
         return next((one for part in message.values() for one in _descendants(part) if one.name == local), None)
 
-    def _aliased(self, message: Message, alias: Alias) -> Element | None:
+    def _aliased(self, message: Message, alias: Alias) -> XmlElement | None:
         part = message.get(alias.part) if alias.part else next(iter(message.values()), None)
         if part is None or (alias.element and part.tag != alias.element):
             return None
@@ -161,14 +161,14 @@ class Values:
             found = alias.query.xpath.evaluate(_nothing, node=part)
         except XPathFailed:
             return None
-        return next((one for one in found if isinstance(one, Element)), None) if isinstance(found, list) else None
+        return next((one for one in found if isinstance(one, XmlElement)), None) if isinstance(found, list) else None
 
 
 def _nothing(name: str) -> Value:
     raise XPathFailed(f"there is no variable {name} here")
 
 
-def _descendants(element: Element) -> Iterator[Element]:
+def _descendants(element: XmlElement) -> Iterator[XmlElement]:
     yield element
     for child in element.elements:
         yield from _descendants(child)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from forestay.domain.flows.bpel.process import Activity, Catch, OnAlarm, OnMessage, Scope, VariableDeclaration
-from forestay.flows.bpel.here import Exited, Here
+from forestay.flows.bpel.execution_context import ExecutionContext, Exited
 from forestay.flows.bpel.host import WHOLE, Fault, standard_fault
-from forestay.flows.bpel.scopes import Held, Running, copied
-from forestay.flows.bpel.together import Group, Work, heard
+from forestay.flows.bpel.parallel_scope import ParallelScope, Work, heard
+from forestay.flows.bpel.scopes import Running, ScopeVariable, copied
 
 if TYPE_CHECKING:
     from forestay.flows.bpel.interpreter import Interpreter
@@ -23,26 +23,28 @@ class Scoping:
     def __init__(self, process: Interpreter) -> None:
         self.process = process
 
-    async def run(self, scope: Scope, here: Here, *, preset: dict[str, Held] | None = None) -> bool:
+    async def run(
+        self, scope: Scope, context: ExecutionContext, *, preset: dict[str, ScopeVariable] | None = None
+    ) -> bool:
         """Run a scope; false: a fault in it was handled."""
-        running = Running(scope, here.at)
+        running = Running(scope, context.at)
         running.sets = {one.name: None for one in scope.sets}
         for one in scope.variables:
-            running.variables[one.name] = Held(one)
+            running.variables[one.name] = ScopeVariable(one)
         running.variables |= preset or {}
-        inner = replace(here, at=running, completed=running.completed)
+        inner = replace(context, at=running, completed=running.completed)
         if scope.isolated:
             async with self.process.isolation:
                 good = await self._guarded(scope, running, inner)
         else:
             good = await self._guarded(scope, running, inner)
         for handler in _handlers(scope):
-            self.process.dead(handler, here)
+            self.process.dead(handler, context)
         if good:
-            here.completed.append(running)
+            context.completed.append(running)
         return good
 
-    async def _guarded(self, scope: Scope, running: Running, inner: Here) -> bool:
+    async def _guarded(self, scope: Scope, running: Running, inner: ExecutionContext) -> bool:
         for one in scope.variables:
             if one.first is not None:
                 try:
@@ -79,11 +81,11 @@ class Scoping:
             raise asyncio.CancelledError
         task.result()
 
-    async def _main(self, scope: Scope, running: Running, inner: Here) -> None:
+    async def _main(self, scope: Scope, running: Running, inner: ExecutionContext) -> None:
         if not scope.messages and not scope.alarms:
             await self.process.do(scope.inner, inner)
             return
-        group = Group()
+        group = ParallelScope()
         listeners: list[asyncio.Task[None]] = []
 
         async def inside() -> None:
@@ -96,21 +98,21 @@ class Scoping:
         group.spawn(inside())
         await group.wait()
 
-    async def _listen(self, event: OnMessage, running: Running, inner: Here, group: Group) -> None:
+    async def _listen(self, event: OnMessage, running: Running, inner: ExecutionContext, group: ParallelScope) -> None:
         while True:
-            _, letter = await self.process.post.receive(running, [event])
+            _, letter = await self.process.correlation.receive(running, [event])
             self.process.busy = 0
             self.process.host.trace(f"onEvent {event.operation}")
             own = Running(running.scope, running)
             for name in (event.variable, *(one.variable for one in event.from_parts)):
                 if name and not (event.from_parts and running.has(name)):
-                    own.variables[name] = Held(
+                    own.variables[name] = ScopeVariable(
                         VariableDeclaration(name, event.line, event.message, element=event.element)
                     )
             self.process.messages.take(event, letter, own)
             group.spawn(self.process.do(event.inner, replace(inner, at=own, links={})))
 
-    async def _alarm(self, alarm: OnAlarm, running: Running, inner: Here, group: Group) -> None:
+    async def _alarm(self, alarm: OnAlarm, running: Running, inner: ExecutionContext, group: ParallelScope) -> None:
         every = None if alarm.every is None else self.process.seconds(running, alarm.every)
         if alarm.for_ is not None or alarm.until is not None:
             await self.process.sleep(running, alarm.for_, alarm.until)
@@ -123,7 +125,7 @@ class Scoping:
                 return
             await self.process.rest(every)
 
-    async def _handle(self, scope: Scope, running: Running, inner: Here, fault: Fault) -> None:
+    async def _handle(self, scope: Scope, running: Running, inner: ExecutionContext, fault: Fault) -> None:
         catch = _catch(scope, fault)
         handling = replace(inner, fault=fault, handled=running, completed=[])
         if catch is None and scope.catch_all is None:
@@ -137,10 +139,10 @@ class Scoping:
         own = Running(scope, running)
         if catch.variable:
             declared = VariableDeclaration(catch.variable, catch.line, catch.message, element=catch.element)
-            own.variables[catch.variable] = Held(declared, copied(fault.data))
+            own.variables[catch.variable] = ScopeVariable(declared, copied(fault.data))
         await self.process.do(catch.inner, replace(handling, at=own))
 
-    async def _terminate(self, scope: Scope, running: Running, inner: Here) -> None:
+    async def _terminate(self, scope: Scope, running: Running, inner: ExecutionContext) -> None:
         self.process.host.trace(f"terminate {scope.std.name}".strip())
         try:
             if scope.termination is None:
@@ -163,8 +165,8 @@ class Scoping:
         if child.scope.compensation is None:
             await self.compensate(child)
             return
-        here = Here(child, {}, [], handled=child)
-        await self.process.do(child.scope.compensation, here)
+        context = ExecutionContext(child, {}, [], handled=child)
+        await self.process.do(child.scope.compensation, context)
 
 
 def _handlers(scope: Scope) -> Iterator[Activity]:

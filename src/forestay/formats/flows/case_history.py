@@ -12,7 +12,7 @@ Facts = Mapping[str, Any]
 LONGEST = 500
 
 
-def happening_public(at: int, kind: str, facts: Facts) -> Json:
+def history_event_public(at: int, kind: str, facts: Facts) -> Json:
     """One line of a case's history."""
     words = _WORDS[kind](facts) if kind in _WORDS else _other({**facts, "kind": kind})
     return {"at": time_text(at), "kind": kind, "item": item_of(facts), "words": words[:LONGEST]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forestay.formats.flows.case_history import LONGEST, happening_public
+from forestay.formats.flows.case_history import LONGEST, history_event_public
 from forestay.formats.jobs.job_json import Json
 from forestay.formats.jobs.job_public import time_text
 
@@ -15,7 +15,7 @@ Facts = Mapping[str, Any]
 def story_public(at: int, kind: str, facts: Facts) -> Json:
     """One line."""
     if kind not in _WORDS:
-        return happening_public(at, kind, facts) | {"incident": ""}
+        return history_event_public(at, kind, facts) | {"incident": ""}
     said = {"at": time_text(at), "kind": kind, "item": str(facts.get("item") or "")}
     return said | {"words": _WORDS[kind](facts)[:LONGEST], "incident": str(facts.get("incident") or "")}
 

@@ -39,11 +39,11 @@ class Row(NamedTuple):
     """How it stands in a case; of a task inside a loop, in its newest round."""
 
 
-class _Node(NamedTuple):
+class _GraphNode(NamedTuple):
     name: str
     kind: str
     before: tuple[str, ...]
-    inner: Sequence[tuple[str, Sequence[_Node]]] = ()
+    inner: Sequence[tuple[str, Sequence[_GraphNode]]] = ()
     """Blocks inside it, each with its name."""
 
 
@@ -51,20 +51,22 @@ def flow_graph(flow: Mapping[str, Any] | None, items: Items = ()) -> list[Row]:
     """The rows of a flow in its plain form; without one, of the items of a Python flow."""
     known: dict[str, Mapping[str, Any]] = {item["task"] if flow is not None else item["id"]: item for item in items}
     if flow is None:
-        nodes = [_Node(item["id"], "", tuple(item.get("after") or ())) for item in items]
+        nodes = [_GraphNode(item["id"], "", tuple(item.get("after") or ())) for item in items]
     else:
         plan = planned(flow_from_plain(flow))
         nodes = [_node(plan, task) for task in plan.flow.tasks]
     return list(_rows(nodes, known, "", root=True))
 
 
-def _node(plan: FlowPlan, task: Task) -> _Node:
+def _node(plan: FlowPlan, task: Task) -> _GraphNode:
     before = plan.tasks[task.name].before
     inner = [(body.name, [_node(plan, one) for one in body.tasks]) for body in bodies(task.pattern)]
-    return _Node(task.name, _kind(task), before, inner)
+    return _GraphNode(task.name, _kind(task), before, inner)
 
 
-def _rows(nodes: Sequence[_Node], known: Mapping[str, Mapping[str, Any]], rails: str, *, root: bool) -> Iterator[Row]:
+def _rows(
+    nodes: Sequence[_GraphNode], known: Mapping[str, Mapping[str, Any]], rails: str, *, root: bool
+) -> Iterator[Row]:
     """A block: tasks with nothing before them, and below each what comes after it last."""
     depth: dict[str, int] = {}
     names = {node.name for node in nodes}
@@ -72,7 +74,7 @@ def _rows(nodes: Sequence[_Node], known: Mapping[str, Mapping[str, Any]], rails:
         node
     ) in nodes:  # tasks stand in an order in which each comes after those before it, or the longest way is found below
         _depth(node, {one.name: one for one in nodes}, depth)
-    below: dict[str, list[_Node]] = {}
+    below: dict[str, list[_GraphNode]] = {}
     for node in nodes:
         before = [name for name in node.before if name in names]
         above = max(before, key=lambda name: depth[name]) if before else ""
@@ -96,7 +98,7 @@ def _rows(nodes: Sequence[_Node], known: Mapping[str, Mapping[str, Any]], rails:
     yield from draw("", rails, root=root)
 
 
-def _depth(node: _Node, nodes: Mapping[str, _Node], depth: dict[str, int]) -> int:
+def _depth(node: _GraphNode, nodes: Mapping[str, _GraphNode], depth: dict[str, int]) -> int:
     if node.name not in depth:
         depth[node.name] = 0  # a cycle cannot be here: the flow was checked
         depth[node.name] = 1 + max((_depth(nodes[one], nodes, depth) for one in node.before if one in nodes), default=0)

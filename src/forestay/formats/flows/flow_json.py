@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.domain.flows.definition.finding import Finding, Place
-from forestay.domain.flows.definition.flow import Compensation, Flow, Late, OnFailure, Task, WhenFailed
+from forestay.domain.flows.definition.flow import Compensation, DeadlineAction, Flow, OnFailure, Task, WhenFailed
 from forestay.domain.flows.definition.flow import Deadline as DeadlineOf
 from forestay.domain.flows.definition.flow_check import check_flow
 from forestay.domain.flows.definition.flow_pattern import (
     AtMaximum,
     Branch,
+    BranchSelection,
     ChoicePattern,
     Dimension,
     FilesOf,
@@ -26,10 +26,10 @@ from forestay.domain.flows.definition.flow_pattern import (
     RangeOf,
     Source,
     SubflowPattern,
-    Take,
     WatchOf,
     WorkletPattern,
 )
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 from forestay.domain.flows.definition.flow_version import LANGUAGE, flow_as_plain
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.resources import Resources
@@ -52,17 +52,17 @@ def flow_to_json(flow: Flow) -> dict[str, Any]:
     return flow_as_plain(flow)
 
 
-def read_flow(data: object) -> tuple[Flow, list[Finding]]:
+def read_flow(data: object) -> tuple[Flow, list[FlowProblem]]:
     """Read a document's shape: a flow as far as it can be made out, and everything that is wrong."""
     fields = Fields()
     flow = _flow(fields, data, ())
     return flow, fields.findings
 
 
-def check_document(data: object) -> tuple[Flow | None, list[Finding]]:
+def check_document(data: object) -> tuple[Flow | None, list[FlowProblem]]:
     """Read a document and check what it says: a flow that can be run, or everything that is wrong."""
     if depth_of(data) > MAX_DEPTH:
-        return None, [Finding((), f"it is nested more than {MAX_DEPTH} deep")]
+        return None, [FlowProblem((), f"it is nested more than {MAX_DEPTH} deep")]
     flow, findings = read_flow(data)
     wrong = {one.path for one in findings}
     for one in check_flow(flow):
@@ -194,7 +194,7 @@ def _choose(fields: Fields, record: dict[str, object], at: Place) -> ChoicePatte
     return ChoicePattern(
         branches=tuple(made),
         otherwise=otherwise,
-        take=fields.one_of(Take, choose.get("take", Take.ALL), (*here, "take")),
+        take=fields.one_of(BranchSelection, choose.get("take", BranchSelection.ALL), (*here, "take")),
         outputs=fields.record(record.get("outputs", {}), (*at, "outputs"), None, what="outputs by name"),
     )
 
@@ -250,7 +250,7 @@ def _deadline(fields: Fields, data: object, at: Place) -> DeadlineOf | None:
     record = fields.record(data, at, ["seconds", "then"], what="a deadline", needed=["seconds"])
     return DeadlineOf(
         seconds=fields.number_in(duration_of, record.get("seconds", 1), (*at, "seconds")),
-        then=fields.one_of(Late, record.get("then", Late.FAIL), (*at, "then")),
+        then=fields.one_of(DeadlineAction, record.get("then", DeadlineAction.FAIL), (*at, "then")),
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from forestay.domain.flows.definition.flow import Late, OnFailure, WhenFailed
-from forestay.domain.flows.definition.flow_pattern import AtMaximum, Take
+from forestay.domain.flows.definition.flow import DeadlineAction, OnFailure, WhenFailed
+from forestay.domain.flows.definition.flow_pattern import AtMaximum, BranchSelection
 from forestay.domain.flows.definition.flow_version import LANGUAGE
 from forestay.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
 from forestay.domain.jobs.inputs import Staging
@@ -170,7 +170,7 @@ def flow_schema() -> Schema:
             "deadline": {
                 "anyOf": [
                     _ref("duration"),
-                    _record({"seconds": _ref("duration"), "then": _one_of(Late, "")}, required=["seconds"]),
+                    _record({"seconds": _ref("duration"), "then": _one_of(DeadlineAction, "")}, required=["seconds"]),
                 ]
             },
             "resources": _record(
@@ -195,7 +195,7 @@ def flow_schema() -> Schema:
             ),
             "choice": _record(
                 {
-                    "take": _one_of(Take, "Every branch whose condition holds, or the first."),
+                    "take": _one_of(BranchSelection, "Every branch whose condition holds, or the first."),
                     "branches": _by_name(
                         _record({"when": _ref("condition"), "tasks": tasks}, required=["when", "tasks"])
                     ),

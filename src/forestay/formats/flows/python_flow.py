@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forestay.domain.flows.definition.python_flow import PythonFlow
-from forestay.formats.flows.yaml_flow import Problem
+from forestay.formats.flows.yaml_flow import TextProblem
 
 DECORATOR = "flow"
 MAX_SOURCE = 200_000
@@ -20,21 +20,21 @@ class PythonFile:
     """What a file has: its flows, and everything that is wrong."""
 
     flows: tuple[PythonFlow, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TextProblem, ...] = ()
 
 
 def read_python_flows(source: str, file: str = "") -> PythonFile:
     """The flows of a source file: its ``async`` functions with the mark ``@flow``."""
     if len(source.encode()) > MAX_SOURCE:
-        return PythonFile((), (Problem(1, 1, file, f"a flow's file has at most {MAX_SOURCE} bytes"),))
+        return PythonFile((), (TextProblem(1, 1, file, f"a flow's file has at most {MAX_SOURCE} bytes"),))
     try:
         tree = ast.parse(source, file or "<flow>")
     except (SyntaxError, ValueError) as error:
         line, column = (error.lineno or 1, error.offset or 1) if isinstance(error, SyntaxError) else (1, 1)
         what = error.msg if isinstance(error, SyntaxError) else str(error)
-        return PythonFile((), (Problem(line, column, file, f"this is not Python: {what}"),))
+        return PythonFile((), (TextProblem(line, column, file, f"this is not Python: {what}"),))
     flows: list[PythonFlow] = []
-    problems: list[Problem] = []
+    problems: list[TextProblem] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _marked(node):
             found, wrong = _flow(node, source, file)
@@ -52,12 +52,12 @@ def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _flow(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str, file: str) -> tuple[PythonFlow, list[Problem]]:
-    problems: list[Problem] = []
+def _flow(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str, file: str) -> tuple[PythonFlow, list[TextProblem]]:
+    problems: list[TextProblem] = []
 
     def wrong(at: ast.AST, message: str) -> None:
         line, column = getattr(at, "lineno", node.lineno), getattr(at, "col_offset", 0) + 1
-        problems.append(Problem(line, column, node.name, message))
+        problems.append(TextProblem(line, column, node.name, message))
 
     if isinstance(node, ast.FunctionDef):
         wrong(node, "a flow is an 'async def'")

@@ -14,7 +14,7 @@ from forestay.formats.flows.flow_json import check_document, flow_to_json
 from forestay.formats.text.yaml_text import read_yaml
 
 
-class Problem(NamedTuple):
+class TextProblem(NamedTuple):
     """One error in a flow's text."""
 
     line: int
@@ -32,7 +32,7 @@ class FlowText:
     """What became of a flow's text: a flow, or problems."""
 
     flow: Flow | None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TextProblem, ...] = ()
     text: str = ""
 
     @property
@@ -58,7 +58,7 @@ def read_flow_text(text: str) -> FlowText:
     flow: Flow | None = None
     if not findings:
         flow, findings = check_document(document.value)
-    problems = [Problem(*document.position(one.path), one.where, one.message) for one in findings]
+    problems = [TextProblem(*document.position(one.path), one.where, one.message) for one in findings]
     return FlowText(flow, tuple(sorted(problems)), text)
 
 

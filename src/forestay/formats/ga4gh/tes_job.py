@@ -20,7 +20,7 @@ from forestay.domain.jobs.job_document import HIGHEST_PRIORITY
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, Specification
 from forestay.formats.ga4gh.tes_reading import read_shown_task
-from forestay.formats.ga4gh.tes_task import FileType, Input, Json, Output, Task, asked_json
+from forestay.formats.ga4gh.tes_task import FileType, Json, TaskDocument, TaskInput, TaskOutput, asked_json
 
 TES = "tes"
 """Where a specification keeps the task."""
@@ -57,14 +57,14 @@ class Asked(NamedTuple):
     """Who is told of the end."""
 
 
-class Refusal(ValueError):
+class ParameterRefused(ValueError):
     """A backend parameter that cannot be obeyed."""
 
 
-def known_parameters(task: Task) -> tuple[Task, Asked, tuple[str, ...]]:
+def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str, ...]]:
     """The task without the backend parameters that are not understood, what the others ask for, and a warning for each that was left out.
 
-    `Refusal` for a value that makes no sense, and for any unknown one where the client wants all to be obeyed.
+    `ParameterRefused` for a value that makes no sense, and for any unknown one where the client wants all to be obeyed.
     """
     resources = task.resources
     if resources is None or not resources.backend_parameters:
@@ -72,7 +72,7 @@ def known_parameters(task: Task) -> tuple[Task, Asked, tuple[str, ...]]:
     given = {name.lower(): value for name, value in resources.backend_parameters.items()}
     unknown = sorted(set(given) - set(PARAMETERS))
     if unknown and resources.backend_parameters_strict:
-        raise Refusal(
+        raise ParameterRefused(
             f"backend parameters that are not known here: {', '.join(unknown)}; there is {', '.join(PARAMETERS)}"
         )
     kept = {name: value for name, value in resources.backend_parameters.items() if name.lower() in PARAMETERS}
@@ -81,7 +81,7 @@ def known_parameters(task: Task) -> tuple[Task, Asked, tuple[str, ...]]:
     return changed, _asked(given), warnings
 
 
-def asked_on(task: Task, downstream: str) -> Asked:
+def asked_on(task: TaskDocument, downstream: str) -> Asked:
     """What is asked of us of a task that is sent on: what is not known here is for the other server to judge."""
     given = task.resources.backend_parameters if task.resources is not None else {}
     return _asked({name.lower(): value for name, value in given.items()})._replace(downstream=downstream)
@@ -93,9 +93,11 @@ def _asked(given: Mapping[str, str]) -> Asked:
         attempts = int(given.get("max_attempts", "1"))
         priority = int(given.get("priority", "0"))
     except ValueError as error:
-        raise Refusal(f"a backend parameter makes no sense: {error}") from error
+        raise ParameterRefused(f"a backend parameter makes no sense: {error}") from error
     if not 1 <= attempts <= 100 or abs(priority) > HIGHEST_PRIORITY or not 0 < (wall or 1) <= _YEAR:
-        raise Refusal("max_attempts is from 1 to 100, priority from -1000 to 1000, wall a time of at most a year")
+        raise ParameterRefused(
+            "max_attempts is from 1 to 100, priority from -1000 to 1000, wall a time of at most a year"
+        )
     return Asked(wall, attempts, priority)
 
 
@@ -103,7 +105,7 @@ def _seconds(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else duration_of(text)
 
 
-def specification_of(task: Task, tenant: str, asked: Asked, warnings: Sequence[str]) -> Specification:
+def specification_of(task: TaskDocument, tenant: str, asked: Asked, warnings: Sequence[str]) -> Specification:
     """What the job of a task runs; its id is not made yet."""
     first = task.executors[0]
     # What is sent on is staged where it runs.
@@ -118,7 +120,7 @@ def specification_of(task: Task, tenant: str, asked: Asked, warnings: Sequence[s
         command=first.command,
         resources=resources_of(task, asked),
         inputs=tuple(
-            job_inputs.Input(staged_name(place), one.url) for place, one in enumerate(inputs) if is_staged(one)
+            job_inputs.JobInput(staged_name(place), one.url) for place, one in enumerate(inputs) if is_staged(one)
         ),
         retry=RetryPolicy(asked.max_attempts),
         extra={TES: kept},
@@ -146,12 +148,12 @@ def outputs_job(job: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"forestay:tes-outputs:{job}"))
 
 
-def job_name(task: Task) -> str:
+def job_name(task: TaskDocument) -> str:
     """A name that a job may have."""
     return _ODD.sub(" ", task.name)[:200].strip() or "task"
 
 
-def resources_of(task: Task, asked: Asked) -> Resources:
+def resources_of(task: TaskDocument, asked: Asked) -> Resources:
     wanted = task.resources
     if wanted is None:
         return Resources(wall=asked.wall)
@@ -163,7 +165,7 @@ def resources_of(task: Task, asked: Asked) -> Resources:
     )
 
 
-def labels_of(task: Task, downstream: str = "") -> dict[str, str]:
+def labels_of(task: TaskDocument, downstream: str = "") -> dict[str, str]:
     """The tags that can be labels, so that rules and searches see them, and our own marks."""
     labels = {key: value for key, value in task.tags.items() if fits(key, value)}
     labels[MARK] = TASK
@@ -183,12 +185,12 @@ def staged_name(place: int) -> str:
     return f"in/{place}"
 
 
-def is_staged(given: Input) -> bool:
+def is_staged(given: TaskInput) -> bool:
     """Whether an input is brought as those of every job are."""
     return bool(given.url) and not given.content and given.type is FileType.FILE
 
 
-def task_of(spec: Specification) -> Task | None:
+def task_of(spec: Specification) -> TaskDocument | None:
     """The task that a specification keeps; None for that of another job."""
     kept = spec.extra.get(TES)
     return read_shown_task(kept["task"]) if isinstance(kept, dict) and "task" in kept else None
@@ -199,7 +201,7 @@ def warnings_of(spec: Specification) -> list[str]:
     return [str(one) for one in kept.get("warnings", ())] if isinstance(kept, dict) else []
 
 
-def plan_of(task: Task, containers: str) -> Json:
+def plan_of(task: TaskDocument, containers: str) -> Json:
     """What the pilot needs to run a task."""
     return {
         "executors": asked_json(task)["executors"],
@@ -218,7 +220,7 @@ def plan_of(task: Task, containers: str) -> Json:
     }
 
 
-def output_json(one: Output) -> dict[str, Any]:
+def output_json(one: TaskOutput) -> dict[str, Any]:
     """An output as whoever brings it away needs it."""
     return {"path": one.path, "url": one.url, "path_prefix": one.path_prefix, "type": one.type.value}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forestay.domain.jobs.claim import note_of
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
 from forestay.formats.ga4gh.tes_task import ExecutorLog, OutputFile, TaskLog
 from forestay.formats.jobs.job_public import time_text
 
@@ -44,7 +44,7 @@ def task_log(
     )
 
 
-def _times(document: JobDocument, last: Ending | None) -> tuple[str, str]:
+def _times(document: JobDocument, last: AttemptResult | None) -> tuple[str, str]:
     if last is not None and last.started is not None:
         end = last.started + round(1000 * (last.wall or 0)) if document.final else None
         return time_text(last.started) or "", time_text(end) or ""
@@ -52,10 +52,10 @@ def _times(document: JobDocument, last: Ending | None) -> tuple[str, str]:
     return time_text(started) or "", (time_text(document.changed) or "") if document.final else ""
 
 
-def _system(last: Ending | None, told: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+def _system(last: AttemptResult | None, told: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     """What Forestay itself has to say of an end."""
     words = [str(one) for one in report.get("system", ())]
-    if last is not None and last.outcome is Outcome.FAULT:
+    if last is not None and last.outcome is AttemptOutcome.FAULT:
         words.append(f"attempt {last.token.attempt} ended by {note_of(last).partition('; claim')[0]}")
     tail = told.get("log_tail")
     said = _PILOT.search(tail) if isinstance(tail, str) else None

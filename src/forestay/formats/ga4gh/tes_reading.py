@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 from forestay.formats.ga4gh.tes_task import (
-    Executor,
     ExecutorLog,
     FileType,
-    Input,
-    Output,
     OutputFile,
-    Resources,
-    Task,
+    TaskDocument,
+    TaskExecutor,
+    TaskInput,
     TaskLog,
+    TaskOutput,
+    TaskResources,
     TaskState,
     has_wildcard,
 )
@@ -31,7 +31,7 @@ _MOST = 10**6
 Value = TypeVar("Value")
 
 
-def read_task(data: object) -> Task | tuple[Finding, ...]:
+def read_task(data: object) -> TaskDocument | tuple[FlowProblem, ...]:
     """The task that a client asks for, or everything that is wrong with it.
 
     What only a server says (its id, its state, its logs) is passed over, and so are fields that TES does not have.
@@ -41,7 +41,7 @@ def read_task(data: object) -> Task | tuple[Finding, ...]:
     return tuple(fields.findings) if fields.findings else task
 
 
-def read_shown_task(data: object) -> Task:
+def read_shown_task(data: object) -> TaskDocument:
     """A task as a server shows it, in any view; `ValueError` for what is none.
 
     What cannot be read is taken as not given: servers leave out what the specification wants, and send null for it.
@@ -50,7 +50,7 @@ def read_shown_task(data: object) -> Task:
         raise ValueError("a task is a record")  # noqa: TRY004 - the sender's mistake, not the caller's
     fields = _TaskFields()
     asked = fields.task(data, ())
-    return Task(
+    return TaskDocument(
         asked.executors,
         asked.inputs,
         asked.outputs,
@@ -74,13 +74,13 @@ def state_named(text: object) -> TaskState:
 class _TaskFields(Fields):
     """Fields of a task; null is the same as not given."""
 
-    def task(self, data: object, at: Place) -> Task:
+    def task(self, data: object, at: Place) -> TaskDocument:
         record = self._record(data, at, "a task", "executors")
         executors = self._each(record, "executors", at, self._executor)
         if "executors" in record and not executors:
             self.wrong((*at, "executors"), "at least one executor is needed")
         resources = record.get("resources")
-        return Task(
+        return TaskDocument(
             executors=executors,
             inputs=self._each(record, "inputs", at, self._input),
             outputs=self._each(record, "outputs", at, self._output),
@@ -91,12 +91,12 @@ class _TaskFields(Fields):
             description=self._text_of(record, "description", at),
         )
 
-    def _executor(self, data: object, at: Place) -> Executor:
+    def _executor(self, data: object, at: Place) -> TaskExecutor:
         record = self._record(data, at, "an executor", "image", "command")
         command = self._each(record, "command", at, self._word_of)
         if "command" in record and not command:
             self.wrong((*at, "command"), "a command has at least one word")
-        return Executor(
+        return TaskExecutor(
             image=self._needed(record, "image", at),
             command=command,
             workdir=self._path_of(record, "workdir", at),
@@ -107,7 +107,7 @@ class _TaskFields(Fields):
             ignore_error=self._truth_of(record, "ignore_error", at) or False,
         )
 
-    def _input(self, data: object, at: Place) -> Input:
+    def _input(self, data: object, at: Place) -> TaskInput:
         record = self._record(data, at, "an input", "path")
         content = self._text_of(record, "content", at)
         if len(content.encode(errors="replace")) > MAX_CONTENT:
@@ -124,7 +124,7 @@ class _TaskFields(Fields):
                 self.wrong((*at, "content"), "a folder cannot be sent here")
         if content and kind is FileType.DIRECTORY:
             self.wrong((*at, "content"), "a folder cannot be sent here")
-        return Input(
+        return TaskInput(
             path=self._needed_path(record, at),
             url=url,
             content=content,
@@ -134,7 +134,7 @@ class _TaskFields(Fields):
             streamable=self._truth_of(record, "streamable", at),
         )
 
-    def _output(self, data: object, at: Place) -> Output:
+    def _output(self, data: object, at: Place) -> TaskOutput:
         record = self._record(data, at, "an output", "path", "url")
         path = self._needed_path(record, at)
         prefix = self._path_of(record, "path_prefix", at)
@@ -143,7 +143,7 @@ class _TaskFields(Fields):
                 self.wrong(at, "'path_prefix' is missing; an output with a wildcard in its path needs it")
             elif not path.startswith(prefix):
                 self.wrong((*at, "path_prefix"), f"the path {path[:200]!r} does not begin with it")
-        return Output(
+        return TaskOutput(
             path=path,
             url=self._needed(record, "url", at),
             path_prefix=prefix,
@@ -152,10 +152,10 @@ class _TaskFields(Fields):
             description=self._text_of(record, "description", at),
         )
 
-    def _resources(self, data: object, at: Place) -> Resources:
+    def _resources(self, data: object, at: Place) -> TaskResources:
         record = self._record(data, at, "resources")
         cores = self._number_of(record, "cpu_cores", at)
-        return Resources(
+        return TaskResources(
             cpu_cores=None if cores is None else math.ceil(cores),
             preemptible=self._truth_of(record, "preemptible", at),
             ram_gb=self._number_of(record, "ram_gb", at),

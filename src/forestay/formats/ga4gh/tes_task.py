@@ -44,7 +44,7 @@ ENDED = frozenset(
 """States that no task leaves."""
 
 
-class View(StrEnum):
+class TaskView(StrEnum):
     """How much of a task is shown."""
 
     MINIMAL = "MINIMAL"
@@ -62,7 +62,7 @@ class FileType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class TaskInput:
     """One file or folder that is there before the first executor starts."""
 
     path: str
@@ -77,7 +77,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class TaskOutput:
     """One file, folder or pattern of files that is taken away after the last executor."""
 
     path: str
@@ -95,7 +95,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Executor:
+class TaskExecutor:
     """One command in one image."""
 
     image: str
@@ -110,7 +110,7 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class TaskResources:
     """What a task needs; None where the server may choose."""
 
     cpu_cores: int | None = None
@@ -157,13 +157,13 @@ class TaskLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskDocument:
     """A task as it was asked for, with what only the server says of it."""
 
-    executors: tuple[Executor, ...]
-    inputs: tuple[Input, ...] = ()
-    outputs: tuple[Output, ...] = ()
-    resources: Resources | None = None
+    executors: tuple[TaskExecutor, ...]
+    inputs: tuple[TaskInput, ...] = ()
+    outputs: tuple[TaskOutput, ...] = ()
+    resources: TaskResources | None = None
     volumes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -179,7 +179,7 @@ def has_wildcard(path: str) -> bool:
     return any(sign in path for sign in "*?[")
 
 
-def asked_json(task: Task) -> Json:
+def asked_json(task: TaskDocument) -> Json:
     """What a client asked for, without what only a server says."""
     resources = _given(asdict(task.resources)) if task.resources is not None else {}
     return _given(
@@ -196,13 +196,13 @@ def asked_json(task: Task) -> Json:
     )
 
 
-def task_json(task: Task, view: View = View.FULL) -> Json:
+def task_json(task: TaskDocument, view: TaskView = TaskView.FULL) -> Json:
     """A task in one of its views."""
     shown: Json = {"id": task.id, "state": task.state.value}
-    if view is View.MINIMAL:
+    if view is TaskView.MINIMAL:
         return shown
     shown |= asked_json(task)
-    if view is View.BASIC:
+    if view is TaskView.BASIC:
         for given in shown.get("inputs", ()):
             given.pop("content", None)
     if task.creation_time:
@@ -212,15 +212,15 @@ def task_json(task: Task, view: View = View.FULL) -> Json:
     return shown
 
 
-def _log_json(log: TaskLog, view: View) -> Json:
+def _log_json(log: TaskLog, view: TaskView) -> Json:
     """Its two lists are always there: the specification wants them."""
-    hidden = () if view is View.FULL else ("stdout", "stderr")
+    hidden = () if view is TaskView.FULL else ("stdout", "stderr")
     shown: Json = {
         "logs": [_executor_json(one, hidden) for one in log.logs],
         "outputs": [{"url": one.url, "path": one.path, "size_bytes": str(one.size_bytes)} for one in log.outputs],
     }
     told = {"metadata": dict(log.metadata), "start_time": log.start_time, "end_time": log.end_time}
-    if view is View.FULL:
+    if view is TaskView.FULL:
         told["system_logs"] = list(log.system_logs)
     return shown | _given(told)
 

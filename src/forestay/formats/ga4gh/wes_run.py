@@ -23,7 +23,7 @@ OBJECTS = (PARAMETERS, "tags", "workflow_engine_parameters")
 NEEDED = ("workflow_type", "workflow_type_version", "workflow_url")
 
 
-class RunState(StrEnum):
+class WesRunState(StrEnum):
     """How a run stands. Two states of the interface are never shown: clients take them for an end, or wait for ever."""
 
     UNKNOWN = "UNKNOWN"
@@ -40,42 +40,42 @@ class RunState(StrEnum):
     CANCELING = "CANCELING"
 
 
-ENDED = frozenset({RunState.COMPLETE, RunState.EXECUTOR_ERROR, RunState.SYSTEM_ERROR, RunState.CANCELED})
-_OF_CASES: Mapping[str, RunState] = {
-    "running": RunState.RUNNING,
-    "suspended": RunState.RUNNING,
-    "stopping": RunState.RUNNING,
-    "compensating": RunState.RUNNING,
-    "finished": RunState.COMPLETE,
-    "completed": RunState.COMPLETE,
-    "forced_complete": RunState.COMPLETE,
-    "failed": RunState.EXECUTOR_ERROR,
-    "undone": RunState.EXECUTOR_ERROR,
-    "removed": RunState.CANCELED,
-    "terminated": RunState.SYSTEM_ERROR,
-    "broken": RunState.SYSTEM_ERROR,
+ENDED = frozenset({WesRunState.COMPLETE, WesRunState.EXECUTOR_ERROR, WesRunState.SYSTEM_ERROR, WesRunState.CANCELED})
+_OF_CASES: Mapping[str, WesRunState] = {
+    "running": WesRunState.RUNNING,
+    "suspended": WesRunState.RUNNING,
+    "stopping": WesRunState.RUNNING,
+    "compensating": WesRunState.RUNNING,
+    "finished": WesRunState.COMPLETE,
+    "completed": WesRunState.COMPLETE,
+    "forced_complete": WesRunState.COMPLETE,
+    "failed": WesRunState.EXECUTOR_ERROR,
+    "undone": WesRunState.EXECUTOR_ERROR,
+    "removed": WesRunState.CANCELED,
+    "terminated": WesRunState.SYSTEM_ERROR,
+    "broken": WesRunState.SYSTEM_ERROR,
 }
 CASE_STATES = tuple(_OF_CASES)
-_OF_JOBS: Mapping[State, RunState] = {
-    State.AVAILABLE: RunState.QUEUED,
-    State.COMPLETED: RunState.COMPLETE,
-    State.FORCED_COMPLETE: RunState.COMPLETE,
-    State.FAILED: RunState.EXECUTOR_ERROR,
-    State.CANCELLED: RunState.CANCELED,
+_OF_JOBS: Mapping[State, WesRunState] = {
+    State.AVAILABLE: WesRunState.QUEUED,
+    State.COMPLETED: WesRunState.COMPLETE,
+    State.FORCED_COMPLETE: WesRunState.COMPLETE,
+    State.FAILED: WesRunState.EXECUTOR_ERROR,
+    State.CANCELLED: WesRunState.CANCELED,
 }
 
 
-def state_of(case_state: str, *, cancelled: bool = False) -> RunState:
+def state_of(case_state: str, *, cancelled: bool = False) -> WesRunState:
     """The state of a run whose case stands like this, and whose end somebody asked for or not."""
-    state = _OF_CASES.get(case_state, RunState.UNKNOWN)
-    if cancelled and state is RunState.EXECUTOR_ERROR:
-        return RunState.CANCELED
-    if cancelled and state is RunState.RUNNING:
-        return RunState.CANCELING
+    state = _OF_CASES.get(case_state, WesRunState.UNKNOWN)
+    if cancelled and state is WesRunState.EXECUTOR_ERROR:
+        return WesRunState.CANCELED
+    if cancelled and state is WesRunState.RUNNING:
+        return WesRunState.CANCELING
     return state
 
 
-class Wrong(NamedTuple):
+class RequestError(NamedTuple):
     """One thing that is wrong with a request."""
 
     at: str
@@ -126,42 +126,44 @@ def request_from_json(known: Mapping[str, Any]) -> RunRequest:
     )
 
 
-def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence[Wrong]]:
+def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence[RequestError]]:
     """The request that a form is, or everything that is wrong with it."""
-    wrong = [Wrong(name, "this field is not known") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
-    wrong += [Wrong(name, "it is needed") for name in NEEDED if not fields.get(name)]
+    wrong = [RequestError(name, "this field is not known") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
+    wrong += [RequestError(name, "it is needed") for name in NEEDED if not fields.get(name)]
     wrong += [
-        Wrong(name, f"it has at most {MAX_TEXT} characters") for name in TEXTS if len(fields.get(name, "")) > MAX_TEXT
+        RequestError(name, f"it has at most {MAX_TEXT} characters")
+        for name in TEXTS
+        if len(fields.get(name, "")) > MAX_TEXT
     ]
     objects: dict[str, Mapping[str, Any]] = {}
     for name in OBJECTS:
         objects[name], problems = _object(name, fields.get(name, ""), texts=name != PARAMETERS)
         wrong += problems
     if fields.get("workflow_engine_version") and not fields.get("workflow_engine"):
-        wrong.append(Wrong("workflow_engine", "it is needed where its version is given"))
+        wrong.append(RequestError("workflow_engine", "it is needed where its version is given"))
     if wrong:
         return None, wrong
     known = {name: fields.get(name, "") for name in TEXTS}
     return request_from_json(known | objects), ()
 
 
-def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], list[Wrong]]:
+def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], list[RequestError]]:
     if not text.strip():
         return {}, []
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return {}, [Wrong(name, f"this is not JSON: {error}")]
+        return {}, [RequestError(name, f"this is not JSON: {error}")]
     if value is None:
         return {}, []
     if not isinstance(value, dict):
-        return {}, [Wrong(name, "an object is needed")]
+        return {}, [RequestError(name, "an object is needed")]
     if not texts:
         return value, []
     if len(value) > MAX_TAGS:
-        return {}, [Wrong(name, f"it has at most {MAX_TAGS} members")]
+        return {}, [RequestError(name, f"it has at most {MAX_TAGS} members")]
     bad = [one for one, given in value.items() if not isinstance(given, str) or len(one) + len(given) > MAX_TEXT]
-    return value, [Wrong(f"{name}.{one[:100]}", "a text is needed, not a very long one") for one in bad[:20]]
+    return value, [RequestError(f"{name}.{one[:100]}", "a text is needed, not a very long one") for one in bad[:20]]
 
 
 def with_places(value: object, places: Mapping[str, str]) -> object:
@@ -180,7 +182,7 @@ def wes_time(millis: int | None) -> str | None:
     return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def summary_json(run: str, state: RunState, started: int, ended: int | None, tags: Mapping[str, str]) -> Json:
+def summary_json(run: str, state: WesRunState, started: int, ended: int | None, tags: Mapping[str, str]) -> Json:
     """A run in a list."""
     times = {"start_time": wes_time(started), "end_time": wes_time(ended)}
     known = {name: at for name, at in times.items() if at is not None}
@@ -190,7 +192,7 @@ def summary_json(run: str, state: RunState, started: int, ended: int | None, tag
 def run_log_json(
     run: str,
     request: RunRequest,
-    state: RunState,
+    state: WesRunState,
     *,
     name: str,
     started: int,
@@ -204,7 +206,7 @@ def run_log_json(
     if ended is not None:
         log["end_time"] = wes_time(ended)
     if state in ENDED:
-        log["exit_code"] = 0 if state is RunState.COMPLETE else 1
+        log["exit_code"] = 0 if state is WesRunState.COMPLETE else 1
     log |= {"stdout": f"{url}/stdout", "stderr": f"{url}/stderr"}
     return {
         "run_id": run,
@@ -241,7 +243,7 @@ def task_json(document: JobDocument, command: Sequence[str], *, run_url: str, te
 
 
 def _job_state(document: JobDocument) -> str:
-    return _OF_JOBS.get(document.state, RunState.RUNNING).value
+    return _OF_JOBS.get(document.state, WesRunState.RUNNING).value
 
 
 def sub_run_json(run: str, name: str, *, run_url: str) -> Json:
@@ -279,7 +281,7 @@ def service_info_json(
         "supported_filesystem_protocols": sorted(protocols),
         "workflow_engine_versions": {"forestay": {"workflow_engine_version": [version]}},
         "default_workflow_engine_parameters": [],
-        "system_state_counts": {state.value: counts.get(state.value, 0) for state in RunState},
+        "system_state_counts": {state.value: counts.get(state.value, 0) for state in WesRunState},
         "auth_instructions_url": f"{url}/",
         "tags": dict(tags),
     }

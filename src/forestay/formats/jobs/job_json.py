@@ -10,23 +10,23 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from forestay.domain.jobs.inputs import Input, Staging
+from forestay.domain.jobs.inputs import JobInput, Staging
 from forestay.domain.jobs.job_document import (
+    AttemptOutcome,
+    AttemptResult,
     Claim,
     Delivery,
-    Ending,
+    FlowRef,
     JobDocument,
+    JobPhase,
     Manifest,
-    Outcome,
-    Phase,
     State,
-    Tie,
     Token,
     Transition,
     search_fields,
 )
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
+from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
 
 Json = dict[str, Any]
 
@@ -151,7 +151,7 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(data["max_attempts"], data["wait"], WhenExhausted(data["when_exhausted"]))
 
 
-def tie_to_json(tie: Tie) -> Json:
+def tie_to_json(tie: FlowRef) -> Json:
     out = tie._asdict()
     if not tie.result:
         del out["result"]
@@ -162,9 +162,9 @@ def tie_to_json(tie: Tie) -> Json:
     return out
 
 
-def tie_from_json(data: Mapping[str, Any]) -> Tie:
+def tie_from_json(data: Mapping[str, Any]) -> FlowRef:
     places = (data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
-    return Tie(*places, data.get("result", ""), tuple(data.get("above", ())))
+    return FlowRef(*places, data.get("result", ""), tuple(data.get("above", ())))
 
 
 _ENDING_FACTS = (
@@ -172,7 +172,7 @@ _ENDING_FACTS = (
 )  # fmt: skip
 
 
-def ending_to_json(ending: Ending) -> Json:
+def ending_to_json(ending: AttemptResult) -> Json:
     out: Json = {
         "generation": ending.token.generation,
         "attempt": ending.token.attempt,
@@ -193,12 +193,12 @@ def ending_to_json(ending: Ending) -> Json:
     return out
 
 
-def ending_from_json(data: Mapping[str, Any]) -> Ending:
+def ending_from_json(data: Mapping[str, Any]) -> AttemptResult:
     manifest = data.get("manifest")
-    return Ending(
+    return AttemptResult(
         token=Token(data["generation"], data["attempt"]),
         claim=data["claim"],
-        outcome=Outcome(data["outcome"]),
+        outcome=AttemptOutcome(data["outcome"]),
         reason=data["reason"],
         host=data.get("host", ""),
         manifest=Manifest(manifest["path"], manifest["sha256"], manifest["files"], manifest["bytes"])
@@ -236,7 +236,7 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
         ),
         _as_it_is,
     ),
-    "phase": Phase,
+    "phase": JobPhase,
     "claim": claim_from_json,
     "holders": tuple,
     "held_end": ending_from_json,
@@ -252,12 +252,12 @@ _DEFAULTS: Json = {
 }  # fmt: skip
 
 
-def input_to_json(given: Input) -> Json:
+def input_to_json(given: JobInput) -> Json:
     return {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
 
 
-def input_from_json(data: Mapping[str, Any]) -> Input:
-    return Input(data["name"], data["source"], data.get("bytes"), data.get("sha256"))
+def input_from_json(data: Mapping[str, Any]) -> JobInput:
+    return JobInput(data["name"], data["source"], data.get("bytes"), data.get("sha256"))
 
 
 def specification_to_json(spec: Specification) -> Json:
@@ -300,7 +300,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         outputs=tuple(data["outputs"]),
         named_outputs=data.get("named_outputs", {}),
         effects=Effects(data["effects"]),
-        runner=Runner(data.get("runner", Runner.PROCESS)),
+        runner=RunnerKind(data.get("runner", RunnerKind.PROCESS)),
         container=data.get("container", ""),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},

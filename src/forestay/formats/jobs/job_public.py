@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, State, Transition
-from forestay.domain.jobs.meeting_key import MEET
+from forestay.domain.jobs.colocation_key import MEET
+from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, State, Transition
 from forestay.domain.jobs.resources import resource_class
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.story import words
@@ -71,7 +71,7 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
     }  # fmt: skip
 
 
-def ending_public(ending: Ending | None) -> Json | None:
+def ending_public(ending: AttemptResult | None) -> Json | None:
     if ending is None:
         return None
     facts = {"exit_code": None, "signal": None, "wall": None, "cpu": None, "peak_memory": None, "result": None}

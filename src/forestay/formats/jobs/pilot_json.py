@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forestay.domain.pilots.pilot import Beat, BeatSheet, Pilot, PilotState
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, Pilot, PilotState
 from forestay.formats.jobs.job_json import Json, resources_from_json, resources_to_json
 
 
@@ -65,7 +65,7 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
     )
 
 
-def sheet_to_json(sheet: BeatSheet) -> Json:
+def sheet_to_json(sheet: HeartbeatPage) -> Json:
     return {
         "server": sheet.server,
         "bucket": sheet.bucket,
@@ -77,14 +77,14 @@ def sheet_to_json(sheet: BeatSheet) -> Json:
     }
 
 
-def sheet_from_json(data: Mapping[str, Any]) -> BeatSheet:
-    return BeatSheet(
+def sheet_from_json(data: Mapping[str, Any]) -> HeartbeatPage:
+    return HeartbeatPage(
         server=data["server"],
         bucket=data["bucket"],
         counter=data["counter"],
         url=data["url"],
         beats={
-            pilot: Beat(counter, session, lease, tuple(claims))
+            pilot: Heartbeat(counter, session, lease, tuple(claims))
             for pilot, (counter, session, lease, claims) in data["beats"].items()
         },
     )

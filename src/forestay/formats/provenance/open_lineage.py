@@ -58,7 +58,7 @@ def job_events(document: JobDocument, spec: Specification | None, *, namespace: 
     return events
 
 
-class Case(Protocol):
+class LineageCase(Protocol):
     """What is told of a case."""
 
     @property
@@ -77,7 +77,7 @@ class Case(Protocol):
     def ended(self) -> int | None: ...
 
 
-def case_events(case: Case, *, namespace: str) -> list[Json]:
+def case_events(case: LineageCase, *, namespace: str) -> list[Json]:
     job = _job(f"{namespace}/{case.tenant}", case.name, case.owner, "FLOW")
     events = [_event("START", case.started, case.case, {}, job, (), ())]
     if case.ended is not None:

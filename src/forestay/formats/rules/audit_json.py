@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from forestay.domain.exceptions.safeguards.audit import START, AuditPage, Broken, Entry, Head, check
+from forestay.domain.exceptions.safeguards.audit import START, AuditEntry, AuditHead, AuditPage, Broken, check
 from forestay.formats.jobs.job_public import time_millis, time_text
 
 
@@ -21,15 +21,15 @@ def page_to_json(page: AuditPage) -> dict[str, Any]:
 
 
 def page_from_json(data: Mapping[str, Any]) -> AuditPage:
-    entries = tuple(Entry(**entry) for entry in data["entries"])
+    entries = tuple(AuditEntry(**entry) for entry in data["entries"])
     return AuditPage(data["tenant"], data["number"], data["name"], entries)
 
 
-def entry_public(entry: Entry) -> dict[str, Any]:
+def entry_public(entry: AuditEntry) -> dict[str, Any]:
     return entry.plain() | {"at": time_text(entry.at), "hash": entry.hash}
 
 
-class Checked(NamedTuple):
+class CheckedChain(NamedTuple):
     """What came of looking at a chain."""
 
     number: int
@@ -40,20 +40,20 @@ class Checked(NamedTuple):
     words: str = ""
 
 
-def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str = START) -> Checked:
+def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str = START) -> CheckedChain:
     """Check entries as they are shown, following on an entry of that number and hash, by computing every hash anew."""
-    head = Head(0, number, hash_)
+    head = AuditHead(0, number, hash_)
     for one in shown:
         try:
-            entry = Entry(**{**one, "at": time_millis(str(one["at"]))})
+            entry = AuditEntry(**{**one, "at": time_millis(str(one["at"]))})
         except (KeyError, TypeError, ValueError):
-            return Checked(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
+            return CheckedChain(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
         if entry_public(entry) != one:
             # A time has several spellings; the hash covers what they mean, so that ours alone is taken.
             words = f"entry {head.number + 1} is not written as it was"
-            return Checked(head.number, head.hash, head.number + 1, words)
+            return CheckedChain(head.number, head.hash, head.number + 1, words)
         found = check([entry], head)
         if isinstance(found, Broken):
-            return Checked(head.number, head.hash, found.number, found.words)
+            return CheckedChain(head.number, head.hash, found.number, found.words)
         head = found
-    return Checked(head.number, head.hash)
+    return CheckedChain(head.number, head.hash)

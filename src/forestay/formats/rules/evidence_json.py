@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.evidence.evidence import (
     LONGEST_WORD,
+    AttemptStage,
     Evidence,
     Scheduler,
-    Stage,
     bounded_lines,
     plain_word,
 )
@@ -114,7 +114,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
     )
 
 
-def finding_to_json(finding: Finding) -> dict[str, Any]:
+def finding_to_json(finding: CauseFinding) -> dict[str, Any]:
     """An answer, with what else was weighed in short."""
     return {
         "cause": str(finding.cause),
@@ -344,11 +344,11 @@ def _time(value: object) -> float | None:
     return number if number is not None and number >= 0 else None
 
 
-def _stage(value: object) -> Stage | None:
+def _stage(value: object) -> AttemptStage | None:
     text = re.sub(r"[ _]", "-", _text(value).lower())
     names = {"stage-in": "staging-in", "stagein": "staging-in", "stage-out": "staging-out", "stageout": "staging-out", "running": "executing", "execute": "executing", "execution": "executing", "clean-up": "cleanup"}  # fmt: skip
     text = names.get(text, text)
-    return Stage(text) if text in set(Stage) else None
+    return AttemptStage(text) if text in set(AttemptStage) else None
 
 
 def _shallow(value: Any, depth: int = 0) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet, Step
-from forestay.domain.exlets.primitive import Compensate, Select, Worklet, worklets_of
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep
+from forestay.domain.exlets.primitive import CompensateAction, Select, Worklet, worklets_of
 from forestay.formats.rules.exlet_json import ExletText, read_exlet_text
 
 ENDINGS = (".yaml", ".yml", ".json")
@@ -31,10 +31,10 @@ def with_versions(exlet: Exlet, versions: Mapping[str, str]) -> Exlet:
     def known(worklet: Worklet) -> Worklet:
         return replace(worklet, flow=versions.get(worklet.flow, worklet.flow))
 
-    def changed(step: Step) -> Step:
+    def changed(step: PlaybookStep) -> PlaybookStep:
         match step.do:
-            case Compensate(worklets):
-                return replace(step, do=Compensate(tuple(known(one) for one in worklets)))
+            case CompensateAction(worklets):
+                return replace(step, do=CompensateAction(tuple(known(one) for one in worklets)))
             case Select(worklet):
                 return replace(step, do=Select(known(worklet)))
             case _:

@@ -13,25 +13,25 @@ from typing import Any
 import yaml
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, WhenRefused
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_plain import exlet_as_plain
 from forestay.domain.exlets.primitive import (
     KINDS,
     STEERING,
     Action,
+    ActionTarget,
     Amount,
-    Need,
+    AvoidScope,
+    NeedChange,
     Notify,
     Primitive,
     Restaging,
     Resubmission,
-    Scope,
-    Target,
     Worklet,
 )
-from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
-from forestay.formats.flows.yaml_flow import Problem
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
+from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 from forestay.formats.text.yaml_text import read_yaml
 
@@ -46,7 +46,7 @@ class ExletText:
     """What became of an exlet's text: an exlet, or problems."""
 
     exlet: Exlet | None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TextProblem, ...] = ()
 
 
 def read_exlet_text(
@@ -58,7 +58,7 @@ def read_exlet_text(
     exlet: Exlet | None = None
     if not findings:
         exlet, findings = read_exlet(document.value, kind, worklets=worklets)
-    problems = [Problem(*document.position(one.path), one.where, one.message) for one in findings]
+    problems = [TextProblem(*document.position(one.path), one.where, one.message) for one in findings]
     return ExletText(exlet, tuple(sorted(problems)))
 
 
@@ -71,10 +71,10 @@ def write_exlet_text(exlet: Exlet) -> str:
 
 def read_exlet(
     data: object, kind: ExceptionType | None = None, *, worklets: Container[str] | None = None
-) -> tuple[Exlet | None, list[Finding]]:
+) -> tuple[Exlet | None, list[FlowProblem]]:
     """Read a document and check what it says: an exlet that can be run, or everything that is wrong."""
     if depth_of(data) > MAX_DEPTH:
-        return None, [Finding((), f"it is nested more than {MAX_DEPTH} deep")]
+        return None, [FlowProblem((), f"it is nested more than {MAX_DEPTH} deep")]
     read = Fields()
     record = read.record(
         data, (), ["forestay", "name", "description", "steps"], what="an exlet", needed=["name", "steps"]
@@ -99,18 +99,18 @@ def read_exlet(
     return (None if findings else exlet), findings
 
 
-def _step(read: Fields, data: object, at: Place) -> Step:
+def _step(read: Fields, data: object, at: Place) -> PlaybookStep:
     if isinstance(data, str):
         words = data.split()
         data = dict(zip(("action", "target"), words, strict=False)) if 1 <= len(words) <= 2 else {"action": data}
     if not isinstance(data, dict) or "action" not in data:
         read.wrong(at, "a step is its action, such as 'suspend case', or a record with its 'action'")
-        return Step(Notify("-"))
+        return PlaybookStep(Notify("-"))
     known = [one.value for one in Action]
     if data["action"] not in known:
         hint = did_you_mean(data["action"], known) if isinstance(data["action"], str) else ""
         read.wrong((*at, "action"), f"there is no such action{hint}")
-        return Step(Notify("-"))
+        return PlaybookStep(Notify("-"))
     action = Action(data["action"])
     kind = KINDS[action]
     names = [one.name for one in fields(kind) if one.name != "action"]
@@ -129,7 +129,7 @@ def _step(read: Fields, data: object, at: Place) -> Step:
     do: Primitive = kind(**values)
     refused = record.get("when_refused")
     when = None if refused is None else read.one_of(WhenRefused, refused, (*at, "when_refused"))
-    return Step(do, when)
+    return PlaybookStep(do, when)
 
 
 _EMPTY: Mapping[str, Any] = {"worklets": (), "worklet": Worklet("-"), "size": 1, "text": "-"}
@@ -143,11 +143,11 @@ def _value(read: Fields, action: Action, name: str, data: object, at: Place) -> 
         return read.number_in(duration_of, data, at)
     match name:
         case "target":
-            return read.one_of(Target, data, at)
+            return read.one_of(ActionTarget, data, at)
         case "how":
             return read.one_of(Restaging if action is Action.RESTAGE else Resubmission, data, at)
         case "scope":
-            return read.one_of(Scope, data, at)
+            return read.one_of(AvoidScope, data, at)
         case "worklets":
             if not isinstance(data, list):
                 read.wrong(at, "a list of worklets is needed here")
@@ -174,9 +174,9 @@ def _worklet(read: Fields, data: object, at: Place) -> Worklet:
     )
 
 
-def _needs(read: Fields, data: object, at: Place) -> dict[Amount, Need]:
+def _needs(read: Fields, data: object, at: Place) -> dict[Amount, NeedChange]:
     record = read.record(data, at, [one.value for one in Amount], what="needs by name")
-    needs: dict[Amount, Need] = {}
+    needs: dict[Amount, NeedChange] = {}
     for name, value in record.items():
         amount = Amount(name)
         number = size_of if amount in (Amount.MEMORY, Amount.DISK) else duration_of
@@ -189,5 +189,7 @@ def _needs(read: Fields, data: object, at: Place) -> dict[Amount, Need]:
         bounds = {
             one: read.number_in(number, fields_of[one], (*place, one)) for one in ("to", "at_most") if one in fields_of
         }
-        needs[amount] = Need(float(factor) if factor is not None else None, bounds.get("to"), bounds.get("at_most"))
+        needs[amount] = NeedChange(
+            float(factor) if factor is not None else None, bounds.get("to"), bounds.get("at_most")
+        )
     return needs

@@ -18,11 +18,11 @@ from forestay.domain.exlets.primitive import (
     MAX_WORKLETS,
     STEERING,
     Action,
+    ActionTarget,
     Amount,
+    AvoidScope,
     Restaging,
     Resubmission,
-    Scope,
-    Target,
 )
 from forestay.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
 from forestay.formats.rules.exlet_json import LANGUAGE
@@ -132,7 +132,7 @@ def _field(action: Action, name: str) -> Schema:
             "additionalProperties": False,
             "properties": {one.value: {"$ref": "#/$defs/need"} for one in Amount},
         },
-        "scope": _one_of(Scope),
+        "scope": _one_of(AvoidScope),
         "to": {"type": "array", "maxItems": MAX_RECIPIENTS, "items": {"type": "string"}},
         **{key: {"$ref": "#/$defs/size"} for key in ("size", "buffer")},
         **{key: {"$ref": "#/$defs/duration"} for key in ("seconds", "timeout", "wait")},
@@ -140,11 +140,15 @@ def _field(action: Action, name: str) -> Schema:
     return known.get(name, {"type": "string", "maxLength": MAX_TEXT})
 
 
-def _targets(action: Action) -> list[Target]:
+def _targets(action: Action) -> list[ActionTarget]:
     if action in (Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL):
-        return [Target.SUBJECT, Target.JOB, Target.ITEM]
-    return list(Target) if action in STEERING else [Target.SUBJECT, Target.JOB, Target.ITEM, Target.CASE]
+        return [ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.ITEM]
+    return (
+        list(ActionTarget)
+        if action in STEERING
+        else [ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.ITEM, ActionTarget.CASE]
+    )
 
 
-def _one_of(members: type[StrEnum] | list[Target]) -> Schema:
+def _one_of(members: type[StrEnum] | list[ActionTarget]) -> Schema:
     return {"enum": [member.value for member in members]}

@@ -12,24 +12,24 @@ from forestay.domain.exceptions.incidents.incident import (
     Decision,
     Incident,
     IncidentState,
-    Standing,
+    IncidentStatus,
     StepMark,
     StepRecord,
 )
 
-Document = TypeVar("Document", Incident, Standing, Decision, StepRecord)
+Document = TypeVar("Document", Incident, IncidentStatus, Decision, StepRecord)
 _ENUMS: Mapping[tuple[type[Any], str], type[StrEnum]] = {
     (Incident, "kind"): ExceptionType,
-    (Standing, "kind"): ExceptionType,
-    (Standing, "state"): IncidentState,
+    (IncidentStatus, "kind"): ExceptionType,
+    (IncidentStatus, "state"): IncidentState,
     (StepRecord, "mark"): StepMark,
 }
-_KINDS: tuple[type[Any], ...] = (Incident, Standing, Decision, StepRecord)
+_KINDS: tuple[type[Any], ...] = (Incident, IncidentStatus, Decision, StepRecord)
 _FIELDS = {kind: tuple(one.name for one in fields(kind)) for kind in _KINDS}
 _ENUMS_OF = {kind: [(name, enum) for (of, name), enum in _ENUMS.items() if of is kind] for kind in _KINDS}
 
 
-def to_document(value: Incident | Standing | Decision | StepRecord) -> dict[str, Any]:
+def to_document(value: Incident | IncidentStatus | Decision | StepRecord) -> dict[str, Any]:
     """The document of an incident, a standing, a decision or a step."""
     out: dict[str, Any] = {}
     for name in _FIELDS[type(value)]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, Standing, StepMark, StepRecord
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, StepMark, StepRecord
 from forestay.formats.jobs.job_public import time_text
 
 
-def standing_public(standing: Standing) -> dict[str, Any]:
+def standing_public(standing: IncidentStatus) -> dict[str, Any]:
     return {
         "id": standing.id,
         "owner": standing.owner,
@@ -28,7 +28,7 @@ def standing_public(standing: Standing) -> dict[str, Any]:
 
 
 def incident_public(
-    incident: Incident, standing: Standing, decisions: Sequence[Decision], steps: Sequence[StepRecord]
+    incident: Incident, standing: IncidentStatus, decisions: Sequence[Decision], steps: Sequence[StepRecord]
 ) -> dict[str, Any]:
     """An incident with everything it was decided by, what was decided, and what was done."""
     return {

@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.formats.flows.yaml_flow import Problem
+from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.rules.pack_yaml import PackPattern, PackText, failed_fixtures, read_pack_text
 from forestay.formats.text.yaml_text import MAX_BYTES
 
@@ -39,7 +39,7 @@ class Packs:
     """All files of some folders."""
 
     files: tuple[PackFile, ...]
-    problems: tuple[tuple[str, Problem], ...]
+    problems: tuple[tuple[str, TextProblem], ...]
     """The file, and what is wrong in it."""
 
     @property
@@ -70,14 +70,14 @@ def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs
     """Read every file; a pattern that stands twice is an error of the second."""
     roots: list[Traversable] = [shipped()] if with_shipped else []
     found: list[PackFile] = []
-    problems: list[tuple[str, Problem]] = []
+    problems: list[tuple[str, TextProblem]] = []
     names: dict[str, str] = {}
     for root in (*roots, *more):
         for shown, source in _files(root):
             try:
                 text = source.read_text(encoding="utf-8")[: MAX_BYTES + 1]
             except (OSError, UnicodeDecodeError) as error:
-                problems.append((shown, Problem(1, 1, "", f"this file cannot be read: {error}")))
+                problems.append((shown, TextProblem(1, 1, "", f"this file cannot be read: {error}")))
                 continue
             read = read_pack_text(text)
             problems += [(shown, one) for one in read.problems]
@@ -87,7 +87,9 @@ def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs
                     problems.append(
                         (
                             shown,
-                            Problem(one.line, 1, "name", f"there is a pattern {one.pattern.name!r} in {first} already"),
+                            TextProblem(
+                                one.line, 1, "name", f"there is a pattern {one.pattern.name!r} in {first} already"
+                            ),
                         )
                     )
             found.append(PackFile(shown, read))

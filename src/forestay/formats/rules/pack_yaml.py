@@ -9,15 +9,15 @@ from typing import Any
 
 import yaml
 
-from forestay.domain.exceptions.causes.cause import Cause, Retry
+from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.causes.fault_pattern import Comparison, FaultPattern, When
-from forestay.domain.exceptions.evidence.evidence import MEASURES, Scheduler, Stage, plain_word
+from forestay.domain.exceptions.causes.fault_pattern import FaultPattern, MeasureComparison, PatternConditions
+from forestay.domain.exceptions.evidence.evidence import MEASURES, AttemptStage, Scheduler, plain_word
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 from forestay.domain.exceptions.evidence.regex_shape import shape_of
-from forestay.domain.exceptions.evidence.seen import Search, Seen
 from forestay.domain.exceptions.evidence.signals import number_of
-from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
-from forestay.formats.flows.yaml_flow import Problem
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
+from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.rules.evidence_json import read_evidence
 from forestay.formats.text.yaml_text import read_yaml
 
@@ -64,16 +64,16 @@ class PackText:
     name: str
     version: int
     patterns: tuple[PackPattern, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[TextProblem, ...]
 
 
 def read_pack_text(text: str) -> PackText:
     """Read and check one file of a pack."""
     document = read_yaml(text, loader=_FAST)
-    reader = _Reader(list(document.findings))
+    reader = _PackReader(list(document.findings))
     if not reader.findings:
         reader.read(document.value)
-    problems = sorted(Problem(*document.position(one.path), one.where, one.message) for one in reader.findings)
+    problems = sorted(TextProblem(*document.position(one.path), one.where, one.message) for one in reader.findings)
     patterns = tuple(
         PackPattern(pattern, fixtures, document.position(("patterns", place)).line, written)
         for place, pattern, fixtures, written in reader.patterns
@@ -92,7 +92,7 @@ def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
     pattern = one.pattern
     for number, plain in enumerate(one.fixtures.matches, 1):
         evidence = read_evidence(plain)
-        if pattern.match(Seen(evidence)) is None:
+        if pattern.match(PreparedEvidence(evidence)) is None:
             found.append(f"{pattern.name}: match {number} is not matched by the pattern")
             continue
         answer = classifier.classify(evidence)
@@ -100,20 +100,20 @@ def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
             by = f"by {answer.pattern}" if answer.pattern else answer.words
             found.append(f"{pattern.name}: match {number} is answered with {answer.cause} ({by}), not {pattern.cause}")
     for number, plain in enumerate(one.fixtures.passes, 1):
-        if pattern.match(Seen(read_evidence(plain))) is not None:
+        if pattern.match(PreparedEvidence(read_evidence(plain))) is not None:
             found.append(f"{pattern.name}: pass {number} is matched, and should not be")
     return found
 
 
-class _Reader:
-    def __init__(self, findings: list[Finding]) -> None:
+class _PackReader:
+    def __init__(self, findings: list[FlowProblem]) -> None:
         self.findings = findings
         self.pack = ""
         self.version = 0
         self.patterns: list[tuple[int, FaultPattern, Fixtures, Mapping[str, Any]]] = []
 
     def wrong(self, path: Place, message: str) -> None:
-        self.findings.append(Finding(path, message))
+        self.findings.append(FlowProblem(path, message))
 
     def read(self, value: object) -> None:
         if not isinstance(value, dict):
@@ -159,7 +159,7 @@ class _Reader:
         if "name" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
             self.wrong((*path, "name"), "a name is words in lower case with hyphens between")
         cause = self.one_of(value, "cause", tuple(str(one) for one in Cause), path)
-        retry = self.one_of(value, "retry", tuple(str(one) for one in Retry), path)
+        retry = self.one_of(value, "retry", tuple(str(one) for one in RetryNeed), path)
         confidence = self.between(value, "confidence", 0.0, 1.0, path)
         weight = self.between(value, "weight", 0, 100, path)
         for text in ("words", "advice"):
@@ -169,7 +169,7 @@ class _Reader:
         fixtures = Fixtures(self.fixtures(value, "matches", path), self.fixtures(value, "passes", path))
         if len(self.findings) == before and when is not None:
             pattern = FaultPattern(
-                name, Cause(cause), Retry(retry), confidence, int(weight), when, value["words"].strip(), str(value.get("advice", "")).strip(), self.pack,
+                name, Cause(cause), RetryNeed(retry), confidence, int(weight), when, value["words"].strip(), str(value.get("advice", "")).strip(), self.pack,
             )  # fmt: skip
             self.patterns.append((place, pattern, fixtures, value))
 
@@ -198,7 +198,7 @@ class _Reader:
                 self.wrong((*path, field, place), "an evidence record is a mapping")
         return tuple(one for one in given if isinstance(one, dict))
 
-    def when(self, value: object, path: Place) -> When | None:
+    def when(self, value: object, path: Place) -> PatternConditions | None:
         if not isinstance(value, dict) or not value:
             self.wrong(path, "this says what must hold: one field or more")
             return None
@@ -207,10 +207,10 @@ class _Reader:
         scheduler = [
             one for one in self.texts(value, "scheduler", path) if self.among(one, Scheduler, (*path, "scheduler"))
         ]
-        stage = [one for one in self.texts(value, "stage", path) if self.among(one, Stage, (*path, "stage"))]
+        stage = [one for one in self.texts(value, "stage", path) if self.among(one, AttemptStage, (*path, "stage"))]
         if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless", "not_lines")):
             self.wrong(path, "a scheduler, a stage, 'not_lines' or an 'unless' alone says nothing about a cause")
-        return When(
+        return PatternConditions(
             exit_code=self.wholes(value, "exit_code", path),
             hold_code=self.wholes(value, "hold_code", path),
             hold_subcode=self.wholes(value, "hold_subcode", path),
@@ -224,13 +224,13 @@ class _Reader:
             unless=searches["unless"],
             signal=self.signals(value, path),
             scheduler=frozenset(Scheduler(one) for one in scheduler),
-            stage=frozenset(Stage(one) for one in stage),
+            stage=frozenset(AttemptStage(one) for one in stage),
             compare=tuple(
                 found for name in MEASURES if name in value and (found := self.compare(value[name], name, path))
             ),
         )
 
-    def among(self, given: str, known: type[Scheduler] | type[Stage], path: Place) -> bool:
+    def among(self, given: str, known: type[Scheduler] | type[AttemptStage], path: Place) -> bool:
         names = [str(one) for one in known]
         if given not in names:
             self.wrong(path, f"there is no {given!r}{did_you_mean(given, names)}")
@@ -283,9 +283,9 @@ class _Reader:
                 found.append(Search.of(one))
         return tuple(found)
 
-    def compare(self, given: object, measure: str, path: Place) -> Comparison | None:
+    def compare(self, given: object, measure: str, path: Place) -> MeasureComparison | None:
         found = _BOUND.fullmatch(given.strip()) if isinstance(given, str) else None
         if found is None:
             self.wrong((*path, measure), "a comparison is such as '>=0.95', '<100 MB' or '>0'")
             return None
-        return Comparison(measure, found[1], float(found[2]) * _UNITS.get(found[3] or "B", 1))
+        return MeasureComparison(measure, found[1], float(found[2]) * _UNITS.get(found[3] or "B", 1))

@@ -9,7 +9,15 @@ from typing import Any
 
 from forestay.domain.rules.answer import Answer
 from forestay.domain.rules.proposal import Proposal, in_words
-from forestay.domain.rules.replay import WORDS, Compared, Group, GroupKey, Replay, RuleTally, Wrong
+from forestay.domain.rules.replay import (
+    WORDS,
+    ComparedIncident,
+    DecisionError,
+    Replay,
+    ReplayGroup,
+    ReplayGroupKey,
+    RuleTally,
+)
 from forestay.formats.jobs.job_public import time_text
 
 Plain = dict[str, Any]
@@ -71,7 +79,7 @@ def tally_shown(tally: RuleTally) -> Plain:
     }
 
 
-def group_shown(key: GroupKey, group: Group) -> Plain:
+def group_shown(key: ReplayGroupKey, group: ReplayGroup) -> Plain:
     return {
         "by": key.rule,
         "cause": key.cause,
@@ -84,7 +92,7 @@ def group_shown(key: GroupKey, group: Group) -> Plain:
     }
 
 
-def compared_shown(one: Compared) -> Plain:
+def compared_shown(one: ComparedIncident) -> Plain:
     """One incident."""
     return {
         "incident": one.incident,
@@ -124,7 +132,7 @@ def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
     }
 
 
-def wrong_in_words(wrong: Mapping[Wrong, int]) -> list[str]:
+def wrong_in_words(wrong: Mapping[DecisionError, int]) -> list[str]:
     """A line for each way to be wrong."""
     return [f"{many} × {WORDS[kind]}" for kind, many in sorted(wrong.items()) if many]
 

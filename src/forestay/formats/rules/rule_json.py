@@ -7,7 +7,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.in_words import conclusion_in_words, effective_rule, tree_in_words
-from forestay.domain.rules.rule_set import Change, Level, RuleSet, RuleSetId, Ruling, TreeKey, Version
+from forestay.domain.rules.rule_set import RuleChange, RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, Ruling, TreeKey
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
 
 Plain = dict[str, Any]
@@ -49,7 +49,7 @@ def conclusion_from_plain(plain: Mapping[str, Any]) -> Conclusion:
     return Conclusion(plain.get("exlet", ""), tuple(plain.get("steps", ())))
 
 
-def change_as_plain(change: Change) -> Plain:
+def change_as_plain(change: RuleChange) -> Plain:
     plain: Plain = {"type": change.key.type.value, "task": change.key.task, "rule": change.rule}
     if change.before is not None:
         plain["before"] = rule_as_plain(change.before)
@@ -58,8 +58,8 @@ def change_as_plain(change: Change) -> Plain:
     return plain
 
 
-def change_from_plain(plain: Mapping[str, Any]) -> Change:
-    return Change(
+def change_from_plain(plain: Mapping[str, Any]) -> RuleChange:
+    return RuleChange(
         TreeKey(ExceptionType(plain["type"]), plain["task"]),
         plain["rule"],
         rule_from_plain(plain["before"]) if "before" in plain else None,
@@ -71,7 +71,7 @@ def set_as_plain(rule_set: RuleSetId) -> Plain:
     return {"tenant": rule_set.tenant, "level": rule_set.level.value, "name": rule_set.name}
 
 
-def version_as_plain(version: Version) -> Plain:
+def version_as_plain(version: RuleSetVersion) -> Plain:
     return {
         "rule_set": set_as_plain(version.rule_set),
         "number": version.number,
@@ -82,10 +82,10 @@ def version_as_plain(version: Version) -> Plain:
     } | ({"replayed": dict(version.replayed)} if version.replayed is not None else {})
 
 
-def version_from_plain(plain: Mapping[str, Any]) -> Version:
+def version_from_plain(plain: Mapping[str, Any]) -> RuleSetVersion:
     whose = plain["rule_set"]
-    return Version(
-        RuleSetId(whose["tenant"], Level(whose["level"]), whose["name"]),
+    return RuleSetVersion(
+        RuleSetId(whose["tenant"], RuleSetLevel(whose["level"]), whose["name"]),
         plain["number"],
         tuple(change_from_plain(one) for one in plain["changes"]),
         plain["by"],
@@ -129,7 +129,7 @@ def _tree_shown(key: TreeKey, tree: RuleTree) -> Plain:
     }
 
 
-def change_shown(change: Change) -> Plain | None:
+def change_shown(change: RuleChange) -> Plain | None:
     """One change for a reader; None for a rule whose links alone have changed, which is only where others were hung."""
     before, after = change.before, change.after
     if change.rule == ROOT:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TypeVar
 
-from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 from forestay.domain.jobs.amounts import duration_of, size_of, whole_of
 
 __all__ = ["Fields", "depth_of", "duration_of", "size_of"]
@@ -33,10 +33,10 @@ class Fields:
     """Reads values and remembers what was wrong with them."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[FlowProblem] = []
 
     def wrong(self, at: Place, message: str) -> None:
-        self.findings.append(Finding(at, message))
+        self.findings.append(FlowProblem(at, message))
 
     def record(
         self, data: object, at: Place, known: Iterable[str] | None, *, what: str, needed: Iterable[str] = ()

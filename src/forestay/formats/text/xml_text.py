@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 from xml.parsers import expat
 
-from forestay.domain.flows.xml_tree import XML, Element
+from forestay.domain.flows.xml_tree import XML, XmlElement
 from forestay.domain.flows.xml_writing import write_xml
 
 __all__ = ["XmlRefused", "read_xml", "write_xml"]
@@ -41,7 +41,7 @@ class XmlRefused(ValueError):
         self.message = message
 
 
-def read_xml(text: str | bytes, *, most: int = MAX_BYTES) -> Element:
+def read_xml(text: str | bytes, *, most: int = MAX_BYTES) -> XmlElement:
     """The document's element; `XmlRefused` with the line for everything else."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > most:
@@ -51,10 +51,10 @@ def read_xml(text: str | bytes, *, most: int = MAX_BYTES) -> Element:
     if data.count(b"<") > 4 * MAX_ELEMENTS:
         raise XmlRefused(1, 1, f"there are more than {MAX_ELEMENTS} elements in it")
     # A text has been decoded already: what its first line says about bytes means nothing any more.
-    return _Reading(from_text=isinstance(text, str)).read(data)
+    return _XmlReading(from_text=isinstance(text, str)).read(data)
 
 
-class _Reading:
+class _XmlReading:
     def __init__(self, *, from_text: bool) -> None:
         self.from_text = from_text
         # Given here, the encoding holds whatever the document says of itself.
@@ -69,13 +69,13 @@ class _Reading:
         parser.EntityDeclHandler = self.entity
         parser.ExternalEntityRefHandler = self.external
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-        self.stack: list[Element] = []
-        self.root: Element | None = None
+        self.stack: list[XmlElement] = []
+        self.root: XmlElement | None = None
         self.count = 0
         self.spaces: Mapping[str, str] = {"xml": XML}
         self.fresh: dict[str, str] = {}
 
-    def read(self, data: bytes) -> Element:
+    def read(self, data: bytes) -> XmlElement:
         try:
             # By and by, so that a tag that does not end is given up before it has been gathered.
             for begin in range(0, len(data), CHUNK):
@@ -139,7 +139,7 @@ class _Reading:
         if tag.startswith(f"{{{XINCLUDE}}}"):
             self.refuse("XInclude is refused: nothing is fetched")
         named = {_clark(key): value for key, value in attributes.items()}
-        element = Element(tag, named, line=self.parser.CurrentLineNumber, namespaces=known)
+        element = XmlElement(tag, named, line=self.parser.CurrentLineNumber, namespaces=known)
         if self.stack:
             self.stack[-1].append(element)
         else:

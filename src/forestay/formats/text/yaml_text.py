@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from forestay.domain.flows.definition.finding import Finding, Place
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 40
@@ -34,12 +34,12 @@ class Position(NamedTuple):
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """What a text says, and where it says it."""
 
     value: object = None
     positions: dict[Place, Position] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FlowProblem] = field(default_factory=list)
 
     def position(self, path: Place) -> Position:
         """Where a path is; of what is not there, where it should be."""
@@ -56,44 +56,44 @@ class _Refused(ValueError):
 
 
 @dataclass(slots=True)
-class _Node:
+class _YamlNode:
     at: Position
     value: object = None
-    items: list[_Node] | None = None
-    pairs: list[tuple[_Node, _Node]] | None = None
+    items: list[_YamlNode] | None = None
+    pairs: list[tuple[_YamlNode, _YamlNode]] | None = None
     size: int = 1
     height: int = 1
 
 
-def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> Document:
+def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> YamlDocument:
     """Read a text; what is wrong with it is in the findings, and then there is no value."""
-    document = Document()
+    document = YamlDocument()
     try:
         node = _compose(text, loader)
     except _Refused as why:
         document.positions[()] = why.position
-        document.findings.append(Finding((), why.message))
+        document.findings.append(FlowProblem((), why.message))
         return document
     except yaml.YAMLError as why:
         mark = getattr(why, "problem_mark", None)
         document.positions[()] = _position(mark)
         problem = getattr(why, "problem", None) or "characters that are not allowed"
-        document.findings.append(Finding((), f"this is no YAML: {problem}"))
+        document.findings.append(FlowProblem((), f"this is no YAML: {problem}"))
         return document
     document.value = _plain(node, (), document)
     return document
 
 
-def _compose(text: str, loader: Any) -> _Node:
+def _compose(text: str, loader: Any) -> _YamlNode:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _Refused(Position(1, 1), f"the text is larger than {MAX_BYTES} bytes")
-    root: list[_Node] = []
-    stack: list[tuple[_Node, str | None]] = []
-    anchors: dict[str, _Node] = {}
+    root: list[_YamlNode] = []
+    stack: list[tuple[_YamlNode, str | None]] = []
+    anchors: dict[str, _YamlNode] = {}
     count = 0
     for event in _events(text, loader):
         at = _position(event.start_mark)
-        node: _Node | None = None
+        node: _YamlNode | None = None
         match event:
             case yaml.DocumentStartEvent() if root:
                 raise _Refused(at, "there is a second document; a file holds one")
@@ -102,13 +102,13 @@ def _compose(text: str, loader: Any) -> _Node:
                 if len(stack) >= MAX_DEPTH:
                     raise _Refused(at, f"it is nested more than {MAX_DEPTH} deep")
                 mapping = isinstance(event, yaml.MappingStartEvent)
-                stack.append((_Node(at, pairs=[]) if mapping else _Node(at, items=[]), event.anchor))
+                stack.append((_YamlNode(at, pairs=[]) if mapping else _YamlNode(at, items=[]), event.anchor))
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 node, anchor = stack.pop()
                 if anchor:
                     anchors[anchor] = node
             case yaml.ScalarEvent():
-                node = _Node(at, _scalar(event, at))
+                node = _YamlNode(at, _scalar(event, at))
                 if event.anchor:
                     anchors[event.anchor] = node
                 count += 1
@@ -159,7 +159,7 @@ def _scalar(event: yaml.ScalarEvent, at: Position) -> object:
     return float(text) if _REAL.fullmatch(text) else text
 
 
-def _add(parent: _Node | None, node: _Node, root: list[_Node]) -> None:
+def _add(parent: _YamlNode | None, node: _YamlNode, root: list[_YamlNode]) -> None:
     if parent is None:
         root.append(node)
         return
@@ -183,10 +183,10 @@ def _add(parent: _Node | None, node: _Node, root: list[_Node]) -> None:
     pairs.append((node, _PENDING))
 
 
-_PENDING = _Node(Position(0, 0))
+_PENDING = _YamlNode(Position(0, 0))
 
 
-def _plain(node: _Node, path: Place, document: Document) -> object:
+def _plain(node: _YamlNode, path: Place, document: YamlDocument) -> object:
     document.positions.setdefault(path, node.at)
     if node.items is not None:
         return [_plain(item, (*path, place), document) for place, item in enumerate(node.items)]

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from forestay.domain.data.replica import LogicalFile, Replica, Viewpoint
 
 
-class Listing(NamedTuple):
+class CatalogueListing(NamedTuple):
     """Files by name."""
 
     files: Sequence[LogicalFile]
@@ -46,6 +46,6 @@ class Catalogue(Protocol):
         """Say that a replica failed, or that it is good again. A repeat within a minute writes nothing."""
         ...
 
-    async def find(self, tenant: str, text: str = "", limit: int = 100) -> Listing:
+    async def find(self, tenant: str, text: str = "", limit: int = 100) -> CatalogueListing:
         """Files with a document whose name contains the text, by name; up to a second old."""
         ...

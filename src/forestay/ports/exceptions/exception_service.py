@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
-class Answered(NamedTuple):
+class EventReply(NamedTuple):
     """What is said to an event at once."""
 
     case: str
@@ -16,7 +16,7 @@ class Answered(NamedTuple):
     words: str
 
 
-class Ordered(NamedTuple):
+class OrderedAction(NamedTuple):
     """Something to be done, once however often it is told."""
 
     n: int
@@ -31,21 +31,21 @@ class Ordered(NamedTuple):
     reason: str
 
 
-class News(NamedTuple):
+class EngineNews(NamedTuple):
     """Orders that wait, and which of the incidents that were asked for are closed, with a word each."""
 
-    orders: Sequence[Ordered]
+    orders: Sequence[OrderedAction]
     closed: Mapping[str, str]
 
 
 class ExceptionService(Protocol):
     """The port."""
 
-    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
         """Report events, in the fields of interface X; one answer each, in their order."""
         ...
 
-    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+    async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
         """Orders for our cases, and what became of incidents; answered at once if there is any, else after so many seconds."""
         ...
 

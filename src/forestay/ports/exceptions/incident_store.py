@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from forestay.domain.exceptions.incidents.inbox import Pile
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, Standing, StepRecord
+from forestay.domain.exceptions.incidents.inbox import InboxTally
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, StepRecord
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Version, WriteResult, steps_between
 
@@ -31,10 +31,10 @@ SHOWN_AFTER = 1.2
 """Seconds after which a search surely finds what was written."""
 
 
-class StoredStanding(NamedTuple):
+class StoredIncidentStatus(NamedTuple):
     """A standing as it was read, with its version."""
 
-    standing: Standing
+    standing: IncidentStatus
     version: Version
 
 
@@ -79,14 +79,14 @@ def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
 class IncidentPage(NamedTuple):
     """Some of the incidents found, and where to go on; no cursor: these were the last."""
 
-    found: Sequence[StoredStanding]
+    found: Sequence[StoredIncidentStatus]
     cursor: str | None
 
 
 class IncidentStore(Protocol):
     """The port. Opened and closed with the job store."""
 
-    async def add_incidents(self, incidents: Sequence[tuple[Incident, Standing]]) -> Sequence[bool]:
+    async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
         """Create each with where it stands at first; False where one with that id stood already, and stays with its standing.
 
         The incident is written first. One whose writer died before its standing was written gets it from whoever sends it again.
@@ -97,11 +97,11 @@ class IncidentStore(Protocol):
         """A missing one is left out."""
         ...
 
-    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredStanding]:
+    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
         """A missing one is left out."""
         ...
 
-    async def put_standings(self, standings: Sequence[tuple[Standing, Version]]) -> Sequence[WriteResult]:
+    async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
         """Write each over the version that was read, each for itself. The ids differ."""
         ...
 
@@ -118,7 +118,7 @@ class IncidentStore(Protocol):
         """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values."""
         ...
 
-    async def piles(self, query: IncidentQuery) -> Sequence[Pile]:
+    async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         """Those that stand alike, counted in the store without reading them: by state, whether a second person is asked, group, cause and owner; in no order.
 
         At most `MAX_PILES`; so many mean that there may be more. An incident whose standing was last written by a release before this method counts as one for

@@ -79,7 +79,7 @@ class CasePage(NamedTuple):
     cursor: str | None
 
 
-class Happening(NamedTuple):
+class RunHistoryEvent(NamedTuple):
     """One thing that happened to a case: what was done for it, told to it, or asked of it."""
 
     at: int
@@ -90,7 +90,7 @@ class Happening(NamedTuple):
 class HistoryPage(NamedTuple):
     """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
 
-    happenings: Sequence[Happening]
+    happenings: Sequence[RunHistoryEvent]
     cursor: str | None
 
 
@@ -119,7 +119,7 @@ class FlowEngine(Protocol):
         """Have a case obey a verb; `NotFound` if it has ended or never was."""
         ...
 
-    async def send_letter(self, case: str, letter: Mapping[str, Any]) -> None:
+    async def send_message(self, case: str, letter: Mapping[str, Any]) -> None:
         """Give the case of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never was."""
         ...
 

@@ -19,7 +19,7 @@ class Unreached(Transient):
     """The server was not even reached: the call surely did not take place."""
 
 
-class Listed(NamedTuple):
+class TaskPage(NamedTuple):
     """A page of tasks, and where to go on; no token means that this was the last."""
 
     tasks: Sequence[Json]
@@ -39,7 +39,7 @@ class TaskService(Protocol):
 
     async def listed(
         self, *, tags: Mapping[str, str], state: str = "", full: bool = False, page: str = "", size: int = 256
-    ) -> Listed:
+    ) -> TaskPage:
         """Tasks with all these tags, and in that state if one is named. A server may pass over what is asked: whoever asks looks at the answer."""
         ...
 

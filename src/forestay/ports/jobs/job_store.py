@@ -6,7 +6,7 @@ The law, for every adapter:
   merge and no retry inside an adapter: a repeated write would conflict with itself.
 * `Written` means durable: it is on disk, on every copy the store waits for, before the answer is given.
 * `Conflicted` and `Unknown` both mean that the write *may have taken place or may yet*. Only a later acknowledged
-  write on a version read afterwards settles it (`services.shared.write_checked`). The difference is for statistics alone.
+  write on a version read afterwards settles it (`services.shared.checked_writer`). The difference is for statistics alone.
 * `get` is realtime but may be stale while copies change hands; `search` and `count` lag by up to a second: all hints.
 * Every document carries its tenant. The store does not check it; whoever asks does.
 """
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
     version: Version
 
 
-class Change(NamedTuple):
+class DocumentChange(NamedTuple):
     """A document to be written over the version that was read; None: there must be none yet."""
 
     document: JobDocument
@@ -112,7 +112,7 @@ SORT_FIELDS = NUMBER_FIELDS | {"id", "name", "owner", "team", "state"}
 MAX_PAGE = 10_000
 
 
-class Page(NamedTuple):
+class JobPage(NamedTuple):
     """Some of the jobs found, in order, and where to go on; no cursor means that this was the last."""
 
     jobs: Sequence[Stored]
@@ -145,7 +145,7 @@ class JobStore(Protocol):
 
     async def close(self) -> None: ...
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         """Write each document over its expected version, all in one round trip, each for itself.
 
         One result a change, in order. A failure of the whole call is `Unknown` for every change. The changes name
@@ -159,7 +159,7 @@ class JobStore(Protocol):
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
-    ) -> Page:
+    ) -> JobPage:
         """A page of jobs in the order of a field of `SORT_FIELDS` (`-field`: downwards), ties by id, the same way.
 
         Text is in the order of its code points. Jobs without the sort value come last in both directions.

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from forestay.domain.peers.peer import Peer
 
 
-class Said(NamedTuple):
+class PeerInfo(NamedTuple):
     """What a peer says of itself."""
 
     stamp: int
@@ -59,7 +59,7 @@ class Caller(NamedTuple):
 class PeerCalls(Protocol):
     """The port."""
 
-    async def hello(self, peer: Peer, who: Caller) -> Said: ...
+    async def hello(self, peer: Peer, who: Caller) -> PeerInfo: ...
 
     async def send(
         self, peer: Peer, who: Caller, *, key: str, flow: str, params: Mapping[str, object], stamp: int

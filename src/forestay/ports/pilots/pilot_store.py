@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from forestay.domain.pilots.pilot import BeatSheet, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
 from forestay.ports.jobs.job_store import Version, WriteResult
 
 
@@ -31,11 +31,11 @@ class PilotStore(Protocol):
         """By search, newest registered first, at most 10,000."""
         ...
 
-    async def put_sheet(self, sheet: BeatSheet) -> None:
+    async def put_sheet(self, sheet: HeartbeatPage) -> None:
         """Store a server's sheet, unchecked: only that server writes it. `Transient` if unsure: put again."""
         ...
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[BeatSheet]:
+    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
         """All sheets of all servers but one; up to a second old unless fresh ones are asked for."""
         ...
 

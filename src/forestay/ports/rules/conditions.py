@@ -17,7 +17,7 @@ from forestay.domain.rules.condition import Erred, Evaluate
 from forestay.domain.rules.context import Context
 
 
-class Problem(NamedTuple):
+class ConditionProblem(NamedTuple):
     """Something wrong with a condition's text, where it is; both counted from 1, and 0 where no place can be named."""
 
     line: int
@@ -28,17 +28,17 @@ class Problem(NamedTuple):
         return f"{self.line}:{self.column}: {self.message}" if self.line else self.message
 
 
-class Trial(NamedTuple):
+class ConditionTrial(NamedTuple):
     """What came of trying a text: what is wrong with it, or its answer on each context that was given."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[ConditionProblem, ...]
     answers: tuple[bool | Erred, ...] = ()
 
 
 class Conditions(Protocol):
     """The port: cheap, in this process, for texts that have been tried."""
 
-    def compile(self, text: str) -> tuple[Problem, ...]:
+    def compile(self, text: str) -> tuple[ConditionProblem, ...]:
         """Every problem of a text; empty: it is compiled and kept, and evaluating it compiles nothing more."""
         ...
 
@@ -47,11 +47,11 @@ class Conditions(Protocol):
         ...
 
 
-class Trying(Protocol):
+class ConditionSandbox(Protocol):
     """The port for texts from outside: each is compiled, and evaluated over given contexts and over one at its bounds, in another
     process that is killed when it uses more than 250 ms of CPU or 64 MiB; that is a problem of the text, not an error."""
 
-    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> Trial:
+    async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
         """Raises `Transient` when no process can be had."""
         ...
 

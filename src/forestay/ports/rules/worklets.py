@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundFlow:
     """The flow to be run at a place."""
 
     flow: str
@@ -20,6 +20,6 @@ class Bound:
 class Worklets(Protocol):
     """The port."""
 
-    async def bound(self, tenant: str, place: str, *, case: str, params: Mapping[str, object]) -> Bound | None:
+    async def bound(self, tenant: str, place: str, *, case: str, params: Mapping[str, object]) -> BoundFlow | None:
         """What is to be run when a task of a case begins; None: nobody answers for the place. `NotFound` if the flow is not there."""
         ...

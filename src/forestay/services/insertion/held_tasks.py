@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from forestay.domain.jobs.job_document import Claim, JobDocument
-from forestay.services.jobs.end_jobs import EndReport
+from forestay.services.jobs.job_completions import CompletionReport
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class HeldTask:
     """Looks in a row at which the server did not know it."""
     due: bool = False
     """Someone said that it is over."""
-    report: EndReport | None = None
+    report: CompletionReport | None = None
     """Its end, until that is settled."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from forestay.domain.jobs.job_document import JobDocument, Phase, State
+from forestay.domain.jobs.job_document import JobDocument, JobPhase, State
 from forestay.formats.ga4gh.tes_job import BRINGS, MARK, TASK
 from forestay.formats.ga4gh.tes_task import TaskState
 from forestay.ports.jobs.job_store import JobQuery
@@ -16,7 +16,7 @@ def state_of(document: JobDocument, outputs: JobDocument | None) -> TaskState:
         case State.AVAILABLE:
             return TaskState.QUEUED
         case State.RUNNING:
-            return TaskState.INITIALIZING if document.phase is Phase.STAGING_IN else TaskState.RUNNING
+            return TaskState.INITIALIZING if document.phase is JobPhase.STAGING_IN else TaskState.RUNNING
         case State.FAULTED:
             return TaskState.RUNNING
         case State.CANCELLED:

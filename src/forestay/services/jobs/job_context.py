@@ -6,7 +6,7 @@ from typing import Any
 
 from forestay.domain.flows.execution.case_names import item_of
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.services.exceptions.detect.check_constraints import task_of
+from forestay.services.exceptions.detect.constraint_checker import task_of
 
 
 def job_context(document: JobDocument, now: int) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def job_context(document: JobDocument, now: int) -> dict[str, Any]:
 
 
 def place_of(document: JobDocument) -> dict[str, Any]:
-    """Where a job belongs: the fields that `Raised` has for it."""
+    """Where a job belongs: the fields that `ExceptionEvent` has for it."""
     tie = document.tie
     if tie is None:
         return {"job": document.id, "attempt": document.attempt}

@@ -17,12 +17,11 @@ from typing import NamedTuple
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import Evaluate
 from forestay.domain.rules.context import Context
-from forestay.domain.rules.panel import Panel, decide_quickly
 from forestay.domain.rules.rule_set import (
-    Change,
-    Level,
+    RuleChange,
     RuleSet,
     RuleSetId,
+    RuleSetLevel,
     Ruling,
     TreeKey,
     apply,
@@ -31,12 +30,13 @@ from forestay.domain.rules.rule_set import (
     in_order,
     keys_for,
 )
-from forestay.domain.rules.rule_tree import Refused, RuleState, RuleTree
+from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
+from forestay.domain.rules.rule_tree import RuleChangeRefused, RuleState, RuleTree
 from forestay.domain.rules.tree_index import IndexedSet, TreeIndex
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.jobs.job_store import Version as SlipVersion
 from forestay.ports.rules.conditions import Conditions
-from forestay.services.rules.keep_rules import KeepRules, heads_in
+from forestay.services.rules.rule_store import RuleStore, heads_in
 
 DOMAIN = "house"
 """The name of a domain's own rule set."""
@@ -61,7 +61,7 @@ class Rulings(NamedTuple):
 class RuleCache:
     """The service. `run` keeps it fresh."""
 
-    rules: KeepRules
+    rules: RuleStore
     conditions: Conditions
     every: float = 0.4
     monotonic: Callable[[], float] = time.monotonic
@@ -69,7 +69,7 @@ class RuleCache:
     taken_over: int = 0
     """Counts the versions that the copy has taken over: whoever waits for new rules looks at it."""
     _sets: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
-    _panels: dict[tuple[str, str | None], Panel] = field(default_factory=dict)
+    _set_indexes: dict[tuple[str, str | None], RuleSetIndex] = field(default_factory=dict)
     """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which every flow asks."""
     _unreadable: dict[RuleSetId, str] = field(default_factory=dict)
     """Sets whose newest version cannot be read, and why."""
@@ -121,12 +121,12 @@ class RuleCache:
 
     async def _take_over(self, name: RuleSetId, number: int) -> None:
         known = self._sets.get(name)
-        panel = self._panels.setdefault(_seat_of(name), Panel())
+        set_index = self._set_indexes.setdefault(_seat_of(name), RuleSetIndex())
         if known is None or number - known.rule_set.version > FEW:
             later = await self.rules.load(name, number)
             ready = await self.indexed(later)
             for key, index in ready.indexes.items():
-                await _beside(panel.learn(name, key, index))
+                await _beside(set_index.learn(name, key, index))
             if len(later) >= MANY:
                 # They stay: looking through them for garbage again and again would hold everyone up for a tenth of a second.
                 gc.freeze()
@@ -134,15 +134,15 @@ class RuleCache:
             ready, later = known, known.rule_set
             for version in await self.rules.versions(name, later.version + 1, number):
                 next_ = apply(later, version)
-                if isinstance(next_, Refused):
+                if isinstance(next_, RuleChangeRefused):
                     raise Permanent(f"{name}: {next_.reason}")
                 later = next_
-                ready = await self._followed(ready, later, version.changes, panel)
+                ready = await self._followed(ready, later, version.changes, set_index)
         self._sets[name] = ready
         self.taken_over += 1
-        if name.level is not Level.DOMAIN or name.name == DOMAIN:
-            seated = [*(one for one in panel.sets if one.rule_set.id != name), ready]
-            panel.seat(sorted(seated, key=lambda one: asked_at(one.rule_set.id)))
+        if name.level is not RuleSetLevel.DOMAIN or name.name == DOMAIN:
+            seated = [*(one for one in set_index.sets if one.rule_set.id != name), ready]
+            set_index.seat(sorted(seated, key=lambda one: asked_at(one.rule_set.id)))
 
     async def indexed(self, rule_set: RuleSet) -> IndexedSet:
         """Any set made ready to be walked, bit by bit; it is not kept here."""
@@ -162,11 +162,13 @@ class RuleCache:
         await _beside(index.build(tree))
         return index
 
-    async def _followed(self, known: IndexedSet, later: RuleSet, changes: Sequence[Change], panel: Panel) -> IndexedSet:
+    async def _followed(
+        self, known: IndexedSet, later: RuleSet, changes: Sequence[RuleChange], set_index: RuleSetIndex
+    ) -> IndexedSet:
         for change in changes:
             if change.after is not None:
                 self._compiles(change.after.condition)
-        by_key: dict[TreeKey, list[Change]] = {}
+        by_key: dict[TreeKey, list[RuleChange]] = {}
         for change in changes:
             by_key.setdefault(change.key, []).append(change)
         built = {
@@ -175,7 +177,7 @@ class RuleCache:
             if key in later.trees and (key not in known.indexes or not TreeIndex.can_follow(mine))
         }
         for key, index in built.items():
-            await _beside(panel.learn(later.id, key, index))
+            await _beside(set_index.learn(later.id, key, index))
         # From here on nothing is waited for: nobody decides by one tree of before and another of after.
         for key, mine in by_key.items():
             if key not in later.trees:
@@ -184,14 +186,14 @@ class RuleCache:
                 known.indexes[key] = built[key]
             else:
                 known.indexes[key].follow(later.trees[key], mine)
-                for _ in panel.learn(later.id, key, known.indexes[key]):
+                for _ in set_index.learn(later.id, key, known.indexes[key]):
                     pass
         known.rule_set = later
         if any(change.after is not None and change.after.state is RuleState.SHADOW for change in changes):
             known.shadowed = True
         elif known.shadowed:
             known.shadowed = any(tree.shadowed for tree in later.trees.values())
-        panel.seat(panel.sets)
+        set_index.seat(set_index.sets)
         return known
 
     def _compiles(self, text: str) -> bool:
@@ -211,10 +213,10 @@ class RuleCache:
         return tuple(one.rule_set for one in self._asked(tenant, flow))
 
     def _asked(self, tenant: str, flow: str) -> tuple[IndexedSet, ...]:
-        return tuple(one for panel in self._panels_for(tenant, flow) for one in panel.sets)
+        return tuple(one for set_index in self._panels_for(tenant, flow) for one in set_index.sets)
 
-    def _panels_for(self, tenant: str, flow: str) -> list[Panel]:
-        found = (self._panels.get((tenant, flow)), self._panels.get((tenant, None)))
+    def _panels_for(self, tenant: str, flow: str) -> list[RuleSetIndex]:
+        found = (self._set_indexes.get((tenant, flow)), self._set_indexes.get((tenant, None)))
         return [one for one in found if one is not None]
 
     def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str, *, own: bool = False) -> bool:
@@ -230,16 +232,18 @@ class RuleCache:
             if _seat_of(name) in ((tenant, flow), (tenant, None)):
                 raise Permanent(f"the rules of {name} cannot be read: {why}")
         evaluate = self.conditions.over(context)
-        panels = self._panels_for(tenant, flow)
-        active = decide_quickly(panels, type_, task, context, evaluate)
-        if not any(one.shadowed for one in panels):
+        set_indexes = self._panels_for(tenant, flow)
+        active = decide_quickly(set_indexes, type_, task, context, evaluate)
+        if not any(one.shadowed for one in set_indexes):
             return Rulings(active, None)
-        return Rulings(active, _differing(active, decide_quickly(panels, type_, task, context, evaluate, shadow=True)))
+        return Rulings(
+            active, _differing(active, decide_quickly(set_indexes, type_, task, context, evaluate, shadow=True))
+        )
 
 
 def _seat_of(name: RuleSetId) -> tuple[str, str | None]:
     """The panel of a set."""
-    return name.tenant, name.name if name.level is Level.FLOW else None
+    return name.tenant, name.name if name.level is RuleSetLevel.FLOW else None
 
 
 async def _beside(steps: Iterator[None]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forestay.domain.exceptions.incidents.house_policy import Course
+from forestay.domain.exceptions.incidents.house_policy import DefaultAction
 from forestay.domain.exceptions.incidents.incident import Decision, Incident
 from forestay.domain.exlets.exlet import Exlet, aimed
 from forestay.domain.exlets.exlet_plain import exlet_as_plain, version_of
-from forestay.domain.rules.condition import Verdict
-from forestay.domain.rules.rule_set import Level, Ruling
+from forestay.domain.rules.condition import ConditionVerdict
+from forestay.domain.rules.rule_set import RuleSetLevel, Ruling
 
 HOUSE = "house policy"
 EXLET = "exlet"
@@ -33,7 +33,7 @@ def decision_by_rule(
     assert by is not None  # noqa: S101 - it concluded or erred
     path = [{"rule": one.rule, "verdict": one.verdict.value, "message": one.message} for one in by.walk.path]
     detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path, **(seen or {})}
-    if ruling.verdict is Verdict.ERROR:
+    if ruling.verdict is ConditionVerdict.ERROR:
         said = f"rule {ruling.flagged} of {by.rule_set} erred ({by.walk.path[-1].message}); nothing acts before someone has looked"
         return _held(incident, f"{by.rule_set}#{ruling.flagged}", said, detail, now, n)
     name = f"{by.rule_set}#{ruling.rule}"
@@ -43,7 +43,7 @@ def decision_by_rule(
     rule = by.walk.tree.rules[by.walk.last_satisfied]
     detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
     detail |= {"author": rule.author} if rule.author else {}
-    if by.rule_set.level is Level.FLOW:
+    if by.rule_set.level is RuleSetLevel.FLOW:
         # Written for somebody's own flow; on the jobs of others of the same flow it needs a second person.
         detail |= {"rule_owner": rule.author}
     if ruling.conclusion is not None and ruling.conclusion.exlet:
@@ -59,7 +59,7 @@ def shortened(condition: str) -> str:
 
 def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: int, n: int) -> Decision:
     detail |= {"words": words, "wait": 0, "charged": True}
-    return Decision(incident.id, n, incident.tenant, now, Course.HOLD.value, by, detail=detail)
+    return Decision(incident.id, n, incident.tenant, now, DefaultAction.HOLD.value, by, detail=detail)
 
 
 def shadow_said(ruling: Ruling) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def shadow_said(ruling: Ruling) -> dict[str, Any]:
     if by is None:
         return {"verdict": ruling.verdict.value}
     steps = [dict(one) for one in ruling.conclusion.steps] if ruling.conclusion is not None else []
-    rule = ruling.flagged if ruling.verdict is Verdict.ERROR else ruling.rule
+    rule = ruling.flagged if ruling.verdict is ConditionVerdict.ERROR else ruling.rule
     return {
         "verdict": ruling.verdict.value,
         "rule": f"{by.rule_set}#{rule}",

@@ -1,4 +1,4 @@
-"""How the claim desk of a server works, and the tally of what it has done."""
+"""How the claim dispatcher of a server works, and the tally of what it has done."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClaimSettings:
 
 
 @dataclass(slots=True)
-class DeskTally:
+class ClaimTally:
     """What the desk has done, for metrics and benchmarks."""
 
     granted: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forestay.domain.sites.fleet import Pace, PilotSize, Thresholds
+from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class SitePolicy:
 
     thresholds: Thresholds
     sizes: tuple[PilotSize, ...]
-    pace: Pace = field(default_factory=Pace)
+    pace: SubmissionPace = field(default_factory=SubmissionPace)
     every: float = 10.0
     """Between looks."""
     settle: float = 120.0

@@ -15,7 +15,7 @@ SMALL = (
     Kill("worker.activity.submit_jobs:after", 3),
     Kill("worker.case.resolve_activity:after", 9),
     Kill("server.engine.tell_case:after", 5),
-    Kill("keeper.slips.put:before", 1),
+    Kill("keeper.documents.put:before", 1),
     Kill("worker.activity.submit_jobs:before", 6, temporal=True),
 )
 """What the continuous integration has time for."""

@@ -1,6 +1,6 @@
 """Named points in the life of a case at which a process can be made to die.
 
-A point stands before and after everything that a process does to the store, to the slips and to Temporal, around every activity, and around every
+A point stands before and after everything that a process does to the store, to the documents and to Temporal, around every activity, and around every
 step of a workflow. Points have names such as ``worker.store.write:before``. Every pass is written down, so that a run in which
 nothing is hurt tells which points there are and how often each is passed.
 

@@ -29,20 +29,20 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from tests.system.chaos.cases.fault_points import AFTER, BEFORE, FaultPoints
 from tests.system.chaos.cases.flows import DIRECT_JOBS
 
+from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.slip_store import SqlSlipStore
-from forestay.adapters.temporal import signs_of_life
+from forestay.adapters.temporal import activity_heartbeats
 from forestay.adapters.temporal import worker as temporal_worker
 from forestay.adapters.temporal.flow_engine import TemporalFlowEngine
-from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.apps import compose as wiring
 from forestay.apps.entry import main
 from forestay.apps.orchestrator import process as worker
 from forestay.apps.reconciler import process as keeper
 from forestay.apps.server import app
 from forestay.domain.flows.execution import rounds
-from forestay.services.scheduling.claim_jobs import ClaimJobs
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.claim_settings import ClaimSettings
 from forestay_pilot.process import libc
 
@@ -120,10 +120,12 @@ def _step(act: WorkflowActivation) -> str | None:
 def install(points: FaultPoints) -> None:
     """Put the points where they belong, and make what a trial would only wait for shorter."""
     points.watch(SqlJobStore, "store", "write", "put_specifications", "add_records")
-    points.watch(SqlSlipStore, "slips", "get", "put")
+    points.watch(SqlDocumentStore, "documents", "get", "put")
     points.watch(SqlIncidentStore, "incidents", "add_steps", "put_standings")
     points.watch(TemporalFlowEngine, "engine", "start", "tell_case", "tell_shard", "send_verb")
-    known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows", outside.__name__)
+    known = SandboxRestrictions.default.with_passthrough_modules(
+        "forestay.domain", "forestay.flows", temporal_runtime.__name__
+    )
 
     def watched_worker(*args: Any, **options: Any) -> Worker:
         options["interceptors"] = [*options.get("interceptors", ()), WatchedActivities(points)]
@@ -132,18 +134,18 @@ def install(points: FaultPoints) -> None:
     def watched_runner() -> Any:
         return WatchedRunner(SandboxedWorkflowRunner(restrictions=known), points)
 
-    def eager_desk(*args: Any, **options: Any) -> ClaimJobs:
+    def eager_desk(*args: Any, **options: Any) -> ClaimDispatcher:
         # An SQL store shows at once what was written: trials need not wait for one that does not.
-        return ClaimJobs(*args, **{**options, "settings": ClaimSettings(settle=0.1)})
+        return ClaimDispatcher(*args, **{**options, "settings": ClaimSettings(settle=0.1)})
 
     for module, name, stand_in in (
-        (wiring, "ClaimJobs", eager_desk),
+        (wiring, "ClaimDispatcher", eager_desk),
         (temporal_worker, "Worker", watched_worker),
         (temporal_worker, "runner", watched_runner),
         (temporal_worker, "STICKY", timedelta(seconds=1)),
         # Seen by workflows because they share this module here.
-        (outside, "SILENT", SILENT),
-        (signs_of_life, "EVERY", SILENT.total_seconds() / 10),
+        (temporal_runtime, "SILENT", SILENT),
+        (activity_heartbeats, "EVERY", SILENT.total_seconds() / 10),
         (temporal_worker, "EVERY", SILENT.total_seconds() / 10),
         (rounds, "DIRECT_JOBS", DIRECT_JOBS),
     ):

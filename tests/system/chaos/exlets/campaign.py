@@ -27,18 +27,18 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentState,
     StepMark,
     incident_id,
-    standing_of,
+    status_of,
     step_record_id,
 )
 from forestay.domain.exlets.exlet_plain import exlet_as_plain
 from forestay.domain.exlets.exlet_run import run_name, step_id, worklet_case
-from forestay.domain.exlets.primitive import Compensate, Target, target_of
+from forestay.domain.exlets.primitive import ActionTarget, CompensateAction, target_of
 from forestay.domain.flows.execution.case_names import job_of
 from forestay.domain.jobs.claim import Applied, claim, end
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
 from forestay.ports.errors import NotFound, PortError
-from forestay.ports.jobs.job_store import Change, Stored, Written
-from forestay.services.flows.keep_gates import KeepGates
+from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
+from forestay.services.flows.flow_suspensions import FlowSuspensions
 
 PATIENCE = 300.0
 HOST = "node1"
@@ -156,12 +156,17 @@ class Campaign:
         taken = claim(stored.document, claim_id=uuid4().hex, pilot="p1", host=HOST, now=now)
         assert isinstance(taken, JobDocument)
         assert taken.claim is not None
-        ended = end(taken, Ending(taken.token, taken.claim.id, Outcome.FAULT, exit_code=1, host=HOST), now=now, by="p1")
+        ended = end(
+            taken,
+            AttemptResult(taken.token, taken.claim.id, AttemptOutcome.FAULT, exit_code=1, host=HOST),
+            now=now,
+            by="p1",
+        )
         assert isinstance(ended, Applied)
         for document in (taken, ended.document):
             current = await self._job(case)
             assert current is not None
-            (result,) = await self.stores.jobs.write([Change(document, current.version)])
+            (result,) = await self.stores.jobs.write([DocumentChange(document, current.version)])
             assert isinstance(result, Written)
 
     async def _decide(self, tried: Tried, case: str, flow: str) -> Incident:
@@ -174,7 +179,7 @@ class Campaign:
             cause="memory", flow=flow,
         )  # fmt: skip
         # Not due: it is carried out from here, and no keeper is to do it in our place.
-        await self.stores.incidents.add_incidents([(incident, replace(standing_of(incident), due=None))])
+        await self.stores.incidents.add_incidents([(incident, replace(status_of(incident), due=None))])
         exlet = exlet_as_plain(tried.exlet(self._worklet))
         await self.stores.incidents.add_decisions([Decision(name, 1, TENANT, now, "matched", "chaos", exlet)])
         return incident
@@ -188,7 +193,7 @@ class Campaign:
         marks = [step_record_id(incident.id, 1, place, mark) for place in range(len(ids)) for mark in StepMark]
         steps = await self.stores.incidents.get_steps(marks)
         jobs = {round_: await self._job(incident.case, round_) for round_ in (1, 2, 3)}
-        gate = await KeepGates(self.stores.slips).gate(TENANT, incident.flow)
+        gate = await FlowSuspensions(self.stores.documents).gate(TENANT, incident.flow)
         return {
             "incident": (found.state.value, found.note),
             "steps": {name.removeprefix(incident.id): one.detail.get("state") for name, one in steps.items()},
@@ -216,7 +221,7 @@ class Campaign:
             nonlocal last
             state = await self.engine.state(incident.case)
             job = await self._job(incident.case)
-            gate = await KeepGates(self.stores.slips).gate(TENANT, incident.flow)
+            gate = await FlowSuspensions(self.stores.documents).gate(TENANT, incident.flow)
             now = (state, job, gate)
             same, last = now == last and not gate.orders, now
             await asyncio.sleep(0.5)
@@ -225,7 +230,7 @@ class Campaign:
         await self._until(still, "the case to come to rest")
 
     async def _worklets(self, incident: Incident, place: int, do: object) -> list[str]:
-        if not isinstance(do, Compensate):
+        if not isinstance(do, CompensateAction):
             return []
         names = [worklet_case(incident.id, 1, place, number) for number in range(len(do.worklets))]
         return [(await self.engine.describe(name)).state for name in names]
@@ -268,8 +273,8 @@ def _told(stored: Stored, incident: str) -> tuple[Any, ...]:
 
 def about(point: str, tried: Tried) -> bool:
     """Points of those who carry the exlet out: workers, and where all cases are meant the keeper that tells them."""
-    all_cases = any(target_of(one) is Target.ALL_CASES for one in tried.steps)
-    return point.startswith("worker.") or (all_cases and point.startswith(("keeper.slips", "keeper.engine")))
+    all_cases = any(target_of(one) is ActionTarget.ALL_CASES for one in tried.steps)
+    return point.startswith("worker.") or (all_cases and point.startswith(("keeper.documents", "keeper.engine")))
 
 
 def drawn(found: Counter[str], chance: random.Random, times: int) -> list[tuple[str, int]]:

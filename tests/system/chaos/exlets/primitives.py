@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forestay.domain.exlets.exlet import Exlet, Step
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep
 from forestay.domain.exlets.primitive import (
     Action,
+    ActionTarget,
     Amount,
     AvoidHost,
     ClimbLadder,
-    Compensate,
+    CompensateAction,
     Hold,
-    Need,
+    NeedChange,
     Notify,
     Primitive,
     Resubmission,
@@ -20,7 +21,6 @@ from forestay.domain.exlets.primitive import (
     Rollback,
     Select,
     Steer,
-    Target,
     Worklet,
 )
 
@@ -59,41 +59,41 @@ class Tried:
 
     def exlet(self, worklet: str) -> Exlet:
         """With the version of the worklet put in its place."""
-        return Exlet(self.name, tuple(Step(_with(one, worklet)) for one in self.steps))
+        return Exlet(self.name, tuple(PlaybookStep(_with(one, worklet)) for one in self.steps))
 
 
 def _with(do: Primitive, flow: str) -> Primitive:
     match do:
-        case Compensate(worklets):
-            return Compensate(tuple(Worklet(flow, one.give, one.take) for one in worklets))
+        case CompensateAction(worklets):
+            return CompensateAction(tuple(Worklet(flow, one.give, one.take) for one in worklets))
         case Select(worklet):
             return Select(Worklet(flow, worklet.give))
         case _:
             return do
 
 
-def _steered(action: Action, target: Target, *before: Primitive) -> Tried:
+def _steered(action: Action, target: ActionTarget, *before: Primitive) -> Tried:
     return Tried(f"{action}-{target}", (*before, Steer(action, target)))
 
 
-_TARGETS = (Target.ITEM, Target.CASE, Target.ALL_CASES, Target.ANCESTORS)
-_BOOK = Compensate(
+_TARGETS = (ActionTarget.ITEM, ActionTarget.CASE, ActionTarget.ALL_CASES, ActionTarget.ANCESTORS)
+_BOOK = CompensateAction(
     (Worklet(CHANGE, {"from": "${params.venue}"}, {"venue": "venue"}), Worklet(CHANGE, {"from": "nowhere"}))
 )
 PRIMITIVES: tuple[Tried, ...] = (
     *(_steered(Action.REMOVE, target) for target in _TARGETS),
     *(_steered(Action.CONTINUE, target, Steer(Action.SUSPEND, target)) for target in _TARGETS),
-    *(_steered(action, Target.ITEM) for action in (Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL)),
-    *(_steered(action, Target.JOB) for action in (Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL)),
-    _steered(Action.CONTINUE, Target.JOB, Steer(Action.SUSPEND, Target.JOB)),
-    Tried("compensate", (Steer(Action.SUSPEND, Target.CASE), _BOOK, Steer(Action.CONTINUE, Target.CASE))),
+    *(_steered(action, ActionTarget.ITEM) for action in (Action.RESTART, Action.FORCE_COMPLETE, Action.FORCE_FAIL)),
+    *(_steered(action, ActionTarget.JOB) for action in (Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL)),
+    _steered(Action.CONTINUE, ActionTarget.JOB, Steer(Action.SUSPEND, ActionTarget.JOB)),
+    Tried("compensate", (Steer(Action.SUSPEND, ActionTarget.CASE), _BOOK, Steer(Action.CONTINUE, ActionTarget.CASE))),
     Tried("select", (Select(Worklet(CHANGE)),)),
-    Tried("resubmit", (Resubmit(Resubmission.CHANGED, {Amount.MEMORY: Need(to=1 << 20)}),), faulted=True),
+    Tried("resubmit", (Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(to=1 << 20)}),), faulted=True),
     Tried("ladder", (ClimbLadder(),), faulted=True),
     Tried("avoid-host", (AvoidHost(), Resubmit()), faulted=True),
-    Tried("restart-job", (Steer(Action.RESTART, Target.JOB),), faulted=True),
+    Tried("restart-job", (Steer(Action.RESTART, ActionTarget.JOB),), faulted=True),
     Tried("rollback", (Rollback(),)),
     Tried("notify", (Notify("look at this"),)),
-    Tried("hold", (Hold(Target.CASE),), held=True),
+    Tried("hold", (Hold(ActionTarget.CASE),), held=True),
 )
 """The thirteen of paper P1, with ancestors and single jobs, and those of the house that need nothing else."""

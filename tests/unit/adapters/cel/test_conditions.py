@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forestay.adapters.cel.conditions import CelConditions
-from forestay.domain.rules.condition import MAX_BYTES, Erred, Verdict
-from forestay.domain.rules.context import BY_NAME, FIELDS, NOTHING_KNOWN, Kind, read_context, worst_context
+from forestay.domain.rules.condition import MAX_BYTES, ConditionVerdict, Erred
+from forestay.domain.rules.context import BY_NAME, FIELDS, NOTHING_KNOWN, FieldType, read_context, worst_context
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk
 
 TEN = "[1,2,3,4,5,6,7,8,9,10]"
@@ -107,7 +107,7 @@ def test_an_error_is_a_value_and_no_general_rule_acts_on_it(conditions: CelCondi
         assert isinstance(grown, RuleTree)
         tree = grown
     done = walk(tree, evaluate)
-    assert (done.verdict, done.conclusion, done.flagged) == (Verdict.ERROR, None, "refined")
+    assert (done.verdict, done.conclusion, done.flagged) == (ConditionVerdict.ERROR, None, "refined")
 
 
 def test_an_error_beside_what_decides_alone_is_none(conditions: CelConditions) -> None:
@@ -117,7 +117,7 @@ def test_an_error_beside_what_decides_alone_is_none(conditions: CelConditions) -
 
 
 def test_every_field_has_a_value_of_its_type_also_when_nothing_is_known(conditions: CelConditions) -> None:
-    ask = {Kind.INT: "== 0", Kind.NUMBER: "== 0.0", Kind.TEXT: "== ''", Kind.TRUTH: "== false"}
+    ask = {FieldType.INT: "== 0", FieldType.NUMBER: "== 0.0", FieldType.TEXT: "== ''", FieldType.TRUTH: "== false"}
     for context in (NOTHING_KNOWN, worst_context()):
         evaluate = conditions.over(context)
         for field in FIELDS:

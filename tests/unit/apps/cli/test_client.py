@@ -17,10 +17,10 @@ from forestay.client import (
     BadAnswer,
     BadRequest,
     BadSettings,
-    Conflict,
+    ConflictError,
     ForestayClient,
     NotAllowed,
-    NotFound,
+    NotFoundError,
     Patience,
     Unavailable,
 )
@@ -63,7 +63,7 @@ def away() -> httpx.Response:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, BadRequest), (401, NotAllowed), (403, NotAllowed), (404, NotFound), (409, Conflict), (413, BadRequest), (422, BadRequest), (500, ApiError)],
+    [(400, BadRequest), (401, NotAllowed), (403, NotAllowed), (404, NotFoundError), (409, ConflictError), (413, BadRequest), (422, BadRequest), (500, ApiError)],
 )  # fmt: skip
 def test_a_problem_document_becomes_an_error(status: int, kind: type[ApiError]) -> None:
     body = {"title": "T", "detail": "mend it", "errors": [{"at": "body.x", "detail": "no"}]}
@@ -73,7 +73,7 @@ def test_a_problem_document_becomes_an_error(status: int, kind: type[ApiError]) 
 
 
 def test_an_error_without_a_document() -> None:
-    with client_of(httpx.Response(404, text="<html>")) as client, pytest.raises(NotFound, match="Not Found"):
+    with client_of(httpx.Response(404, text="<html>")) as client, pytest.raises(NotFoundError, match="Not Found"):
         client.status()
 
 
@@ -168,7 +168,7 @@ async def test_the_asyncio_client(api: FakeApi) -> None:
         assert await client.count_jobs() == {"available": 1}
         api.troubles = [Trouble(lose_answer=True)]
         assert (await client.cancel(name))["state"] == "cancelled"
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await client.job("nothing")
         api.streams = [[event("job", {"n": 1}, "1:1")]]
         async with client.stream(calls.events()) as stream:

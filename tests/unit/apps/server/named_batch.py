@@ -13,7 +13,7 @@ from forestay.domain.sites.batch import (
     BatchOutcome,
     BatchState,
     PilotJob,
-    Refusal,
+    SubmitRefusal,
     SubmitRefused,
 )
 from forestay.ports.errors import Transient
@@ -43,9 +43,9 @@ class NamedBatch:
     async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
         self.asked += 1
         if self.down:
-            return SubmitRefused(Refusal.SCHEDULER_DOWN, "Unable to contact slurm controller")
+            return SubmitRefused(SubmitRefusal.SCHEDULER_DOWN, "Unable to contact slurm controller")
         if self.refuses:
-            return SubmitRefused(Refusal.REFUSED, self.refuses, later=False)
+            return SubmitRefused(SubmitRefusal.REFUSED, self.refuses, later=False)
         how = self.breaks()
         if how == "before":
             raise Killed

@@ -16,13 +16,13 @@ import uvicorn
 from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.routes import as_described
 
-from forestay.apps.compose.keeper import KeeperParts
-from forestay.apps.compose.parts import make_parts
-from forestay.apps.compose.server import ServerParts
+from forestay.apps.compose.components import make_components
+from forestay.apps.compose.reconciler import ReconcilerComponents
+from forestay.apps.compose.server import ServerComponents
 from forestay.apps.config.settings import Settings
 from forestay.apps.operations.tokens import make_token
 from forestay.apps.server.app import HttpServer, make_app, server_config
-from forestay.apps.signals_left import SignalsLeft
+from forestay.apps.uvicorn_signals import UvicornWithoutSignals
 
 PATIENCE = 180.0
 
@@ -38,7 +38,7 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str, patience: fl
         await asyncio.sleep(0.02)
 
 
-class _QuietServer(SignalsLeft, HttpServer):
+class _QuietServer(UvicornWithoutSignals, HttpServer):
     """The real server, but the signals stay the test run's own, and a start that fails ends one test only."""
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -53,7 +53,7 @@ class RunningServer:
     """One server, and how to speak to it."""
 
     domain: Domain
-    services: ServerParts
+    services: ServerComponents
     url: str
     app: Any
     _uvicorn: uvicorn.Server
@@ -75,7 +75,7 @@ class RunningServer:
 
     async def refresh(self) -> None:
         """Make everything written so far visible to searches."""
-        await self.services.parts.store.refresh()
+        await self.services.components.store.refresh()
 
     async def stop(self) -> None:
         for client in self._clients:
@@ -106,10 +106,10 @@ class Domain:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
             listener.bind(("127.0.0.1", 0))
             settings = self.settings(port=listener.getsockname()[1], **changes)
-            services = ServerParts(make_parts(settings))
+            services = ServerComponents(make_components(settings))
             # Tests have few pilots, often at one of the servers only: they need not leave the others' jobs to them for long.
             eager = replace(services.claims.settings, foreign_after=0.3, foreign_age=0.5, hand_over=1.0)
-            services.claims.settings = services.claims.windows.settings = eager
+            services.claims.settings = services.claims.buffers.settings = eager
             app = make_app(services)
             server = _QuietServer(server_config(app, settings))
             task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -127,11 +127,11 @@ class Domain:
                 await running.stop()
 
     @asynccontextmanager
-    async def keeper(self, **changes: Any) -> AsyncIterator[KeeperParts]:
+    async def keeper(self, **changes: Any) -> AsyncIterator[ReconcilerComponents]:
         """A keeper's services, whose loops the test turns by hand."""
-        parts = make_parts(self.settings(**changes))
+        parts = make_components(self.settings(**changes))
         await parts.store.open()
         try:
-            yield KeeperParts(parts)
+            yield ReconcilerComponents(parts)
         finally:
             await parts.store.close()

@@ -7,7 +7,7 @@ from concurrent.futures import wait
 import pytest
 from tests.unit.client.executor import functions
 
-from forestay.client import Executor, ForestayClient, JobFailed
+from forestay.client import Executor, ForestayClient, JobFailedError
 from forestay.client.executor import bundle
 
 PATIENCE = 180.0
@@ -62,7 +62,7 @@ def test_a_call_that_ends_its_interpreter_takes_its_bundle_along_and_no_other(po
     warm(pool)
     calls = [pool.submit(functions.picky, number, -50) for number in range(1, 129)]
     wait(calls, PATIENCE)
-    lost = [place for place, one in enumerate(calls) if isinstance(one.exception(), JobFailed)]
+    lost = [place for place, one in enumerate(calls) if isinstance(one.exception(), JobFailedError)]
     assert 49 in lost, "the one that did it"
     assert len({calls[place].job_id().partition("/")[0] for place in lost}) == 1
     assert all(one.result() == (place + 1) ** 2 for place, one in enumerate(calls) if place not in lost)

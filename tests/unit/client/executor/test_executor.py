@@ -18,7 +18,7 @@ from tests.unit.client.executor import functions
 from tests.unit.client.executor.conftest import SLOTS, Site
 
 from forestay.adapters.private_file import write_private
-from forestay.client import Executor, ForestayClient, JobFailed, NotCallable, NotFound, RemoteError
+from forestay.client import Executor, ForestayClient, JobFailedError, NotCallable, NotFoundError, RemoteError
 
 PATIENCE = 180.0
 
@@ -135,7 +135,7 @@ def test_a_function_that_kills_its_interpreter_fails_alone(pool: Executor) -> No
     calls: list[Future[object]] = [pool.submit(functions.same, n) for n in range(10)]
     deadly = pool.submit(functions.dies)
     calls += [pool.submit(functions.same, n) for n in range(10, 30)]
-    with pytest.raises(JobFailed, match="signal 9"):
+    with pytest.raises(JobFailedError, match="signal 9"):
         deadly.result(PATIENCE)
     assert [future.result(PATIENCE) for future in calls] == list(range(30))
 
@@ -155,7 +155,7 @@ def test_needs_are_said_by_call(pool: Executor, client: ForestayClient) -> None:
 
 
 def test_a_call_past_its_wall_limit_is_stopped(pool: Executor, gate: Callable[[], Path]) -> None:
-    with pytest.raises(JobFailed, match="wall-limit"):
+    with pytest.raises(JobFailedError, match="wall-limit"):
         pool.with_options(wall=1).submit(functions.waits_for, str(gate())).result(PATIENCE)
     assert pool.submit(functions.add, 1).result(PATIENCE) == 1
 
@@ -208,7 +208,7 @@ def test_environment_and_job_are_known_to_the_function(pool: Executor) -> None:
 
 
 def test_an_interpreter_that_is_not_there_is_said(pool: Executor) -> None:
-    with pytest.raises(JobFailed, match="start-failed"):
+    with pytest.raises(JobFailedError, match="start-failed"):
         pool.with_options(python=["/no/such/python"]).submit(functions.add, 1).result(PATIENCE)
 
 
@@ -224,7 +224,7 @@ def test_another_program_attaches_to_what_one_left_behind(site: Site, gate: Call
             path.touch()
             assert future.result(PATIENCE) == "done"
             assert pool.attach(name).result(PATIENCE) == "done"
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 pool.attach("no-such-job")
         left.shutdown()
 

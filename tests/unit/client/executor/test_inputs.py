@@ -12,7 +12,7 @@ from tests.unit.client.executor import functions
 from tests.unit.client.executor.file_server import FileServer, file_server
 from tests.unit.client.executor.test_executor import PATIENCE, until
 
-from forestay.client import BadRequest, Executor, ForestayClient, JobFailed, run
+from forestay.client import BadRequest, Executor, ForestayClient, JobFailedError, run
 from forestay.client.api.answers import FINAL, InputJson, NewJob, SpecificationJson
 
 
@@ -119,7 +119,7 @@ def test_the_fault_says_which_file_and_why(client: ForestayClient, web: FileServ
         ({"name": "x", "source": web.url("/moved")}, "transfer", "answered 302"),
     ]
     for given, reason, words in cases:
-        with pytest.raises(JobFailed) as failed:
+        with pytest.raises(JobFailedError) as failed:
             run(client, spec("touch ran; cat x", given), timeout=PATIENCE)  # type: ignore[arg-type]
         job = client.job(failed.value.job)
         assert (failed.value.reason, job["state"]) == (reason, "failed"), given
@@ -185,5 +185,5 @@ def test_functions_have_inputs_too(pool: Executor, tmp_path: Path) -> None:
     reading = pool.with_options(inputs=[{"name": "here", "source": str(tmp_path / "data")}])
     assert reading.submit(functions.reads, "here").result(PATIENCE) == "seven"
     missing = pool.with_options(inputs=[{"name": "here", "source": str(tmp_path / "nowhere")}])
-    with pytest.raises(JobFailed, match="data-missing"):
+    with pytest.raises(JobFailedError, match="data-missing"):
         missing.submit(functions.reads, "here").result(PATIENCE)

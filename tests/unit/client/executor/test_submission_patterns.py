@@ -12,7 +12,7 @@ from tests.unit.apps.server.callback_listener import listen
 from tests.unit.client.executor.conftest import Site
 from tests.unit.client.executor.test_executor import PATIENCE, until
 
-from forestay.client import ForestayClient, JobFailed, TimedOut, fire, run
+from forestay.client import ForestayClient, JobFailedError, TimedOut, fire, run
 from forestay.client.api.answers import FINAL, SpecificationJson
 
 
@@ -25,7 +25,7 @@ def test_the_call_returns_when_the_job_has_ended(client: ForestayClient, tmp_pat
     job = run(client, shell(f"sleep 0.3; echo done > {tmp_path}/made"), timeout=PATIENCE)
     assert job["state"] == "completed"
     assert (tmp_path / "made").read_text() == "done\n"
-    with pytest.raises(JobFailed, match="exit code 3") as failed:
+    with pytest.raises(JobFailedError, match="exit code 3") as failed:
         run(client, shell("exit 3"), timeout=PATIENCE)
     assert (failed.value.state, failed.value.reason) == ("failed", "exit")
 

@@ -18,18 +18,18 @@ from forestay.domain.data.replica import (
     file_from_plain,
     where,
 )
-from forestay.domain.data.storage_element import Door, Kind, NameRule, StorageElement, check_elements
-from forestay.domain.jobs.inputs import Input, catalogue_name, logical_name, wrong_input
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.data.storage_element import AccessProtocol, Door, NameRule, StorageElement, check_elements
+from forestay.domain.jobs.inputs import JobInput, catalogue_name, logical_name, wrong_input
+from forestay.domain.jobs.outbound import OutboundPolicy
 
 RULES = (
     NameRule(r"/store/data/([^/]+)/(.*)", "disk/$1/$2"),
     NameRule(r"/store/(.*)", "tape/$1"),
 )
-T0 = StorageElement("t0", (Door(Kind.ROOT, "root://t0//eos"),), RULES, sites=frozenset({"CERN"}))
+T0 = StorageElement("t0", (Door(AccessProtocol.ROOT, "root://t0//eos"),), RULES, sites=frozenset({"CERN"}))
 T1 = StorageElement(
     "t1",
-    (Door(Kind.HTTP, "https://t1/dav"), Door(Kind.ROOT, "root://t1//")),
+    (Door(AccessProtocol.HTTP, "https://t1/dav"), Door(AccessProtocol.ROOT, "root://t1//")),
     (NameRule(r"/store/(.*)", "$1"),),
     sites=frozenset({"FNAL"}),
     outputs="out",
@@ -129,11 +129,11 @@ def test_no_name_takes_long_or_leads_outside(name: str) -> None:
 
 @pytest.mark.parametrize("source", ["lfn:", "lfn:/a/../b", "lfn:a b", "lfn:/a\n", "lfn://a", "lfn:" + "a" * 600])
 def test_a_name_that_is_none_is_refused(source: str) -> None:
-    assert wrong_input(Input("a", source), Outbound((), setting="s"))
+    assert wrong_input(JobInput("a", source), OutboundPolicy((), setting="s"))
 
 
 def test_a_name_of_the_catalogue_is_a_source() -> None:
-    wanted = Input("a", "lfn:/store/a.root")
-    assert wrong_input(wanted, Outbound((), setting="s")) is None
+    wanted = JobInput("a", "lfn:/store/a.root")
+    assert wrong_input(wanted, OutboundPolicy((), setting="s")) is None
     assert catalogue_name(wanted.source) == "/store/a.root"
     assert logical_name(wanted) == "lfn:/store/a.root"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, WhenRefused
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.primitive import (
     STEERING,
+    ActionTarget,
     Amount,
     AvoidHost,
+    AvoidScope,
     ClimbLadder,
-    Compensate,
+    CompensateAction,
     FreeSpace,
     Hold,
-    Need,
+    NeedChange,
     Notify,
     Primitive,
     Repoll,
@@ -25,10 +27,8 @@ from forestay.domain.exlets.primitive import (
     Resubmission,
     Resubmit,
     Rollback,
-    Scope,
     Select,
     Steer,
-    Target,
     Worklet,
 )
 
@@ -44,14 +44,14 @@ worklets = st.builds(
     st.dictionaries(_names, _values, max_size=3),
     st.dictionaries(_names, _names, max_size=2),
 )
-_needs = st.builds(Need, st.none() | st.sampled_from([0.5, 1.0, 1.5, 100.0]), _maybe, _maybe)
-_targets = st.sampled_from(list(Target))
+_needs = st.builds(NeedChange, st.none() | st.sampled_from([0.5, 1.0, 1.5, 100.0]), _maybe, _maybe)
+_targets = st.sampled_from(list(ActionTarget))
 
 steering = st.builds(Steer, st.sampled_from(sorted(STEERING)), _targets)
 primitives: st.SearchStrategy[Primitive] = st.one_of(
     steering,
     steering,
-    st.builds(Compensate, st.lists(worklets, max_size=3).map(tuple)),
+    st.builds(CompensateAction, st.lists(worklets, max_size=3).map(tuple)),
     st.builds(Select, worklets),
     st.builds(Restage, st.sampled_from(list(Restaging)), _names, _maybe, _maybe, _names),
     st.builds(FreeSpace, _numbers),
@@ -68,10 +68,10 @@ primitives: st.SearchStrategy[Primitive] = st.one_of(
     st.builds(ClimbLadder, _names),
     st.just(Rollback()),
     st.builds(Notify, st.text(max_size=10), st.lists(_names, max_size=2).map(tuple)),
-    st.builds(AvoidHost, _numbers, st.sampled_from(list(Scope))),
+    st.builds(AvoidHost, _numbers, st.sampled_from(list(AvoidScope))),
     st.builds(Hold, _targets, st.text(max_size=5)),
 )
-steps = st.builds(Step, primitives, st.none() | st.sampled_from(list(WhenRefused)))
+steps = st.builds(PlaybookStep, primitives, st.none() | st.sampled_from(list(WhenRefused)))
 exlets = st.builds(
     Exlet, st.sampled_from(["mend", "", "no name"]), st.lists(steps, max_size=8).map(tuple), st.text(max_size=5)
 )
@@ -80,8 +80,8 @@ _good: st.SearchStrategy[Primitive] = st.one_of(
     steering,
     steering,
     steering,
-    st.just(Compensate((Worklet("one", {"seats": "${params.seats}"}, {"venue": "venue"}),))),
-    st.just(Compensate((Worklet("one"), Worklet("two")))),
+    st.just(CompensateAction((Worklet("one", {"seats": "${params.seats}"}, {"venue": "venue"}),))),
+    st.just(CompensateAction((Worklet("one"), Worklet("two")))),
     st.just(Notify("look at this")),
     st.just(AvoidHost()),
     st.just(Rollback()),
@@ -93,20 +93,20 @@ _good: st.SearchStrategy[Primitive] = st.one_of(
 @st.composite
 def good_exlets(draw: st.DrawFn) -> Exlet:
     """Exlets that pass their check: steps that would break it are left out as they are drawn."""
-    chosen: tuple[Step, ...] = ()
+    chosen: tuple[PlaybookStep, ...] = ()
     refusals = st.none() | st.sampled_from(list(WhenRefused))
     for do in draw(st.lists(_good, min_size=1, max_size=12)):
-        longer = (*chosen, Step(do, draw(refusals)))
+        longer = (*chosen, PlaybookStep(do, draw(refusals)))
         left = {"stays suspended", "hold is the last"}
         if all(any(word in one.message for word in left) for one in check_exlet(Exlet("good", longer))):
             chosen = longer
     chosen = tuple(step for step in chosen if not isinstance(step.do, Hold))
     for step in chosen:
         if isinstance(step.do, Steer) and step.do.action.value == "suspend":
-            longer = (*chosen, Step(Steer(type(step.do.action)("continue"), step.do.target)))
+            longer = (*chosen, PlaybookStep(Steer(type(step.do.action)("continue"), step.do.target)))
             if not any("not suspended" in one.message for one in check_exlet(Exlet("good", longer))):
                 chosen = longer
-    made = Exlet("good", chosen or (Step(Notify("nothing else")),))
+    made = Exlet("good", chosen or (PlaybookStep(Notify("nothing else")),))
     if check_exlet(made):
-        made = Exlet("good", (*chosen, Step(Hold())))
+        made = Exlet("good", (*chosen, PlaybookStep(Hold())))
     return made

@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 from tests.unit.domain.exlets.made_up import exlets
 
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, EXECUTING, ExceptionType
-from forestay.domain.exlets.exlet import Exlet, Step, actions_of, aimed, is_one_write
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, actions_of, aimed, is_one_write
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain, version_of
 from forestay.domain.exlets.primitive import (
     STEERING,
     Action,
+    ActionTarget,
     Amount,
     AvoidHost,
     ClimbLadder,
-    Compensate,
+    CompensateAction,
     Hold,
-    Need,
+    NeedChange,
     Notify,
     Primitive,
     Repoll,
@@ -31,21 +32,20 @@ from forestay.domain.exlets.primitive import (
     Rollback,
     Select,
     Steer,
-    Target,
     Worklet,
 )
 
-SUSPEND_CASE = Steer(Action.SUSPEND, Target.CASE)
-CONTINUE_CASE = Steer(Action.CONTINUE, Target.CASE)
-REMOVE_CASE = Steer(Action.REMOVE, Target.CASE)
+SUSPEND_CASE = Steer(Action.SUSPEND, ActionTarget.CASE)
+CONTINUE_CASE = Steer(Action.CONTINUE, ActionTarget.CASE)
+REMOVE_CASE = Steer(Action.REMOVE, ActionTarget.CASE)
 SUSPEND = Steer(Action.SUSPEND)
 CONTINUE = Steer(Action.CONTINUE)
 RESTART = Steer(Action.RESTART)
-MEND = Compensate((Worklet("w1"),))
+MEND = CompensateAction((Worklet("w1"),))
 
 
 def exlet(*primitives: Primitive) -> Exlet:
-    return Exlet("mend", tuple(Step(one) for one in primitives))
+    return Exlet("mend", tuple(PlaybookStep(one) for one in primitives))
 
 
 def said(made: Exlet, kind: ExceptionType | None = None, **known: object) -> list[str]:
@@ -58,16 +58,16 @@ def said(made: Exlet, kind: ExceptionType | None = None, **known: object) -> lis
         (exlet(SUSPEND_CASE, MEND, CONTINUE_CASE), ExceptionType.ITEM_PRE),
         (exlet(SUSPEND, MEND, CONTINUE), ExceptionType.ITEM_PRE),
         (exlet(SUSPEND_CASE, MEND, REMOVE_CASE), ExceptionType.ITEM_PRE),
-        (exlet(Steer(Action.SUSPEND, Target.ALL_CASES), MEND, Steer(Action.CONTINUE, Target.ALL_CASES)), ExceptionType.CASE_EXTERNAL),
-        (exlet(Steer(Action.REMOVE, Target.ANCESTORS)), ExceptionType.CASE_PRE),
+        (exlet(Steer(Action.SUSPEND, ActionTarget.ALL_CASES), MEND, Steer(Action.CONTINUE, ActionTarget.ALL_CASES)), ExceptionType.CASE_EXTERNAL),
+        (exlet(Steer(Action.REMOVE, ActionTarget.ANCESTORS)), ExceptionType.CASE_PRE),
         (exlet(RESTART), ExceptionType.ABORT),
         (exlet(SUSPEND, CONTINUE, RESTART), ExceptionType.ITEM_EXTERNAL),
         (exlet(Steer(Action.FORCE_COMPLETE), Notify("forced")), ExceptionType.TIMEOUT),
         (exlet(MEND), ExceptionType.CASE_POST),
         (exlet(SUSPEND_CASE, MEND, CONTINUE_CASE), ExceptionType.ITEM_POST),
-        (exlet(SUSPEND_CASE, Notify("what now?"), Hold(Target.CASE)), ExceptionType.CASE_PRE),
+        (exlet(SUSPEND_CASE, Notify("what now?"), Hold(ActionTarget.CASE)), ExceptionType.CASE_PRE),
         (exlet(AvoidHost(), Resubmit()), ExceptionType.ABORT),
-        (exlet(Resubmit(Resubmission.CHANGED, {Amount.MEMORY: Need(2.0, at_most=1 << 36)})), ExceptionType.ABORT),
+        (exlet(Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(2.0, at_most=1 << 36)})), ExceptionType.ABORT),
         (exlet(ClimbLadder()), ExceptionType.RESOURCE_UNAVAILABLE),
         (exlet(Resubmit(), Repoll()), ExceptionType.ABORT),
         (exlet(Resubmit(), Reregister()), ExceptionType.ABORT),
@@ -81,8 +81,8 @@ def test_good_exlets_are_good(made: Exlet, kind: ExceptionType) -> None:
 
 @pytest.mark.ledger("P1-10", "P1-11", "P1-12", "P1-19")
 @pytest.mark.parametrize("action", [Action.REMOVE, Action.SUSPEND, Action.CONTINUE])
-@pytest.mark.parametrize("target", list(Target))
-def test_three_actions_have_every_target(action: Action, target: Target) -> None:
+@pytest.mark.parametrize("target", list(ActionTarget))
+def test_three_actions_have_every_target(action: Action, target: ActionTarget) -> None:
     before = (Steer(Action.SUSPEND, target),) if action is Action.CONTINUE else ()
     after = (Steer(Action.CONTINUE, target),) if action is Action.SUSPEND else ()
     assert said(exlet(*before, Steer(action, target), *after)) == []
@@ -92,11 +92,11 @@ def test_three_actions_have_every_target(action: Action, target: Target) -> None
     ("made", "kind", "words"),
     [
         (exlet(Select(Worklet("w1")), MEND), None, ["steps[0]: select does not mix with other steps"]),
-        (exlet(Steer(Action.RESTART, Target.CASE)), None, ["steps[0].target: restart is for an item, not for the case"]),
-        (exlet(Steer(Action.FORCE_COMPLETE, Target.ALL_CASES)), None, ["steps[0].target: force-complete is for an item, not for all cases"]),
-        (exlet(Compensate((Worklet("w1"), Worklet("w9")))), None, ["steps[0].worklets[1]: there is no worklet 'w9'"]),
+        (exlet(Steer(Action.RESTART, ActionTarget.CASE)), None, ["steps[0].target: restart is for an item, not for the case"]),
+        (exlet(Steer(Action.FORCE_COMPLETE, ActionTarget.ALL_CASES)), None, ["steps[0].target: force-complete is for an item, not for all cases"]),
+        (exlet(CompensateAction((Worklet("w1"), Worklet("w9")))), None, ["steps[0].worklets[1]: there is no worklet 'w9'"]),
         (exlet(Select(Worklet("w9"))), None, ["steps[0].worklets[0]: there is no worklet 'w9'"]),
-        (exlet(Compensate(())), None, ["steps[0].worklets: no worklet is named"]),
+        (exlet(CompensateAction(())), None, ["steps[0].worklets: no worklet is named"]),
         (exlet(MEND, MEND), None, ["steps[1]: step 0 does exactly this already"]),
         (exlet(REMOVE_CASE, SUSPEND), None, [
             "steps[1]: nothing is left to be done to the item after step 0",
@@ -120,10 +120,10 @@ def test_three_actions_have_every_target(action: Action, target: Target) -> None
         (exlet(Steer(Action.REMOVE)), ExceptionType.ITEM_POST, ["steps[0]: item-post: the item is complete; compensate is possible, or suspend, continue and remove of more than the item"]),
         (exlet(MEND), ExceptionType.SELECTION, ["steps[0]: compensate is no selection; for a task that is bound late an exlet is one 'select'"]),
         (exlet(Resubmit(), ClimbLadder()), None, ["steps[1]: step 0 sends the work off already"]),
-        (exlet(Resubmit(Resubmission.CHANGED, {Amount.MEMORY: Need(2.0)})), None, ["steps[0].needs.memory: a factor needs 'at_most', else it grows without end"]),
-        (exlet(Compensate((Worklet("w1", {"a": "${weather}"}),))), None, ["steps[0].worklets[0].give.a: ${weather} begins with none of case, incident, params, tasks"]),
-        (exlet(REMOVE_CASE, Compensate((Worklet("w1", take={"a": "b"}),))), None, ["steps[1]: the case is over by then; nothing can be given back to it"]),
-        (exlet(Compensate((Worklet("w1", take={"a": "b"}), Worklet("w1", take={"a": "c"})))), None, ["steps[0].worklets[1].take.a: worklet 0 gives it back too; only one can"]),
+        (exlet(Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(2.0)})), None, ["steps[0].needs.memory: a factor needs 'at_most', else it grows without end"]),
+        (exlet(CompensateAction((Worklet("w1", {"a": "${weather}"}),))), None, ["steps[0].worklets[0].give.a: ${weather} begins with none of case, incident, params, tasks"]),
+        (exlet(REMOVE_CASE, CompensateAction((Worklet("w1", take={"a": "b"}),))), None, ["steps[1]: the case is over by then; nothing can be given back to it"]),
+        (exlet(CompensateAction((Worklet("w1", take={"a": "b"}), Worklet("w1", take={"a": "c"})))), None, ["steps[0].worklets[1].take.a: worklet 0 gives it back too; only one can"]),
         (exlet(Repoll()), None, ["steps[0]: repoll is for a job that was submitted again; resubmit comes first"]),
         (exlet(Restage(), Reregister()), None, ["steps[1]: after restage comes data staging or failed or job submission, not job status notification"]),
         (Exlet("", ()), None, [
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said(made: Exlet, kind: ExceptionType | None, words: l
 
 
 def test_everything_is_said_at_once() -> None:
-    made = exlet(CONTINUE, SUSPEND_CASE, Compensate(()), Steer(Action.RESTART, Target.CASE), Notify(""))
+    made = exlet(CONTINUE, SUSPEND_CASE, CompensateAction(()), Steer(Action.RESTART, ActionTarget.CASE), Notify(""))
     assert len(said(made, ExceptionType.CASE_POST)) >= 6
 
 
@@ -165,7 +165,7 @@ def test_an_exlet_is_read_back_as_it_was(made: Exlet) -> None:
 
 
 def test_which_exlets_are_one_write() -> None:
-    force = exlet(Steer(Action.FORCE_COMPLETE, Target.JOB))
+    force = exlet(Steer(Action.FORCE_COMPLETE, ActionTarget.JOB))
     assert all(
         is_one_write(one, of_case=True)
         for one in (exlet(Resubmit()), exlet(Restage()), exlet(ClimbLadder()), exlet(AvoidHost()), force)

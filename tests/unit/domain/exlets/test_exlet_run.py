@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.domain.exlets.made_up import good_exlets
 from tests.unit.domain.exlets.test_exlet_check import CONTINUE, CONTINUE_CASE, REMOVE_CASE, SUSPEND, SUSPEND_CASE, exlet
 
-from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, WhenRefused
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_run import (
     Command,
@@ -16,11 +16,11 @@ from forestay.domain.exlets.exlet_run import (
     Event,
     ExletRun,
     FinishExlet,
-    RunState,
-    Stage,
+    PlaybookRunState,
     StartWorklets,
     StepDone,
     StepRefused,
+    StepStage,
     StepState,
     Stopped,
     TakeBack,
@@ -30,10 +30,10 @@ from forestay.domain.exlets.exlet_run import (
     start_exlet,
     worklet_case,
 )
-from forestay.domain.exlets.primitive import Action, Compensate, Hold, Notify, Target, Worklet, target_of
+from forestay.domain.exlets.primitive import Action, ActionTarget, CompensateAction, Hold, Notify, Worklet, target_of
 
-TWO = Compensate((Worklet("one"), Worklet("two")))
-BACK = Compensate((Worklet("one", take={"venue": "venue"}),))
+TWO = CompensateAction((Worklet("one"), Worklet("two")))
+BACK = CompensateAction((Worklet("one", take={"venue": "venue"}),))
 
 
 def begin(made: Exlet) -> tuple[ExletRun, Command | None]:
@@ -59,7 +59,7 @@ def test_the_exlet_of_figure_3_suspends_compensates_and_continues() -> None:
     run, command = tell(run, WorkletEnded(1, 0, well=True))
     assert command == DoStep(2, "i1:1:2", release="i1:1:0")
     run, command = tell(run, StepDone(2))
-    assert command == FinishExlet(RunState.COMPLETE)
+    assert command == FinishExlet(PlaybookRunState.COMPLETE)
     assert [one.state for one in run.ends] == [StepState.DONE] * 3
 
 
@@ -71,7 +71,7 @@ def test_what_worklets_give_back_comes_before_the_next_step() -> None:
     assert command == TakeBack(0, "i1:1:0", (worklet_case("i1", 1, 0, 0),))
     run, command = tell(run, StepDone(0))
     assert command is None
-    run, command = tell(run, StepDone(0, stage=Stage.TAKE_BACK))
+    run, command = tell(run, StepDone(0, stage=StepStage.TAKE_BACK))
     assert command == DoStep(1, "i1:1:1")
 
 
@@ -80,54 +80,56 @@ def test_a_worklet_that_fails_stops_the_exlet_and_leaves_the_case_to_a_person() 
     run, _ = tell(run, StepDone(0))
     run, _ = tell(run, WorkletEnded(1, 0, well=False, reason="no venue"))
     run, command = tell(run, WorkletEnded(1, 1, well=True))
-    assert command == FinishExlet(RunState.FAILED, "step 1, compensate: worklet 0: no venue", (Target.CASE,))
-    assert run.state is RunState.FAILED
+    assert command == FinishExlet(
+        PlaybookRunState.FAILED, "step 1, compensate: worklet 0: no venue", (ActionTarget.CASE,)
+    )
+    assert run.state is PlaybookRunState.FAILED
 
 
 def test_a_step_may_be_refused_and_the_exlet_goes_on() -> None:
-    made = Exlet("mend", (Step(TWO, WhenRefused.GO_ON), Step(Notify("tried"))))
+    made = Exlet("mend", (PlaybookStep(TWO, WhenRefused.GO_ON), PlaybookStep(Notify("tried"))))
     run, _ = begin(made)
     run, command = tell(run, StepRefused(0, "there is no such flow"))
     assert command == DoStep(1, "i1:1:1")
     run, command = tell(run, StepRefused(1, "nobody there"))
-    assert command == FinishExlet(RunState.COMPLETE)
+    assert command == FinishExlet(PlaybookRunState.COMPLETE)
     assert [one.detail for one in run.ends] == ["there is no such flow", "nobody there"]
 
 
 @pytest.mark.ledger("P1-12")
 def test_what_the_exlet_did_not_suspend_is_not_continued() -> None:
-    made = Exlet("mend", (Step(SUSPEND, WhenRefused.GO_ON), Step(Notify("hm")), Step(CONTINUE)))
+    made = Exlet("mend", (PlaybookStep(SUSPEND, WhenRefused.GO_ON), PlaybookStep(Notify("hm")), PlaybookStep(CONTINUE)))
     run, _ = begin(made)
     run, _ = tell(run, StepRefused(0, "16 holders hold the item already"))
     run, command = tell(run, StepDone(1))
-    assert command == FinishExlet(RunState.COMPLETE)
+    assert command == FinishExlet(PlaybookRunState.COMPLETE)
     assert run.ends[2].state is StepState.REFUSED
 
 
 def test_a_hold_leaves_it_to_a_person() -> None:
-    run, _ = begin(exlet(SUSPEND_CASE, Hold(Target.CASE)))
+    run, _ = begin(exlet(SUSPEND_CASE, Hold(ActionTarget.CASE)))
     run, _ = tell(run, StepDone(0))
     run, command = tell(run, StepDone(1))
-    assert command == FinishExlet(RunState.HELD, held=(Target.CASE,))
+    assert command == FinishExlet(PlaybookRunState.HELD, held=(ActionTarget.CASE,))
 
 
 def test_what_is_removed_is_held_by_nobody() -> None:
     run, _ = begin(exlet(SUSPEND_CASE, REMOVE_CASE))
     run, _ = tell(run, StepDone(0))
     run, command = tell(run, StepDone(1))
-    assert command == FinishExlet(RunState.COMPLETE)
+    assert command == FinishExlet(PlaybookRunState.COMPLETE)
 
 
 def test_a_stopped_exlet_says_what_it_may_have_suspended() -> None:
     run, _ = begin(exlet(SUSPEND_CASE, CONTINUE_CASE))
     run, command = tell(run, Stopped("ada"))
-    assert command == FinishExlet(RunState.STOPPED, "stopped by ada", (Target.CASE,))
+    assert command == FinishExlet(PlaybookRunState.STOPPED, "stopped by ada", (ActionTarget.CASE,))
     assert tell(run, StepDone(0)) == (run, None)
 
 
 def any_event(data: st.DataObject, made: Exlet) -> Event:
     step = data.draw(st.integers(-1, len(made.steps)))
-    stage = data.draw(st.sampled_from(list(Stage)))
+    stage = data.draw(st.sampled_from(list(StepStage)))
     kinds = st.one_of(
         st.builds(StepDone, st.just(step), st.just(""), st.just(stage)),
         st.builds(StepRefused, st.just(step), st.just("gone"), st.just(stage)),
@@ -147,7 +149,7 @@ def answer(data: st.DataObject, command: Command) -> list[Event]:
         order = data.draw(st.permutations(range(len(command.cases))))
         well = data.draw(st.integers(0, 9)) > 0
         return [WorkletEnded(command.step, place, well or place > 0) for place in order]
-    stage = Stage.TAKE_BACK if isinstance(command, TakeBack) else Stage.ACT
+    stage = StepStage.TAKE_BACK if isinstance(command, TakeBack) else StepStage.ACT
     return [StepRefused(command.step, "gone", stage) if refused else StepDone(command.step, stage=stage)]
 
 
@@ -168,11 +170,11 @@ def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.
             past.append(event)
         if data.draw(st.booleans()):
             run = ExletRun.from_plain(run.as_plain())
-        assert run.state is not RunState.RUNNING or ask_again(run)
+        assert run.state is not PlaybookRunState.RUNNING or ask_again(run)
         run, commands = advance(run, event)
         asked += commands
         waiting += [one for command in commands for one in answer(data, command)]
-    assert run.state is not RunState.RUNNING
+    assert run.state is not PlaybookRunState.RUNNING
     steps = [(one.step, type(one)) for one in asked if not isinstance(one, FinishExlet)]
     assert steps == sorted(set(steps), key=lambda one: (one[0], one[1] is TakeBack))
     assert [one for one in asked if isinstance(one, FinishExlet)] == [asked[-1]]
@@ -183,7 +185,7 @@ def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.
         if step.action is Action.CONTINUE and place in refused and (place, DoStep) not in steps
     }
     assert {step for step, _ in steps} | never == set(range(len(run.ends)))
-    if run.state is RunState.COMPLETE:
+    if run.state is PlaybookRunState.COMPLETE:
         assert len(run.ends) == len(made.steps)
         # Nothing stays suspended. Only what could not be ended may, and then that step is said to be refused.
         assert all(_could_not_end(made, refused, target) for target in run.held)
@@ -192,7 +194,7 @@ def test_each_step_is_asked_for_once_and_in_order_whatever_comes_twice(data: st.
     assert last.held == tuple(run.held)
 
 
-def _could_not_end(made: Exlet, refused: set[int], target: Target) -> bool:
+def _could_not_end(made: Exlet, refused: set[int], target: ActionTarget) -> bool:
     return any(
         place in refused and step.action in (Action.REMOVE, Action.FORCE_COMPLETE, Action.FORCE_FAIL, Action.ROLLBACK)
         for place, step in enumerate(made.steps)

@@ -11,6 +11,7 @@ from forestay.domain.flows.definition.flow import Compensation, Deadline, Flow, 
 from forestay.domain.flows.definition.flow_pattern import (
     AtMaximum,
     Branch,
+    BranchSelection,
     ChoicePattern,
     Dimension,
     FilesOf,
@@ -23,7 +24,6 @@ from forestay.domain.flows.definition.flow_pattern import (
     RangeOf,
     Source,
     SubflowPattern,
-    Take,
     WatchOf,
     WorkletPattern,
 )
@@ -136,7 +136,7 @@ def _task(
                 Branch("two", draw(_tasks(names, depth + 1, policies)), draw(CONDITIONS)),
             )
             otherwise = draw(st.just(()) | _tasks(names, depth + 1, policies))
-            pattern = ChoicePattern(branches, otherwise, draw(st.sampled_from(Take)))
+            pattern = ChoicePattern(branches, otherwise, draw(st.sampled_from(BranchSelection)))
         case _:
             pattern = draw(jobs(earlier, own))
     compensated = kind in ("job", "scatter", "watch", "flow") and draw(st.booleans())

@@ -18,7 +18,7 @@ from tests.sizes import examples
 from tests.unit.domain.flows.generated import PARAMS, fates, flows
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import Outcome
+from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow import Flow, OnFailure, WhenFailed
 from forestay.domain.flows.execution.flow_run import FlowRun
 
@@ -66,7 +66,7 @@ def test_a_failed_case_is_undone_from_the_top_and_nothing_is_dropped(
     world = run(flow, seed, salt, badness, params)
     assert world.finished is not None
     numbers = [int(work.rpartition("!")[2].partition(".")[0]) for work in world.undone]
-    if world.run.outcome is Outcome.FAILED:
+    if world.run.outcome is RunOutcome.FAILED:
         assert numbers == list(range(world.run.pushed, 0, -1))
         assert world.finished.left == 0
     else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import Outcome, StartShard, SubmitJobs
+from forestay.domain.flows.commands import RunOutcome, StartShard, SubmitJobs
 from forestay.domain.flows.definition.flow import Compensation, Deadline, Flow, OnFailure, Task, WhenFailed
 from forestay.domain.flows.definition.flow_pattern import (
     AtMaximum,
     Branch,
+    BranchSelection,
     ChoicePattern,
     Dimension,
     FilesOf,
@@ -19,7 +20,6 @@ from forestay.domain.flows.definition.flow_pattern import (
     MergePattern,
     RangeOf,
     SubflowPattern,
-    Take,
     WatchOf,
     WorkletPattern,
 )
@@ -48,7 +48,7 @@ def test_a_sequence_runs_one_after_the_other() -> None:
     world.run_out()
     assert submitted(world) == ["a", "b", "c"]
     assert world.finished is not None
-    assert world.finished.outcome is Outcome.COMPLETED
+    assert world.finished.outcome is RunOutcome.COMPLETED
 
 
 def test_what_does_not_depend_runs_side_by_side() -> None:
@@ -170,7 +170,7 @@ def test_a_loop_ends_at_its_maximum() -> None:
     assert submitted(counted).count("loop@1/3/judge") == 1
 
 
-def choice(take: Take = Take.ALL) -> Flow:
+def choice(take: BranchSelection = BranchSelection.ALL) -> Flow:
     branches = (
         Branch("small", (job("a"),), "params.n < 10"),
         Branch("even", (job("b"), job("b2", "b")), "params.n in [2, 4, 20]"),
@@ -182,13 +182,13 @@ def choice(take: Take = Take.ALL) -> Flow:
 @pytest.mark.parametrize(
     ("n", "take", "jobs"),
     [
-        (2, Take.ALL, {"pick@1/small/a", "pick@1/even/b", "pick@1/even/b2", "end"}),
-        (2, Take.FIRST, {"pick@1/small/a", "end"}),
-        (20, Take.ALL, {"pick@1/even/b", "pick@1/even/b2", "end"}),
-        (11, Take.ALL, {"pick@1/otherwise/c", "end"}),
+        (2, BranchSelection.ALL, {"pick@1/small/a", "pick@1/even/b", "pick@1/even/b2", "end"}),
+        (2, BranchSelection.FIRST, {"pick@1/small/a", "end"}),
+        (20, BranchSelection.ALL, {"pick@1/even/b", "pick@1/even/b2", "end"}),
+        (11, BranchSelection.ALL, {"pick@1/otherwise/c", "end"}),
     ],
 )
-def test_a_choice_takes_the_branches_whose_condition_holds(n: int, take: Take, jobs: set[str]) -> None:
+def test_a_choice_takes_the_branches_whose_condition_holds(n: int, take: BranchSelection, jobs: set[str]) -> None:
     world = World(choice(take), params={"n": n}).run_out()
     assert set(submitted(world)) == jobs
     if "pick@1/even/b2" in jobs:
@@ -271,7 +271,7 @@ def test_a_late_case_is_stopped_and_compensated() -> None:
     world.fire("case")
     world.run_out()
     assert world.finished is not None
-    assert world.finished.outcome is Outcome.FAILED
+    assert world.finished.outcome is RunOutcome.FAILED
     assert world.undone == ["a@1!1.1"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.speed import cpu_limit
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import Outcome
+from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow import Compensation, Flow, Task
 from forestay.domain.flows.definition.flow_check import MAX_PARAMS, MAX_TASKS, check_flow
 from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern, RangeOf, SubflowPattern, WorkletPattern
@@ -44,7 +44,7 @@ def test_a_case_of_as_many_tasks_as_there_may_be_with_the_largest_results() -> N
     for n in range(MAX_TASKS):
         world.end_some(world.batches[f"t{n}@1", None])
     took = process_time() - began
-    assert world.run.outcome is Outcome.COMPLETED
+    assert world.run.outcome is RunOutcome.COMPLETED
     assert world.run.pushed == MAX_TASKS - 1
     assert size(world.run) < PAYLOAD
     assert took < cpu_limit(60), "an event of the largest flow is a matter of milliseconds"

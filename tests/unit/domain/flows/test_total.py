@@ -17,9 +17,9 @@ from forestay.domain.flows.definition.flow import Compensation, Flow, Task
 from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern, RangeOf
 from forestay.domain.flows.events import Event, ShardEnded
 from forestay.domain.flows.execution.advance import advance
-from forestay.domain.flows.execution.flow_run import FlowRun, ItemState, Phase
-from forestay.domain.flows.execution.waiting import waits_for
-from forestay.domain.flows.scatter.fan import Piece
+from forestay.domain.flows.execution.flow_run import FlowRun, ItemState, RunPhase
+from forestay.domain.flows.execution.run_waits import waits_for
+from forestay.domain.flows.scatter.fan_out import Piece
 
 EVENTS: st.SearchStrategy[Event] = st.one_of([message_of(kind) for kind in get_args(Event)])
 
@@ -52,7 +52,7 @@ def test_every_event_is_taken_in(flow: Flow, seed: int, params: dict[str, object
         event = aimed(data.draw(EVENTS), run, data)
         run, _ = advance(run, event)
         assert FlowRun.from_plain(world.plan, json.loads(json.dumps(run.as_plain()))) == run
-        assert run.phase is Phase.FINISHED or waits_for(run)
+        assert run.phase is RunPhase.FINISHED or waits_for(run)
         again, _ = advance(run, event)
         assert again == run, f"a repeat of {event} changed the case"
 

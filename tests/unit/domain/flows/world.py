@@ -40,8 +40,8 @@ from forestay.domain.flows.events import (
     WorkletBound,
 )
 from forestay.domain.flows.execution.advance import advance, start_run
-from forestay.domain.flows.execution.flow_run import FlowRun, Phase
-from forestay.domain.flows.execution.waiting import waits_for
+from forestay.domain.flows.execution.flow_run import FlowRun, RunPhase
+from forestay.domain.flows.execution.run_waits import waits_for
 from forestay.domain.flows.scatter.elements import elements
 from forestay.domain.flows.scatter.shard_run import (
     BatchEnded,
@@ -246,7 +246,7 @@ class World:
         """What holds between any two events."""
         numbers = [entry.number for entry in self.run.stack]
         assert numbers == sorted(numbers)
-        if self.run.phase is Phase.FINISHED:
+        if self.run.phase is RunPhase.FINISHED:
             assert self.finished is not None
             assert self.timers == {}, "no timer outlives its case"
         else:

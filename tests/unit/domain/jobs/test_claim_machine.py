@@ -29,16 +29,16 @@ from forestay.domain.jobs.claim import (
 )
 from forestay.domain.jobs.job_document import (
     FINAL,
+    AttemptOutcome,
+    AttemptResult,
     Delivery,
-    Ending,
     JobDocument,
     Manifest,
-    Outcome,
     State,
     Token,
     Transition,
 )
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import RetryPolicy, Specification, WhenExhausted
 from forestay.domain.jobs.steering import cancel, force, hold, let_go, retry, take_notice
 from forestay.domain.jobs.story import Chapter, fold, whole_story
@@ -58,7 +58,7 @@ class _Granted:
     id: str
     token: Token
     pilot: str
-    ended: Ending | None = None
+    ended: AttemptResult | None = None
     """The end that was applied or is kept."""
 
 
@@ -74,7 +74,7 @@ class ClaimMachine(RuleBasedStateMachine):
         self.chapters: list[Chapter] = []
         self.story: list[Transition] = list(self.document.history)
         self.granted: dict[str, _Granted] = {}
-        self.winner: Ending | None = None
+        self.winner: AttemptResult | None = None
         self.tries = 0
 
     # -- what happens ------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class ClaimMachine(RuleBasedStateMachine):
             self.granted[name] = _Granted(name, after.token, pilot)
 
     @precondition(lambda self: self.granted)
-    @rule(data=st.data(), outcome=st.sampled_from(Outcome), written=fates)
-    def end(self, data: st.DataObject, outcome: Outcome, written: bool) -> None:
+    @rule(data=st.data(), outcome=st.sampled_from(AttemptOutcome), written=fates)
+    def end(self, data: st.DataObject, outcome: AttemptOutcome, written: bool) -> None:
         """Any claim that was ever given may end, now or long after, and say so again."""
         one = self.granted[data.draw(st.sampled_from(self._names()))]
         ending = one.ended or self._ending(one, outcome)
@@ -122,7 +122,7 @@ class ClaimMachine(RuleBasedStateMachine):
         if isinstance(verdict, Superseded):
             holds = before.claim is not None and before.claim.id == one.id
             assert not holds
-            late = one.token == newest and before.former_claim == one.id and ending.outcome is Outcome.OK
+            late = one.token == newest and before.former_claim == one.id and ending.outcome is AttemptOutcome.OK
             assert before.final or one.ended is not None or not late
             return
         if isinstance(verdict, Repeated):
@@ -137,7 +137,7 @@ class ClaimMachine(RuleBasedStateMachine):
         late = before.claim is None
         if late:
             assert before.former_claim == one.id
-            assert ending.outcome is Outcome.OK
+            assert ending.outcome is AttemptOutcome.OK
         if self._put(verdict.document, written=written):
             one.ended = ending
             held = bool(before.holders)
@@ -165,7 +165,7 @@ class ClaimMachine(RuleBasedStateMachine):
     def hold(self, by: str, written: bool) -> None:
         before = self.document
         after = hold(before, holder=by, now=self.now, by=by)
-        assert isinstance(after, Refused) == before.final
+        assert isinstance(after, TransitionRefused) == before.final
         if isinstance(after, JobDocument):
             assert (after is before) == (by in before.holders)
             self._put(after, written=written)
@@ -195,7 +195,7 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule(written=fates)
     def cancel(self, written: bool) -> None:
         after = cancel(self.document, now=self.now, by="ann")
-        assert isinstance(after, Refused) == self.document.final
+        assert isinstance(after, TransitionRefused) == self.document.final
         if isinstance(after, JobDocument):
             self._put(after, written=written)
 
@@ -205,7 +205,7 @@ class ClaimMachine(RuleBasedStateMachine):
         before = self.document
         expected = Token(before.generation, before.attempt - ago)
         after = force(before, to=to, expected=expected, now=self.now, by="ann", reason="seen")
-        assert isinstance(after, Refused) == (before.final or ago > 0)
+        assert isinstance(after, TransitionRefused) == (before.final or ago > 0)
         if isinstance(after, JobDocument):
             self._put(after, written=written)
 
@@ -221,7 +221,7 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule()
     def notify_too_early(self) -> None:
         after = take_notice(self.document, due=None, done=True, now=self.now, by="keeper", note="ok")
-        assert isinstance(after, Refused)
+        assert isinstance(after, TransitionRefused)
 
     @rule(written=fates)
     def confirm(self, written: bool) -> None:
@@ -277,11 +277,11 @@ class ClaimMachine(RuleBasedStateMachine):
         self.document = after
         return True
 
-    def _applied(self, before: JobDocument, ending: Ending) -> None:
+    def _applied(self, before: JobDocument, ending: AttemptResult) -> None:
         """An end was applied to what stood before: check what became of the job."""
         after = self.document
         assert after.last == ending
-        if ending.outcome is Outcome.OK:
+        if ending.outcome is AttemptOutcome.OK:
             assert after.state is State.COMPLETED
             assert self.winner is None
             self.winner = ending
@@ -305,10 +305,10 @@ class ClaimMachine(RuleBasedStateMachine):
         self.tries += 1
         return f"c{self.tries}"
 
-    def _ending(self, one: _Granted, outcome: Outcome) -> Ending:
+    def _ending(self, one: _Granted, outcome: AttemptOutcome) -> AttemptResult:
         manifest = Manifest(f"{one.token.generation}.{one.token.attempt}", "0" * 64, 1, 10)
-        good = outcome is Outcome.OK
-        return Ending(
+        good = outcome is AttemptOutcome.OK
+        return AttemptResult(
             one.token,
             one.id,
             outcome,
@@ -319,7 +319,7 @@ class ClaimMachine(RuleBasedStateMachine):
         )
 
 
-def _released(*, quarantined: bool = False) -> tuple[JobDocument, Ending]:
+def _released(*, quarantined: bool = False) -> tuple[JobDocument, AttemptResult]:
     """A job whose first claim was taken away, and the good end that this claim has after all."""
     asked = Submission(Specification("s", "lab", "fit", ("true",)), owner="ann")
     fresh = new_job(asked, job="j", now=1, by="ann")
@@ -329,7 +329,7 @@ def _released(*, quarantined: bool = False) -> tuple[JobDocument, Ending]:
     freed = release(claimed, claim_id="c1", now=3, by="keeper", reason="silent", overlap_possible=True)
     assert isinstance(freed, JobDocument)
     assert freed.state is (State.FAULTED if quarantined else State.AVAILABLE)
-    return freed, Ending(Token(0, 1), "c1", Outcome.OK, exit_code=0, host="h")
+    return freed, AttemptResult(Token(0, 1), "c1", AttemptOutcome.OK, exit_code=0, host="h")
 
 
 @pytest.mark.ledger("P4-14")
@@ -354,7 +354,7 @@ def test_a_late_end_is_evidence_when_someone_has_claimed_since() -> None:
 
 def test_a_late_bad_end_is_evidence() -> None:
     freed, ending = _released()
-    assert isinstance(end(freed, replace(ending, outcome=Outcome.FAULT), now=4, by="p1"), Superseded)
+    assert isinstance(end(freed, replace(ending, outcome=AttemptOutcome.FAULT), now=4, by="p1"), Superseded)
 
 
 def test_a_late_good_end_of_a_held_job_is_kept_and_counts_when_it_is_continued() -> None:
@@ -365,7 +365,7 @@ def test_a_late_good_end_of_a_held_job_is_kept_and_counts_when_it_is_continued()
     assert isinstance(verdict, Applied)
     assert verdict.document.state is State.RUNNING
     refused = release(verdict.document, claim_id="c1", now=6, by="keeper", reason="silent", overlap_possible=True)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, TransitionRefused)
     gone_on = let_go(verdict.document, holder="ann", now=7, by="ann")
     assert isinstance(gone_on, JobDocument)
     assert gone_on.winner == ending

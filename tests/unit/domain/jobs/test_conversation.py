@@ -16,9 +16,9 @@ from forestay.domain.jobs.conversation import (
 )
 from forestay.domain.jobs.job_document import (
     DOWNSTREAM,
-    Ending,
+    AttemptOutcome,
+    AttemptResult,
     JobDocument,
-    Outcome,
     Token,
     downstream_of,
     lane_named,
@@ -29,15 +29,17 @@ from forestay.domain.jobs.resources import Resources
 from forestay.domain.pilots.pilot import Pilot, carries
 
 
-def job(*, attempt: int = 1, generation: int = 0, last: Ending | None = None, downstream: str = "") -> JobDocument:
+def job(
+    *, attempt: int = 1, generation: int = 0, last: AttemptResult | None = None, downstream: str = ""
+) -> JobDocument:
     extra = {DOWNSTREAM: downstream} if downstream else {}
     return JobDocument(
         "j", "t", "s", "n", "ada", 0, 0, Resources(), attempt=attempt, generation=generation, last=last, extra=extra
     )
 
 
-def ended(attempt: int, reason: str, generation: int = 0) -> Ending:
-    return Ending(Token(generation, attempt), "c", Outcome.FAULT, reason=reason)
+def ended(attempt: int, reason: str, generation: int = 0) -> AttemptResult:
+    return AttemptResult(Token(generation, attempt), "c", AttemptOutcome.FAULT, reason=reason)
 
 
 @pytest.mark.parametrize(

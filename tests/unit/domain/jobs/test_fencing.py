@@ -9,14 +9,14 @@ from tests.contract.examples import NOW, ending, job
 
 from forestay.domain.jobs.claim import Applied, Superseded, claim, end, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, Token
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import RetryPolicy
 
 
 def running() -> JobDocument:
     """A job in its first attempt, claimed."""
     claimed = claim(job(), claim_id="c-1", pilot="pilot-1", host="node1", now=NOW)
-    assert not isinstance(claimed, Refused)
+    assert not isinstance(claimed, TransitionRefused)
     return claimed
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forestay.domain.jobs.claim import MAX_RELEASES, Applied, Repeated, claim, claimable, end
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.steering import hold, let_go
 from forestay.domain.jobs.submission import Submission, new_job
 
 
-def _claimed(document: JobDocument, name: str) -> tuple[JobDocument, Ending]:
+def _claimed(document: JobDocument, name: str) -> tuple[JobDocument, AttemptResult]:
     claimed = claim(document, claim_id=name, pilot="p1", host="h", now=2)
     assert isinstance(claimed, JobDocument)
-    return claimed, Ending(claimed.token, name, Outcome.FAULT, reason="not-started", host="h")
+    return claimed, AttemptResult(claimed.token, name, AttemptOutcome.FAULT, reason="not-started", host="h")
 
 
 def _fresh() -> JobDocument:

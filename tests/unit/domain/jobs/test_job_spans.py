@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.contract.examples import job
 
-from forestay.domain.jobs.job_document import JobDocument, State, Tie, Transition
+from forestay.domain.jobs.job_document import FlowRef, JobDocument, State, Transition
 from forestay.domain.jobs.job_spans import TraceContext, context_of, read_traceparent, spans_of
 
 TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -76,7 +76,7 @@ def test_one_write_may_end_several_and_a_repeat_gives_the_same() -> None:
 
 
 def test_the_jobs_of_a_case_are_in_one_trace() -> None:
-    one, two = (job(name, tie=Tie("case-1", "t@1", "f", -1, 0, 1)) for name in ("a", "b"))
+    one, two = (job(name, tie=FlowRef("case-1", "t@1", "f", -1, 0, 1)) for name in ("a", "b"))
     assert context_of(one) == context_of(two)
     assert context_of(job("a")) != context_of(job("b"))
     given = one.having(extra={"trace": f"00-{TRACE}-{ABOVE}-01"})

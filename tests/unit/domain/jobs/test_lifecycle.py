@@ -8,7 +8,15 @@ from itertools import product
 import pytest
 
 from forestay.domain.jobs.job_document import FINAL, WRITER, Delivery, JobDocument, State, Token
-from forestay.domain.jobs.lifecycle import MAX_NOTE, TRANSITIONS, Event, ForbiddenTransition, Refused, allowed, step
+from forestay.domain.jobs.lifecycle import (
+    MAX_NOTE,
+    TRANSITIONS,
+    Event,
+    ForbiddenTransition,
+    TransitionRefused,
+    allowed,
+    step,
+)
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.steering import cancel, force, hold, let_go, retry
@@ -90,7 +98,7 @@ def test_a_verb_that_does_not_fit_is_refused_and_never_raises(state: State, hold
 def test_force_is_refused_when_the_job_moved_on() -> None:
     before = job(State.RUNNING, attempt=2)
     after = force(before, to=State.FAILED, expected=Token(0, 1), now=2, by="ann", reason="seen")
-    assert isinstance(after, Refused)
+    assert isinstance(after, TransitionRefused)
     assert "attempt 2" in after.reason
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.peers.peer import GRACE, Link, lease_end
-from forestay.domain.peers.routing import HERE, Need, Offer, Routed, Unroutable, expected, route, unfit
+from forestay.domain.peers.routing import HERE, Offer, Routed, RoutingNeed, Unroutable, expected, route, unfit
 
 OFFERS = st.builds(
     Offer,
@@ -33,7 +33,7 @@ OFFERS = st.builds(
     connected=st.booleans(),
 )
 NEEDS = st.builds(
-    Need,
+    RoutingNeed,
     cpus=st.integers(1, 8),
     memory=st.integers(0, 8),
     gpus=st.integers(0, 2),
@@ -47,7 +47,7 @@ MANY = st.lists(OFFERS, max_size=5, unique_by=lambda one: one.name)
 
 @given(NEEDS, MANY, st.frozensets(st.sampled_from(["", "a", "b"])))
 def test_the_choice_is_fit_and_none_that_is_fit_is_cheaper(
-    need: Need, offers: list[Offer], tried: frozenset[str]
+    need: RoutingNeed, offers: list[Offer], tried: frozenset[str]
 ) -> None:
     chosen = route(need, offers, tried=tried)
     fit = {one.name: one for one in offers if not unfit(need, one)}
@@ -63,7 +63,7 @@ def test_the_choice_is_fit_and_none_that_is_fit_is_cheaper(
 
 
 @given(NEEDS, MANY, st.randoms(use_true_random=False))
-def test_the_order_of_offers_says_nothing(need: Need, offers: list[Offer], luck: random.Random) -> None:
+def test_the_order_of_offers_says_nothing(need: RoutingNeed, offers: list[Offer], luck: random.Random) -> None:
     other = list(offers)
     luck.shuffle(other)
     first, second = route(need, offers), route(need, other)
@@ -73,7 +73,7 @@ def test_the_order_of_offers_says_nothing(need: Need, offers: list[Offer], luck:
 
 
 @given(NEEDS, OFFERS)
-def test_what_makes_a_domain_worse_never_makes_it_cheaper(need: Need, offer: Offer) -> None:
+def test_what_makes_a_domain_worse_never_makes_it_cheaper(need: RoutingNeed, offer: Offer) -> None:
     worse = [
         replace(offer, queued=offer.queued + 1),
         replace(offer, sent=offer.sent + 1),
@@ -89,7 +89,7 @@ def test_what_makes_a_domain_worse_never_makes_it_cheaper(need: Need, offer: Off
 
 def test_ties_stay_here() -> None:
     same = Offer("", cpus=4, slots=4, free=4)
-    chosen = route(Need(), [replace(same, name="a"), same])
+    chosen = route(RoutingNeed(), [replace(same, name="a"), same])
     assert isinstance(chosen, Routed)
     assert chosen.domain == HERE
 
@@ -131,7 +131,7 @@ def simulated(
             Offer(name, 1, 1, 0, slots=slots, free=slots, sent=sent[name], turn=60 / speed, speed=speed)
             for name, (slots, speed) in domains.items()
         ]
-        chosen = route(Need(runtime=60), offers)
+        chosen = route(RoutingNeed(runtime=60), offers)
         assert isinstance(chosen, Routed)
         sent[chosen.domain] += 1
         routed.run(chosen.domain, runtime)

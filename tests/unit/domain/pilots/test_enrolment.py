@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from forestay.domain.pilots.enrolment import REPEAT, Enrolment, ForAnother, Newcomer, NotGood, digest, redeem, standing
+from forestay.domain.pilots.enrolment import (
+    REPEAT,
+    Enrolment,
+    EnrolmentCandidate,
+    ForAnother,
+    NotGood,
+    digest,
+    redeem,
+    standing,
+)
 
 FRESH = Enrolment("alpha", "cluster", "l-1", "agent", expires=1000)
-PILOT = Newcomer("p-1", "number-of-the-first", "cluster", "l-1")
+PILOT = EnrolmentCandidate("p-1", "number-of-the-first", "cluster", "l-1")
 
 
 def used() -> Enrolment:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.contract.examples import job
 
-from forestay.domain.jobs.job_document import Ending, Outcome, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.pilots.lifetime import ASSUMED, ends_in_time, time_needed
 
 
-def stopped(wall: float, reason: str = "pilot-stopped") -> Ending:
-    return Ending(Token(1, 1), "c-1", Outcome.FAULT, reason, wall=wall)
+def stopped(wall: float, reason: str = "pilot-stopped") -> AttemptResult:
+    return AttemptResult(Token(1, 1), "c-1", AttemptOutcome.FAULT, reason, wall=wall)
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ from forestay.domain.pilots.orphans import (
     AT_ONCE,
     HOLD_BACK,
     HeldClaim,
-    Memory,
     Scan,
-    Seen,
+    ScannerMemory,
+    SeenPilot,
     bury,
     forgotten,
     judge,
     look,
     patience,
 )
-from forestay.domain.pilots.pilot import Beat, BeatSheet, newest_beats, newest_session
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, newest_beats, newest_session
 
 PILOTS = tuple(f"p{number}" for number in range(8))
 LEASE = 60
@@ -48,8 +48,8 @@ class ScannerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.memory = Memory()
-        self.beats: dict[str, Beat] = {}
+        self.memory = ScannerMemory()
+        self.beats: dict[str, Heartbeat] = {}
         self.known: dict[str, _Known] = {}
         self.last: Scan | None = None
 
@@ -57,14 +57,14 @@ class ScannerMachine(RuleBasedStateMachine):
     def beat(self, pilot: str, session: int, claims: list[str]) -> None:
         before = self.beats.get(pilot)
         counter = before.counter + 1 if before else 0
-        self.beats[pilot] = Beat(counter, session, LEASE, tuple(claims))
+        self.beats[pilot] = Heartbeat(counter, session, LEASE, tuple(claims))
 
     @rule(pilot=st.sampled_from(PILOTS), session=st.integers(0, 99))
     def an_older_beat_is_read(self, pilot: str, session: int) -> None:
         """A stale sheet: neither a sign of life nor of death."""
         before = self.beats.get(pilot)
         if before is not None and before.counter > 0:
-            self.scan_with(self.beats | {pilot: Beat(before.counter - 1, session, LEASE)}, 1.0)
+            self.scan_with(self.beats | {pilot: Heartbeat(before.counter - 1, session, LEASE)}, 1.0)
 
     @rule(pilot=st.sampled_from(PILOTS))
     def leaves_the_sheets(self, pilot: str) -> None:
@@ -74,7 +74,7 @@ class ScannerMachine(RuleBasedStateMachine):
     def scan(self, passed: float) -> None:
         self.scan_with(self.beats, passed)
 
-    def scan_with(self, beats: dict[str, Beat], passed: float) -> None:
+    def scan_with(self, beats: dict[str, Heartbeat], passed: float) -> None:
         self.now += passed
         self.known = {pilot: known for pilot, known in self.known.items() if pilot in beats}
         for pilot, beat in beats.items():
@@ -95,7 +95,7 @@ class ScannerMachine(RuleBasedStateMachine):
 
     @rule()
     def the_store_was_away(self) -> None:
-        self.memory, self.known, self.last = Memory(), {}, None
+        self.memory, self.known, self.last = ScannerMemory(), {}, None
 
     @invariant()
     def silence_is_measured_by_our_own_clock(self) -> None:
@@ -119,18 +119,18 @@ TestScanner.settings = settings(max_examples=examples(150), stateful_step_count=
 def scans(draw: st.DrawFn) -> tuple[Scan, frozenset[str]]:
     """A scan of up to 60 pilots with any of them silent, for any time, some buried, some holding claims."""
     now = 10_000.0
-    pilots: dict[str, Seen] = {}
+    pilots: dict[str, SeenPilot] = {}
     silent: list[str] = []
     for number in range(draw(st.integers(0, 60))):
         name = f"p{number}"
         waited = draw(st.sampled_from([0.0, patience(LEASE), HOLD_BACK * patience(LEASE)]))
         buried = draw(st.booleans()) and waited > 0
-        pilots[name] = Seen(1, now - waited, LEASE, buried)
+        pilots[name] = SeenPilot(1, now - waited, LEASE, buried)
         if waited and not buried:
             silent.append(name)
     silent.sort(key=lambda name: pilots[name].since)
     holding = draw(st.frozensets(st.sampled_from(silent))) if silent else frozenset()
-    return Scan(Memory(pilots), tuple(silent), now), holding
+    return Scan(ScannerMemory(pilots), tuple(silent), now), holding
 
 
 @given(scans())
@@ -152,12 +152,12 @@ def test_the_verdict_on_the_silent(case: tuple[Scan, frozenset[str]]) -> None:
 
 def test_a_site_that_is_gone_for_good_is_given_up_in_the_end_and_others_are_not_kept_waiting_for_ever() -> None:
     """Ten of twelve pilots vanish at once: an alarm, then they are given up a few at a time."""
-    beats = {f"p{number}": Beat(1, 1, LEASE, ("c",)) for number in range(12)}
-    memory, gone = Memory(), set(list(beats)[:10])
+    beats = {f"p{number}": Heartbeat(1, 1, LEASE, ("c",)) for number in range(12)}
+    memory, gone = ScannerMemory(), set(list(beats)[:10])
     alarmed_at = released_at = None
     for second in range(0, 2000, 5):
         for pilot in set(beats) - gone:
-            beats[pilot] = Beat(second, 1, LEASE, ("c",))
+            beats[pilot] = Heartbeat(second, 1, LEASE, ("c",))
         scan = look(memory, beats, now=float(second))
         verdict = judge(scan, {one for one in scan.silent if one in gone})
         memory = bury(scan.memory, verdict.dead + verdict.idle)
@@ -169,23 +169,23 @@ def test_a_site_that_is_gone_for_good_is_given_up_in_the_end_and_others_are_not_
 
 
 def test_the_long_dead_neither_raise_the_alarm_nor_water_it_down() -> None:
-    dead = {f"old{number}": Seen(1, 0.0, LEASE, buried=True) for number in range(50)}
-    fresh = {f"p{number}": Seen(1, 900.0, LEASE) for number in range(5)}
+    dead = {f"old{number}": SeenPilot(1, 0.0, LEASE, buried=True) for number in range(50)}
+    fresh = {f"p{number}": SeenPilot(1, 900.0, LEASE) for number in range(5)}
     silent = tuple(fresh)
-    alone = judge(Scan(Memory(dead | fresh), silent, 1000.0), set(silent))
+    alone = judge(Scan(ScannerMemory(dead | fresh), silent, 1000.0), set(silent))
     assert alone.alarm
     assert alone.dead == ()
-    restarted = Scan(Memory(fresh | {name: Seen(1, 0.0, LEASE) for name in dead}), (*dead, "p0"), 1000.0)
+    restarted = Scan(ScannerMemory(fresh | {name: SeenPilot(1, 0.0, LEASE) for name in dead}), (*dead, "p0"), 1000.0)
     verdict = judge(restarted, {"p0"})
     assert (verdict.dead, set(verdict.idle), verdict.alarm) == (("p0",), set(dead), False)
 
 
 def test_a_buried_pilot_that_beats_again_is_alive() -> None:
-    memory = bury(look(Memory(), {"p": Beat(1, 1, LEASE)}, now=0.0).memory, ["p", "unheard of"])
-    assert look(memory, {"p": Beat(1, 1, LEASE)}, now=500.0).silent == ()
-    again = look(memory, {"p": Beat(2, 1, LEASE)}, now=500.0)
+    memory = bury(look(ScannerMemory(), {"p": Heartbeat(1, 1, LEASE)}, now=0.0).memory, ["p", "unheard of"])
+    assert look(memory, {"p": Heartbeat(1, 1, LEASE)}, now=500.0).silent == ()
+    again = look(memory, {"p": Heartbeat(2, 1, LEASE)}, now=500.0)
     assert not again.memory.pilots["p"].buried
-    assert look(again.memory, {"p": Beat(2, 1, LEASE)}, now=572.0).silent == ("p",)
+    assert look(again.memory, {"p": Heartbeat(2, 1, LEASE)}, now=572.0).silent == ("p",)
 
 
 @given(
@@ -201,13 +201,13 @@ def test_a_buried_pilot_that_beats_again_is_alive() -> None:
 def test_a_claim_is_forgotten_after_two_later_beats_or_when_nobody_was_ever_heard(
     sweeps: list[tuple[float, int, str]],
 ) -> None:
-    memory, now, counter = Memory(), 0.0, 5
+    memory, now, counter = ScannerMemory(), 0.0, 5
     unnamed_at: int | None = None
     unheard_since: float | None = None
     for passed, beaten, what in sweeps:
         now += passed
         counter += beaten
-        beats = {} if what == "unheard" else {"p": Beat(counter, 1, LEASE, ("c",) if what == "named" else ())}
+        beats = {} if what == "unheard" else {"p": Heartbeat(counter, 1, LEASE, ("c",) if what == "named" else ())}
         memory, lost = forgotten(memory, [HeldClaim("j", "c", "p")], beats, lease=LEASE, now=now)
         if what != "unheard":
             unheard_since = None
@@ -223,17 +223,17 @@ def test_a_claim_is_forgotten_after_two_later_beats_or_when_nobody_was_ever_hear
 
 
 def test_a_claim_of_a_buried_pilot_is_lost_at_once_unless_it_came_back() -> None:
-    memory = Memory({"p": Seen(7, 0.0, LEASE, buried=True)})
+    memory = ScannerMemory({"p": SeenPilot(7, 0.0, LEASE, buried=True)})
     held = [HeldClaim("j", "c", "p")]
-    for beats in ({}, {"p": Beat(7, 1, LEASE, ("c",))}):
+    for beats in ({}, {"p": Heartbeat(7, 1, LEASE, ("c",))}):
         assert forgotten(memory, held, beats, lease=LEASE, now=1.0)[1] == tuple(held)
-    assert forgotten(memory, held, {"p": Beat(8, 1, LEASE, ("c",))}, lease=LEASE, now=1.0)[1] == ()
+    assert forgotten(memory, held, {"p": Heartbeat(8, 1, LEASE, ("c",))}, lease=LEASE, now=1.0)[1] == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(PILOTS), st.integers(0, 9), st.integers(0, 9))))
 def test_the_newest_beat_wins_over_all_sheets(noted: list[tuple[str, str, int, int]]) -> None:
     sheets = [
-        BeatSheet(server, bucket, 1, "", {pilot: Beat(counter, session, LEASE)})
+        HeartbeatPage(server, bucket, 1, "", {pilot: Heartbeat(counter, session, LEASE)})
         for bucket, (server, pilot, counter, session) in enumerate(noted)
     ]
     newest = newest_beats(sheets)

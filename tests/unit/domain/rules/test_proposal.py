@@ -13,8 +13,8 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exlets.exlet import Exlet
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_plain import step_from_plain
-from forestay.domain.rules.outcome import AMOUNTS, Attempt, Came, Hand, Outcome
-from forestay.domain.rules.proposal import EXCEPTIONS, LEAST, Kind, Proposal, Proposals, in_words, worth
+from forestay.domain.rules.incident_outcome import AMOUNTS, Attempt, IncidentOutcome, ManualAction, OutcomeKind
+from forestay.domain.rules.proposal import EXCEPTIONS, LEAST, FollowUpKind, Proposal, Proposals, in_words, worth
 
 ABORT = ExceptionType.ABORT
 GIB = 1 << 30
@@ -23,24 +23,24 @@ GIB = 1 << 30
 class Seen(NamedTuple):
     told: dict[str, object]
     attempt: Attempt
-    outcome: Outcome
+    outcome: IncidentOutcome
 
 
 def seen(cause: str = "node", *, ok: bool = True, memory: int = 0, elsewhere: bool = False, **told: object) -> Seen:
     """A fault, and the try that followed."""
     after = Attempt(2, "" if ok else cause, "b" if elsewhere else "a", 10, (1, GIB + memory, 0, 0, 0), ok)
-    came = Came.MENDED if ok else Came.AGAIN
+    came = OutcomeKind.MENDED if ok else OutcomeKind.AGAIN
     more = frozenset({"memory"}) if memory else frozenset[str]()
     facts = {name.replace("__", "."): value for name, value in told.items()}
     return Seen(
         {"cause": cause, **facts},
         Attempt(1, cause, "a", 10, (1, GIB, 0, 0, 0)),
-        Outcome(came, after, (), more, elsewhere),
+        IncidentOutcome(came, after, (), more, elsewhere),
     )
 
 
-def by_hand(event: str, came: Came, cause: str = "time") -> Seen:
-    return Seen({"cause": cause}, Attempt(1, cause), Outcome(came, None, (Hand(1, event, "ann"),)))
+def by_hand(event: str, came: OutcomeKind, cause: str = "time") -> Seen:
+    return Seen({"cause": cause}, Attempt(1, cause), IncidentOutcome(came, None, (ManualAction(1, event, "ann"),)))
 
 
 def proposed(*many: Seen) -> list[Proposal]:
@@ -65,7 +65,7 @@ def test_too_many_exceptions_in_the_broad_leave_the_narrow() -> None:
     found = {one.condition: one for one in proposed(*good, *bad)}
     retry = found['cause == "code" && pattern == "p1" && evidence.exit_code == 7']
     ask = found['cause == "code" && pattern == "p2" && evidence.exit_code == 8']
-    assert (retry.remedy.kind, ask.remedy.kind) == (Kind.RETRY, Kind.ASK)
+    assert (retry.remedy.kind, ask.remedy.kind) == (FollowUpKind.RETRY, FollowUpKind.ASK)
 
 
 def test_a_cause_that_is_not_known_is_not_answered_by_that_alone() -> None:
@@ -84,20 +84,20 @@ def test_more_of_something_is_bounded_by_what_was_seen() -> None:
 def test_another_host_is_proposed_only_where_the_same_one_does_not_do() -> None:
     away = [seen(elsewhere=True) for _ in range(4)]
     (one,) = proposed(*away)
-    assert one.remedy.kind is Kind.ELSEWHERE
-    assert {one.remedy.kind for one in proposed(*away, *[seen() for _ in range(4)])} == {Kind.RETRY}
-    assert Kind.ELSEWHERE in {one.remedy.kind for one in proposed(*away, *[seen(ok=False) for _ in range(4)])}
+    assert one.remedy.kind is FollowUpKind.ELSEWHERE
+    assert {one.remedy.kind for one in proposed(*away, *[seen() for _ in range(4)])} == {FollowUpKind.RETRY}
+    assert FollowUpKind.ELSEWHERE in {one.remedy.kind for one in proposed(*away, *[seen(ok=False) for _ in range(4)])}
 
 
 @pytest.mark.parametrize(
     ("event", "came", "kind"),
     [
-        ("force-complete", Came.FORCED, Kind.COMPLETE),
-        ("force-fail", Came.GIVEN_UP, Kind.FAIL),
-        ("cancel", Came.CANCELLED, Kind.FAIL),
+        ("force-complete", OutcomeKind.FORCED, FollowUpKind.COMPLETE),
+        ("force-fail", OutcomeKind.GIVEN_UP, FollowUpKind.FAIL),
+        ("cancel", OutcomeKind.CANCELLED, FollowUpKind.FAIL),
     ],
 )
-def test_what_people_did_by_hand_is_proposed(event: str, came: Came, kind: Kind) -> None:
+def test_what_people_did_by_hand_is_proposed(event: str, came: OutcomeKind, kind: FollowUpKind) -> None:
     (one,) = proposed(*[by_hand(event, came) for _ in range(3)])
     assert (one.remedy.kind, one.by_hand) == (kind, 3)
 
@@ -115,8 +115,8 @@ _attempts = st.builds(
     st.tuples(*[st.integers(0, 3)] * len(AMOUNTS)), st.booleans(),
 )  # fmt: skip
 _outcomes = st.builds(
-    Outcome, st.sampled_from(list(Came)), st.one_of(st.none(), _attempts),
-    st.lists(st.builds(Hand, st.integers(1, 2), st.sampled_from(["retry", "cancel", "force-fail", "force-complete"]), st.just("ann")), max_size=2).map(tuple),
+    IncidentOutcome, st.sampled_from(list(OutcomeKind)), st.one_of(st.none(), _attempts),
+    st.lists(st.builds(ManualAction, st.integers(1, 2), st.sampled_from(["retry", "cancel", "force-fail", "force-complete"]), st.just("ann")), max_size=2).map(tuple),
     st.sets(st.sampled_from(AMOUNTS), max_size=2).map(frozenset), st.booleans(),
 )  # fmt: skip
 _seen = st.builds(

@@ -9,28 +9,28 @@ from tests.unit.services.recorded import Story
 
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.lifecycle import Event
-from forestay.domain.rules.answer import TRYING, Answer, Way, answer_of_decision, answer_of_steps, house_said
+from forestay.domain.rules.answer import TRYING, Answer, AnswerKind, answer_of_decision, answer_of_steps, house_said
 from forestay.domain.rules.incident_context import told_by
-from forestay.domain.rules.outcome import (
+from forestay.domain.rules.incident_outcome import (
     AMOUNTS,
     Attempt,
-    Came,
-    Outcome,
+    IncidentOutcome,
+    OutcomeKind,
     earlier,
     faulted_job_came,
     incident_attempt,
     job_later,
     outcome_of,
 )
-from forestay.domain.rules.replay import Proof, Replay, Wrong, cost, judge
+from forestay.domain.rules.replay import DecisionError, Proof, Replay, cost, judge
 
 RULE = "domain/house#r1"
 
 
-def came_of(story: Story) -> list[Outcome]:
+def came_of(story: Story) -> list[IncidentOutcome]:
     """What came of each of a job's incidents, in their order."""
     document, told = story.made()
-    later, found = job_later(document), list[Outcome]()
+    later, found = job_later(document), list[IncidentOutcome]()
     for incident, _ in reversed(told):
         attempt = incident_attempt(told_by(incident))
         found.append(outcome_of(attempt, later))
@@ -41,19 +41,19 @@ def came_of(story: Story) -> list[Outcome]:
 @pytest.mark.parametrize(
     ("story", "came"),
     [
-        (Story("j", ["node"]), [Came.MENDED]),
-        (Story("j", ["node", "node", "node"]), [Came.MENDED] * 3),
-        (Story("j", ["node", {"cause": "node", "by": "ann"}]), [Came.MENDED, Came.BY_HAND]),
-        (Story("j", ["code", "code"], end=State.FAILED), [Came.AGAIN, Came.GIVEN_UP]),
-        (Story("j", ["node", "code"], end=State.FAILED), [Came.OTHERWISE, Came.GIVEN_UP]),
-        (Story("j", ["code", "code"], end=State.CANCELLED), [Came.AGAIN, Came.CANCELLED]),
-        (Story("j", ["code"], end=State.FORCED_COMPLETE), [Came.FORCED]),
-        (Story("j", ["code"], end=State.FAULTED), [Came.OPEN]),
-        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), [Came.MENDED]),
-        (Story("j", [{"cause": "code", "by": "case:c1"}]), [Came.MENDED]),
+        (Story("j", ["node"]), [OutcomeKind.MENDED]),
+        (Story("j", ["node", "node", "node"]), [OutcomeKind.MENDED] * 3),
+        (Story("j", ["node", {"cause": "node", "by": "ann"}]), [OutcomeKind.MENDED, OutcomeKind.BY_HAND]),
+        (Story("j", ["code", "code"], end=State.FAILED), [OutcomeKind.AGAIN, OutcomeKind.GIVEN_UP]),
+        (Story("j", ["node", "code"], end=State.FAILED), [OutcomeKind.OTHERWISE, OutcomeKind.GIVEN_UP]),
+        (Story("j", ["code", "code"], end=State.CANCELLED), [OutcomeKind.AGAIN, OutcomeKind.CANCELLED]),
+        (Story("j", ["code"], end=State.FORCED_COMPLETE), [OutcomeKind.FORCED]),
+        (Story("j", ["code"], end=State.FAULTED), [OutcomeKind.OPEN]),
+        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), [OutcomeKind.MENDED]),
+        (Story("j", [{"cause": "code", "by": "case:c1"}]), [OutcomeKind.MENDED]),
     ],
 )
-def test_what_came_of_an_incident_is_told_by_what_the_job_did_later(story: Story, came: list[Came]) -> None:
+def test_what_came_of_an_incident_is_told_by_what_the_job_did_later(story: Story, came: list[OutcomeKind]) -> None:
     assert [one.came for one in came_of(story)] == came
 
 
@@ -68,116 +68,116 @@ def test_what_the_next_attempt_had_more_and_where_it_ran() -> None:
 @pytest.mark.parametrize(
     ("story", "came"),
     [
-        (Story("j", ["node", "code"]), Came.MENDED),
-        (Story("j", ["node", {"cause": "node", "by": "ann"}]), Came.BY_HAND),
-        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), Came.MENDED),
-        (Story("j", ["code", "code"], end=State.FAILED), Came.GIVEN_UP),
-        (Story("j", ["code"], end=State.CANCELLED), Came.CANCELLED),
-        (Story("j", ["code"], end=State.FORCED_COMPLETE), Came.FORCED),
-        (Story("j", ["code"], end=State.FAULTED), Came.OPEN),
+        (Story("j", ["node", "code"]), OutcomeKind.MENDED),
+        (Story("j", ["node", {"cause": "node", "by": "ann"}]), OutcomeKind.BY_HAND),
+        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), OutcomeKind.MENDED),
+        (Story("j", ["code", "code"], end=State.FAILED), OutcomeKind.GIVEN_UP),
+        (Story("j", ["code"], end=State.CANCELLED), OutcomeKind.CANCELLED),
+        (Story("j", ["code"], end=State.FORCED_COMPLETE), OutcomeKind.FORCED),
+        (Story("j", ["code"], end=State.FAULTED), OutcomeKind.OPEN),
     ],
 )
-def test_what_came_of_a_job_with_faults_is_told_by_its_document_alone(story: Story, came: Came) -> None:
+def test_what_came_of_a_job_with_faults_is_told_by_its_document_alone(story: Story, came: OutcomeKind) -> None:
     document, _ = story.made()
     told, core_seconds = faulted_job_came(document)
     assert told is came
-    assert (core_seconds > 0) == (came in (Came.MENDED, Came.BY_HAND))
-    assert faulted_job_came(None) == (Came.UNKNOWN, 0.0)
+    assert (core_seconds > 0) == (came in (OutcomeKind.MENDED, OutcomeKind.BY_HAND))
+    assert faulted_job_came(None) == (OutcomeKind.UNKNOWN, 0.0)
 
 
 def test_nothing_is_known_of_a_job_that_is_gone() -> None:
-    assert outcome_of(Attempt(1), job_later(None)).came is Came.UNKNOWN
+    assert outcome_of(Attempt(1), job_later(None)).came is OutcomeKind.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("steps", "way"),
     [
-        ([{"action": "resubmit"}], Way.RETRY),
-        ([{"action": "ladder"}], Way.RETRY),
-        ([{"action": "resubmit", "needs": {"memory": {"factor": 2.0}}}], Way.CHANGED),
-        ([{"action": "avoid-host"}, {"action": "resubmit"}], Way.ELSEWHERE),
-        ([{"action": "resubmit", "how": "other-domain"}], Way.ELSEWHERE),
-        ([{"action": "hold"}], Way.HOLD),
-        ([{"action": "suspend", "target": "case"}], Way.HOLD),
-        ([{"action": "force-fail"}], Way.FAIL),
-        ([{"action": "rollback"}], Way.FAIL),
-        ([{"action": "force-complete"}], Way.COMPLETE),
-        ([{"action": "compensate", "worklets": []}, {"action": "restart"}], Way.OTHER),
-        ([{"action": "notify", "text": "look"}], Way.OTHER),
+        ([{"action": "resubmit"}], AnswerKind.RETRY),
+        ([{"action": "ladder"}], AnswerKind.RETRY),
+        ([{"action": "resubmit", "needs": {"memory": {"factor": 2.0}}}], AnswerKind.CHANGED),
+        ([{"action": "avoid-host"}, {"action": "resubmit"}], AnswerKind.ELSEWHERE),
+        ([{"action": "resubmit", "how": "other-domain"}], AnswerKind.ELSEWHERE),
+        ([{"action": "hold"}], AnswerKind.HOLD),
+        ([{"action": "suspend", "target": "case"}], AnswerKind.HOLD),
+        ([{"action": "force-fail"}], AnswerKind.FAIL),
+        ([{"action": "rollback"}], AnswerKind.FAIL),
+        ([{"action": "force-complete"}], AnswerKind.COMPLETE),
+        ([{"action": "compensate", "worklets": []}, {"action": "restart"}], AnswerKind.OTHER),
+        ([{"action": "notify", "text": "look"}], AnswerKind.OTHER),
     ],
 )
-def test_what_an_exlet_comes_to(steps: list[dict[str, object]], way: Way) -> None:
+def test_what_an_exlet_comes_to(steps: list[dict[str, object]], way: AnswerKind) -> None:
     assert answer_of_steps(steps, RULE).way is way
 
 
-MENDED = Outcome(Came.MENDED, Attempt(2, ok=True))
-AGAIN = Outcome(Came.AGAIN, Attempt(2, "code"))
+MENDED = IncidentOutcome(OutcomeKind.MENDED, Attempt(2, ok=True))
+AGAIN = IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "code"))
 
 
 @pytest.mark.parametrize(
     ("answer", "outcome", "wrong"),
     [
-        (Answer(Way.HOLD, RULE), MENDED, Wrong.STOPS),
-        (Answer(Way.FAIL, RULE), MENDED, Wrong.STOPS),
-        (Answer(Way.COMPLETE, RULE), MENDED, Wrong.COUNTS),
-        (Answer(Way.RETRY, RULE), AGAIN, Wrong.IN_VAIN),
-        (Answer(Way.HOLD, RULE), Outcome(Came.BY_HAND, Attempt(2, ok=True)), None),
-        (Answer(Way.FAIL, RULE), Outcome(Came.BY_HAND, Attempt(2, ok=True)), Wrong.STOPS),
-        (Answer(Way.FAIL, RULE), Outcome(Came.FORCED), Wrong.STOPS),
-        (Answer(Way.RETRY, RULE), MENDED, None),
-        (Answer(Way.HOLD, RULE), AGAIN, None),
+        (Answer(AnswerKind.HOLD, RULE), MENDED, DecisionError.STOPS),
+        (Answer(AnswerKind.FAIL, RULE), MENDED, DecisionError.STOPS),
+        (Answer(AnswerKind.COMPLETE, RULE), MENDED, DecisionError.COUNTS),
+        (Answer(AnswerKind.RETRY, RULE), AGAIN, DecisionError.IN_VAIN),
+        (Answer(AnswerKind.HOLD, RULE), IncidentOutcome(OutcomeKind.BY_HAND, Attempt(2, ok=True)), None),
+        (Answer(AnswerKind.FAIL, RULE), IncidentOutcome(OutcomeKind.BY_HAND, Attempt(2, ok=True)), DecisionError.STOPS),
+        (Answer(AnswerKind.FAIL, RULE), IncidentOutcome(OutcomeKind.FORCED), DecisionError.STOPS),
+        (Answer(AnswerKind.RETRY, RULE), MENDED, None),
+        (Answer(AnswerKind.HOLD, RULE), AGAIN, None),
         # Nothing of the kind was tried: that it failed again says nothing.
-        (Answer(Way.CHANGED, RULE, needs=frozenset({"memory"})), AGAIN, None),
-        (Answer(Way.ELSEWHERE, RULE), AGAIN, None),
-        (Answer(Way.CHANGED, RULE, needs=frozenset({"memory"})), Outcome(Came.AGAIN, Attempt(2, "x"), more=frozenset({"memory"})), Wrong.IN_VAIN),
-        (Answer(Way.ELSEWHERE, RULE), Outcome(Came.AGAIN, Attempt(2, "x"), other_host=True), Wrong.IN_VAIN),
+        (Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), AGAIN, None),
+        (Answer(AnswerKind.ELSEWHERE, RULE), AGAIN, None),
+        (Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "x"), more=frozenset({"memory"})), DecisionError.IN_VAIN),
+        (Answer(AnswerKind.ELSEWHERE, RULE), IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "x"), other_host=True), DecisionError.IN_VAIN),
         # The house is compared, not judged.
-        (Answer(Way.FAIL), MENDED, None),
+        (Answer(AnswerKind.FAIL), MENDED, None),
     ],
 )  # fmt: skip
-def test_which_verdicts_are_wrong(answer: Answer, outcome: Outcome, wrong: Wrong | None) -> None:
+def test_which_verdicts_are_wrong(answer: Answer, outcome: IncidentOutcome, wrong: DecisionError | None) -> None:
     proof, found = judge(answer, outcome)
     assert found is wrong
     assert (proof is Proof.WRONG) == (wrong is not None)
 
 
 def test_a_plain_retry_is_not_proven_by_what_more_memory_mended() -> None:
-    outcome = Outcome(Came.MENDED, Attempt(2, ok=True), more=frozenset({"memory"}))
-    assert judge(Answer(Way.RETRY, RULE), outcome)[0] is Proof.UNPROVEN
-    assert judge(Answer(Way.CHANGED, RULE, needs=frozenset({"memory"})), outcome)[0] is Proof.RIGHT
+    outcome = IncidentOutcome(OutcomeKind.MENDED, Attempt(2, ok=True), more=frozenset({"memory"}))
+    assert judge(Answer(AnswerKind.RETRY, RULE), outcome)[0] is Proof.UNPROVEN
+    assert judge(Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), outcome)[0] is Proof.RIGHT
 
 
 def test_what_another_answer_would_have_cost() -> None:
     failed = Attempt(1, "code", seconds=100, amounts=(4, 0, 0, 0, 0))
-    again = Outcome(Came.AGAIN, Attempt(2, "code", seconds=50, amounts=(4, 0, 0, 0, 0)))
-    given_up = Outcome(Came.GIVEN_UP)
-    retry, stop = Answer(Way.RETRY, RULE), Answer(Way.FAIL, RULE)
-    assert cost(Answer(Way.RETRY), stop, failed, again) == (200, 0)
-    assert cost(Answer(Way.FAIL), retry, failed, given_up) == (0, 400)
-    assert cost(Answer(Way.RETRY), stop, failed, MENDED) == (0, 0), "the job had to run"
-    assert cost(Answer(Way.HOLD), retry, failed, again) == (0, 0), "it was tried all the same"
+    again = IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "code", seconds=50, amounts=(4, 0, 0, 0, 0)))
+    given_up = IncidentOutcome(OutcomeKind.GIVEN_UP)
+    retry, stop = Answer(AnswerKind.RETRY, RULE), Answer(AnswerKind.FAIL, RULE)
+    assert cost(Answer(AnswerKind.RETRY), stop, failed, again) == (200, 0)
+    assert cost(Answer(AnswerKind.FAIL), retry, failed, given_up) == (0, 400)
+    assert cost(Answer(AnswerKind.RETRY), stop, failed, MENDED) == (0, 0), "the job had to run"
+    assert cost(Answer(AnswerKind.HOLD), retry, failed, again) == (0, 0), "it was tried all the same"
 
 
 def test_the_house_says_what_it_said_or_what_follows_from_the_incident() -> None:
     (incident, decision), *_ = Story("j", ["node"], decisions=["hold"]).made()[1]
     told = told_by(incident)
-    assert house_said(incident, answer_of_decision(decision), told).way is Way.HOLD
-    by_rule = Answer(Way.RETRY, RULE)
-    assert house_said(incident, by_rule, told).way is Way.RETRY, "a lost node has free tries"
+    assert house_said(incident, answer_of_decision(decision), told).way is AnswerKind.HOLD
+    by_rule = Answer(AnswerKind.RETRY, RULE)
+    assert house_said(incident, by_rule, told).way is AnswerKind.RETRY, "a lost node has free tries"
 
 
-ways = st.sampled_from([way for way in Way if way is not Way.NOTHING])
+ways = st.sampled_from([way for way in AnswerKind if way is not AnswerKind.NOTHING])
 answers = st.builds(Answer, ways, st.sampled_from([RULE, "domain/house#r2", "house policy"]), st.just(""))
 attempts = st.builds(
     Attempt, st.integers(1, 3), st.sampled_from(["code", "node"]), st.just("n1"), st.floats(0, 1e4), st.just((1, 0, 0, 0, 0)), st.booleans()
 )  # fmt: skip
 outcomes = st.builds(
-    Outcome, st.sampled_from(list(Came)), st.one_of(st.none(), attempts), st.just(()), st.sets(st.sampled_from(AMOUNTS)).map(frozenset), st.booleans()
+    IncidentOutcome, st.sampled_from(list(OutcomeKind)), st.one_of(st.none(), attempts), st.just(()), st.sets(st.sampled_from(AMOUNTS)).map(frozenset), st.booleans()
 )  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), attempts, answers, answers, outcomes), max_size=40))
-def test_the_report_adds_up(looked: list[tuple[int, Attempt, Answer, Answer, Outcome]]) -> None:
+def test_the_report_adds_up(looked: list[tuple[int, Attempt, Answer, Answer, IncidentOutcome]]) -> None:
     report = Replay(shown=10)
     for place, (at, attempt, then, now, outcome) in enumerate(looked):
         report.take(str(place), at=at, job="j", attempt=attempt, then=then, now=now, outcome=outcome)
@@ -195,7 +195,7 @@ def test_the_report_adds_up(looked: list[tuple[int, Attempt, Answer, Answer, Out
         assert tally.peak_hour <= tally.answered
 
 
-def _of_house(looked: list[tuple[int, Attempt, Answer, Answer, Outcome]]) -> tuple[float, float]:
+def _of_house(looked: list[tuple[int, Attempt, Answer, Answer, IncidentOutcome]]) -> tuple[float, float]:
     costs = [
         cost(then, now, attempt, outcome)
         for _, attempt, then, now, outcome in looked
@@ -205,12 +205,12 @@ def _of_house(looked: list[tuple[int, Attempt, Answer, Answer, Outcome]]) -> tup
 
 
 @given(answers, outcomes)
-def test_no_verdict_that_nothing_is_known_of_is_wrong(answer: Answer, outcome: Outcome) -> None:
+def test_no_verdict_that_nothing_is_known_of_is_wrong(answer: Answer, outcome: IncidentOutcome) -> None:
     _, wrong = judge(answer, outcome)
-    if wrong is Wrong.IN_VAIN:
+    if wrong is DecisionError.IN_VAIN:
         assert answer.way in TRYING
-        assert outcome.came is Came.AGAIN
-    if outcome.came in {Came.OPEN, Came.UNKNOWN, Came.CANCELLED}:
+        assert outcome.came is OutcomeKind.AGAIN
+    if outcome.came in {OutcomeKind.OPEN, OutcomeKind.UNKNOWN, OutcomeKind.CANCELLED}:
         assert wrong is None
 
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.unit.domain.rules.generated import LETTERS, Context, contexts, evaluate_in, rule, trees
 
 from forestay.domain.exceptions.incidents.exception_type import CASE_LEVEL, EXCEPTIONS, ExceptionType
-from forestay.domain.rules.condition import Verdict
+from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.rule_set import (
     ANY_TASK,
-    Level,
     RuleSet,
     RuleSetId,
+    RuleSetLevel,
+    RuleSetVersion,
     TreeKey,
-    Version,
     apply,
     decide,
     diff,
@@ -25,13 +25,13 @@ from forestay.domain.rules.rule_set import (
     tree_key,
     with_tree,
 )
-from forestay.domain.rules.rule_tree import Refused, RuleTree, add, check_tree, walk
+from forestay.domain.rules.rule_tree import RuleChangeRefused, RuleTree, add, check_tree, walk
 
 ABORT = ExceptionType.ABORT
 KEYS = [TreeKey(ExceptionType.CASE_PRE), TreeKey(ABORT, "align"), TreeKey(ABORT, ANY_TASK)]
 
 
-def _set(level: Level, name: str, trees_: dict[TreeKey, RuleTree]) -> RuleSet:
+def _set(level: RuleSetLevel, name: str, trees_: dict[TreeKey, RuleTree]) -> RuleSet:
     rule_set = RuleSet(RuleSetId("lab", level, name))
     for key, tree in trees_.items():
         rule_set = with_tree(rule_set, key, tree)
@@ -45,7 +45,7 @@ def _tree(number: int, condition: str) -> RuleTree:
 
 
 rule_sets = st.builds(
-    lambda one, two, three: _set(Level.DOMAIN, "house", dict(zip(KEYS, (one, two, three), strict=True))),
+    lambda one, two, three: _set(RuleSetLevel.DOMAIN, "house", dict(zip(KEYS, (one, two, three), strict=True))),
     trees(shadows=True), trees(shadows=True), trees(shadows=True),
 )  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_case_level_type_a
     assert len(EXCEPTIONS) == 10
     assert {"case-pre", "case-post", "case-external"} == CASE_LEVEL
     number = 0
-    rule_set = RuleSet(RuleSetId("lab", Level.FLOW, "reads"))
+    rule_set = RuleSet(RuleSetId("lab", RuleSetLevel.FLOW, "reads"))
     for type_ in ExceptionType:
         for task in ("align", "sort"):
             number += 1
@@ -73,17 +73,20 @@ def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_case_level_type_a
 
 @pytest.mark.ledger("P1-23")
 def test_an_exception_for_which_there_are_no_rules_is_ignored() -> None:
-    rule_set = _set(Level.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a")})
+    rule_set = _set(RuleSetLevel.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a")})
     for type_, task in ((ExceptionType.TIMEOUT, "align"), (ABORT, "sort")):
         ruling = decide([rule_set], type_, task, lambda _: True)
-        assert (ruling.walks, ruling.verdict, ruling.conclusion) == ((), Verdict.FALSE, None)
+        assert (ruling.walks, ruling.verdict, ruling.conclusion) == ((), ConditionVerdict.FALSE, None)
 
 
 def test_the_flow_is_asked_first_then_the_domain_then_the_packs_and_the_task_before_any_task() -> None:
-    flow = _set(Level.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a"), TreeKey(ABORT, ANY_TASK): _tree(2, "b")})
-    domain = _set(Level.DOMAIN, "house", {TreeKey(ABORT, ANY_TASK): _tree(3, "c")})
+    flow = _set(
+        RuleSetLevel.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a"), TreeKey(ABORT, ANY_TASK): _tree(2, "b")}
+    )
+    domain = _set(RuleSetLevel.DOMAIN, "house", {TreeKey(ABORT, ANY_TASK): _tree(3, "c")})
     packs = [
-        _set(Level.PACK, name, {TreeKey(ABORT, ANY_TASK): _tree(n, "d")}) for n, name in ((4, "slurm"), (5, "base"))
+        _set(RuleSetLevel.PACK, name, {TreeKey(ABORT, ANY_TASK): _tree(n, "d")})
+        for n, name in ((4, "slurm"), (5, "base"))
     ]
     sets = in_order([packs[0], domain, packs[1], flow])
     assert [one.id.name for one in sets] == ["reads", "house", "base", "slurm"]
@@ -97,17 +100,17 @@ def test_the_flow_is_asked_first_then_the_domain_then_the_packs_and_the_task_bef
 @given(st.lists(trees(), min_size=1, max_size=4), contexts)
 def test_an_error_in_an_earlier_set_keeps_the_later_sets_from_acting(several: list[RuleTree], context: Context) -> None:
     sets = [
-        _set(Level.PACK, str(place), {TreeKey(ABORT, ANY_TASK): tree})
+        _set(RuleSetLevel.PACK, str(place), {TreeKey(ABORT, ANY_TASK): tree})
         for place, tree in enumerate(several)
         if len(tree)
     ]
     ruling = decide(sets, ABORT, "align", evaluate_in(context))
     verdicts = [one.walk.verdict for one in ruling.walks]
-    assert all(verdict is Verdict.FALSE for verdict in verdicts[:-1])
-    if Verdict.ERROR in verdicts:
-        assert (ruling.verdict, ruling.conclusion, ruling.rule) == (Verdict.ERROR, None, None)
+    assert all(verdict is ConditionVerdict.FALSE for verdict in verdicts[:-1])
+    if ConditionVerdict.ERROR in verdicts:
+        assert (ruling.verdict, ruling.conclusion, ruling.rule) == (ConditionVerdict.ERROR, None, None)
         assert ruling.flagged == ruling.walks[-1].walk.last_tested
-    elif ruling.verdict is Verdict.FALSE:
+    elif ruling.verdict is ConditionVerdict.FALSE:
         assert len(ruling.walks) == len(sets)
 
 
@@ -122,9 +125,9 @@ def test_a_version_is_what_it_changed_and_the_way_back_is_another_version(old: R
         assert check_tree(tree) == ()
     back = roll_back(later, old, by="bob", at=6)
     if not version.changes:
-        assert isinstance(back, Refused)
+        assert isinstance(back, RuleChangeRefused)
         return
-    assert isinstance(back, Version)
+    assert isinstance(back, RuleSetVersion)
     again = apply(later, back)
     assert isinstance(again, RuleSet)
     assert again.version == old.version + 2
@@ -132,12 +135,12 @@ def test_a_version_is_what_it_changed_and_the_way_back_is_another_version(old: R
 
 
 def test_a_version_that_does_not_follow_or_breaks_a_tree_is_refused() -> None:
-    empty = RuleSet(RuleSetId("lab", Level.DOMAIN, "house"))
+    empty = RuleSet(RuleSetId("lab", RuleSetLevel.DOMAIN, "house"))
     first = next_version(empty, with_tree(empty, KEYS[2], _tree(1, "a")), by="ann", at=1)
     one = apply(empty, first)
     assert isinstance(one, RuleSet)
-    assert isinstance(apply(one, first), Refused)
-    torn = Version(empty.id, 1, first.changes[:1], "ann", 1)
+    assert isinstance(apply(one, first), RuleChangeRefused)
+    torn = RuleSetVersion(empty.id, 1, first.changes[:1], "ann", 1)
     refused = apply(empty, torn)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RuleChangeRefused)
     assert "r1" in refused.reason

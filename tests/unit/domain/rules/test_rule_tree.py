@@ -7,13 +7,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.domain.rules.generated import LETTERS, Context, clear_contexts, contexts, evaluate_in, rule, trees
 
-from forestay.domain.rules.condition import Erred, Verdict
+from forestay.domain.rules.condition import ConditionVerdict, Erred
 from forestay.domain.rules.in_words import effective_rule, tree_in_words, walk_in_words
 from forestay.domain.rules.rule_tree import (
     ROOT,
     Conclusion,
-    Refused,
     Rule,
+    RuleChangeRefused,
     RuleState,
     RuleTree,
     add,
@@ -68,7 +68,7 @@ def test_a_walk_names_its_whole_path_and_where_a_rule_would_go() -> None:
     tree = _grown(("a", "a"), ("b", "ab"), ("c", "c"))
     done = walk(tree, evaluate_in({**dict.fromkeys(LETTERS, False), "a": True}))
     assert [(one.rule, one.verdict) for one in done.path] == [(ROOT, "true"), ("r1", "true"), ("r2", "false")]
-    assert (done.last_satisfied, done.last_tested, done.verdict) == ("r1", "r2", Verdict.TRUE)
+    assert (done.last_satisfied, done.last_tested, done.verdict) == ("r1", "r2", ConditionVerdict.TRUE)
 
 
 @given(trees(), clear_contexts, st.sampled_from(LETTERS), contexts)
@@ -106,12 +106,12 @@ def test_removing_a_rule_changes_only_walks_on_which_it_was_satisfied_or_erred(
     gone = data.draw(st.sampled_from(sorted(tree.rules)))
     rest = remove(tree, gone)
     if gone == ROOT or tree.rules[gone].true_child is not None:
-        assert isinstance(rest, Refused)
+        assert isinstance(rest, RuleChangeRefused)
         return
     assert isinstance(rest, RuleTree)
     assert check_tree(rest) == ()
     was = walk(tree, evaluate_in(context))
-    if {tested.verdict for tested in was.path if tested.rule == gone} <= {Verdict.FALSE}:
+    if {tested.verdict for tested in was.path if tested.rule == gone} <= {ConditionVerdict.FALSE}:
         is_ = walk(rest, evaluate_in(context))
         assert (is_.conclusion, is_.verdict) == (was.conclusion, was.verdict)
         assert is_.path == tuple(tested for tested in was.path if tested.rule != gone)
@@ -138,20 +138,20 @@ def test_the_path_is_what_was_tested_in_that_order(tree: RuleTree, context: Cont
     assert [tree.rules[tested.rule].condition for tested in done.path[1:]] == asked
     for tested in done.path[1:]:
         answer = context[tree.rules[tested.rule].condition]
-        assert tested.verdict == (Verdict.ERROR if isinstance(answer, Erred) else str(answer).lower())
+        assert tested.verdict == (ConditionVerdict.ERROR if isinstance(answer, Erred) else str(answer).lower())
 
 
 @given(trees(), contexts)
 def test_an_erring_rule_never_lets_a_more_general_one_act(tree: RuleTree, context: Context) -> None:
     done = walk(tree, evaluate_in(context))
-    errs = [tested for tested in done.path if tested.verdict is Verdict.ERROR]
+    errs = [tested for tested in done.path if tested.verdict is ConditionVerdict.ERROR]
     if errs:
         assert errs == [done.path[-1]]
         assert errs[0].message == "no such key"
-        assert (done.verdict, done.conclusion, done.flagged) == (Verdict.ERROR, None, errs[0].rule)
+        assert (done.verdict, done.conclusion, done.flagged) == (ConditionVerdict.ERROR, None, errs[0].rule)
     else:
         assert done.flagged is None
-        assert (done.conclusion is None) == (done.verdict is Verdict.FALSE) == (done.last_satisfied == ROOT)
+        assert (done.conclusion is None) == (done.verdict is ConditionVerdict.FALSE) == (done.last_satisfied == ROOT)
 
 
 @given(trees(shadows=True), contexts)
@@ -174,7 +174,7 @@ def test_what_acts_is_what_would_act_without_the_shadows(tree: RuleTree, context
 def test_what_is_no_truth_value_is_an_error_however_true_it_looks() -> None:
     tree = _grown(("a", "a"))
     done = walk(tree, lambda _condition: "an error that is a text")  # type: ignore[arg-type,return-value]
-    assert (done.verdict, done.conclusion) == (Verdict.ERROR, None)
+    assert (done.verdict, done.conclusion) == (ConditionVerdict.ERROR, None)
 
 
 def test_a_rule_is_refused_where_its_place_is_taken_or_a_rule_errs() -> None:
@@ -182,12 +182,12 @@ def test_a_rule_is_refused_where_its_place_is_taken_or_a_rule_errs() -> None:
     on = walk(tree, evaluate_in({**dict.fromkeys(LETTERS, False), "a": True}), shadow=True)
     grown = add(tree, rule(2, "b"), on)
     assert isinstance(grown, RuleTree)
-    assert isinstance(add(grown, rule(3, "c"), on), Refused)
-    assert isinstance(add(grown, rule(1, "c"), on), Refused)
-    assert isinstance(add(tree, Rule("r9", "b"), on), Refused)
+    assert isinstance(add(grown, rule(3, "c"), on), RuleChangeRefused)
+    assert isinstance(add(grown, rule(1, "c"), on), RuleChangeRefused)
+    assert isinstance(add(tree, Rule("r9", "b"), on), RuleChangeRefused)
     erred = walk(tree, evaluate_in({**dict.fromkeys(LETTERS, False), "a": Erred("no such key")}), shadow=True)
     refused = add(tree, rule(3, "c"), erred)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RuleChangeRefused)
     assert "r1 errs" in refused.reason
 
 

@@ -12,11 +12,11 @@ from tests.unit.domain.rules.generated import states
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.rules.condition import Verdict
+from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import NOTHING_KNOWN, Context, read_context
-from forestay.domain.rules.panel import Panel, decide_quickly
 from forestay.domain.rules.plain_condition import NOTHING, conjunction_of
-from forestay.domain.rules.rule_set import Level, RuleSet, RuleSetId, TreeKey, changes_of, decide, with_tree
+from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, TreeKey, changes_of, decide, with_tree
+from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk, with_rules
 from forestay.domain.rules.tree_index import IndexedSet, TreeIndex
 
@@ -182,11 +182,11 @@ def test_the_quick_decision_is_the_plain_one(
     sets = []
     for place, rules in enumerate(several):
         key = TreeKey(ExceptionType.ABORT, "*" if place % 2 else "align")
-        sets.append(with_tree(RuleSet(RuleSetId("lab", Level.PACK, str(place))), key, _grown(rules)))
+        sets.append(with_tree(RuleSet(RuleSetId("lab", RuleSetLevel.PACK, str(place))), key, _grown(rules)))
     evaluate = CONDITIONS.over(context)
     ready = [IndexedSet(one, _compiles) for one in sets]
-    for panels in ([Panel(ready)], [Panel(ready[:1]), Panel(ready[1:])]):
-        quick = decide_quickly(panels, ExceptionType.ABORT, "align", context, evaluate, shadow=shadow)
+    for set_indexes in ([RuleSetIndex(ready)], [RuleSetIndex(ready[:1]), RuleSetIndex(ready[1:])]):
+        quick = decide_quickly(set_indexes, ExceptionType.ABORT, "align", context, evaluate, shadow=shadow)
         assert quick == decide(sets, ExceptionType.ABORT, "align", evaluate, shadow=shadow)
 
 
@@ -198,11 +198,11 @@ def test_a_panel_follows_its_sets(
     asked: list[Context],
 ) -> None:
     key = TreeKey(ExceptionType.ABORT, "*")
-    one, other = (RuleSet(RuleSetId("lab", Level.PACK, name)) for name in "ab")
+    one, other = (RuleSet(RuleSetId("lab", RuleSetLevel.PACK, name)) for name in "ab")
     other = with_tree(other, key, _grown(others))
     growing = IndexedSet(one, _compiles)
     growing.indexes[key] = TreeIndex(RuleTree(), _compiles)
-    panel = Panel([growing, IndexedSet(other, _compiles)])
+    set_index = RuleSetIndex([growing, IndexedSet(other, _compiles)])
     for count in range(1, len(rules) + 1):
         grown = RuleTree()
         index = TreeIndex(grown, _compiles) if count % 3 == 0 else growing.indexes[key]
@@ -216,19 +216,19 @@ def test_a_panel_follows_its_sets(
                 parent = grown.rules[added[0]].parent
                 assert parent is not None
                 index.follow(grown, changes_of(key, before, grown, (parent, added[0])))
-        for _ in panel.learn(one.id, key, index):
+        for _ in set_index.learn(one.id, key, index):
             pass
         growing.indexes[key], growing.rule_set = index, with_tree(one, key, grown)
-        panel.seat(panel.sets)
+        set_index.seat(set_index.sets)
         for context in asked:
             for shadow in (False, True):
                 evaluate = CONDITIONS.over(context)
-                quick = decide_quickly([panel], ExceptionType.ABORT, "x", context, evaluate, shadow=shadow)
+                quick = decide_quickly([set_index], ExceptionType.ABORT, "x", context, evaluate, shadow=shadow)
                 trees = [growing.indexes[key].tree, other.tree(key)]
                 plain = [
                     walk(tree, evaluate, shadow=shadow) for tree in trees if tree is not trees[1] or key in other.trees
                 ]
                 made = [done.walk for done in quick.walks]
                 assert made == plain[: len(made)]
-                assert all(done.verdict is Verdict.FALSE for done in made[:-1])
-                assert len(made) == len(plain) or made[-1].verdict is not Verdict.FALSE
+                assert all(done.verdict is ConditionVerdict.FALSE for done in made[:-1])
+                assert len(made) == len(plain) or made[-1].verdict is not ConditionVerdict.FALSE

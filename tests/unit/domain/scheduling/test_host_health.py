@@ -10,7 +10,7 @@ from forestay.domain.scheduling.host_health import (
     HealthPolicy,
     HostFailure,
     HostHealth,
-    Standing,
+    HostStatus,
     absolved,
     allowance,
     as_plain,
@@ -90,20 +90,20 @@ def test_a_closed_host_gets_nothing_but_a_probe_and_opens_when_that_goes_well() 
     health = probed(health, now=30 * SECOND)
     assert may(31 * SECOND) == 0
     health = failed(health, sure(9, 32 * SECOND), now=32 * SECOND, policy=POLICY)
-    assert health.standing is Standing.CLOSED
+    assert health.standing is HostStatus.CLOSED
     assert (may(91 * SECOND), may(92 * SECOND)) == (0, 1), "the second wait is twice as long"
     assert allowance(went_well(probed(health, now=92 * SECOND)), proven=True, out=0, now=0, policy=POLICY) is None
 
 
 def test_a_probe_that_runs_for_long_opens_the_host_too() -> None:
     health = probed(close(after(*map(sure, range(5))), now=0, policy=POLICY), now=30 * SECOND)
-    assert passed(health, now=89 * SECOND, policy=POLICY).standing is Standing.PROBING
-    assert passed(health, now=90 * SECOND, policy=POLICY).standing is Standing.OPEN
+    assert passed(health, now=89 * SECOND, policy=POLICY).standing is HostStatus.PROBING
+    assert passed(health, now=90 * SECOND, policy=POLICY).standing is HostStatus.OPEN
 
 
 def test_a_closing_ends_by_itself() -> None:
     health = close(after(*map(sure, range(5))), now=0, policy=POLICY)
-    assert passed(health, now=3599 * SECOND, policy=POLICY).standing is Standing.CLOSED
+    assert passed(health, now=3599 * SECOND, policy=POLICY).standing is HostStatus.CLOSED
     assert passed(health, now=3600 * SECOND, policy=POLICY).quiet
 
 
@@ -131,7 +131,7 @@ def test_an_unproven_host_never_has_more_than_it_may_lose(asks: list[int], slots
         for place in range(min(may, slots)):
             eaten += 1
             health = failed(health or HostHealth("n1"), sure(1000 * number + place), now=0, policy=POLICY)
-        if health is not None and health.standing is Standing.OPEN and too_many(health, 0, POLICY):
+        if health is not None and health.standing is HostStatus.OPEN and too_many(health, 0, POLICY):
             health = close(health, now=0, policy=POLICY)
     assert eaten <= POLICY.most
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sizes import examples
 
-from forestay.domain.scheduling.holdings import Holdings
+from forestay.domain.scheduling.cache_index import CacheIndex
+from forestay.domain.scheduling.colocation import ColocationRequest
 from forestay.domain.scheduling.matching import Matching
 from forestay.domain.scheduling.matching_policy import C1, C2, C3, LOOK_AHEAD, NO_CACHE, MatchingPolicy, Price, Sharing
-from forestay.domain.scheduling.meeting import Meet
-from forestay.domain.scheduling.waiting_jobs import Wanted
+from forestay.domain.scheduling.waiting_jobs import CandidateJob
 
 MB = 10**6
 
@@ -34,10 +34,10 @@ def two_hosts(policy: MatchingPolicy, slots: int = 1, sites: bool = False) -> Ma
 def test_priority_comes_first_then_bytes_then_age() -> None:
     matching = two_hosts(C1)
     matching.cached("a0", [("big", 700 * MB), ("small", 7 * MB)])
-    matching.arrive(Wanted("old", 1), 0)
-    matching.arrive(Wanted("some", 2, ("small",)), 0)
-    matching.arrive(Wanted("most", 3, ("big", "elsewhere")), 0)
-    matching.arrive(Wanted("urgent", 4, priority=1), 0)
+    matching.arrive(CandidateJob("old", 1), 0)
+    matching.arrive(CandidateJob("some", 2, ("small",)), 0)
+    matching.arrive(CandidateJob("most", 3, ("big", "elsewhere")), 0)
+    matching.arrive(CandidateJob("urgent", 4, priority=1), 0)
     order = []
     for _ in range(5):
         order.append(matching.take("a0", 0))
@@ -48,8 +48,8 @@ def test_priority_comes_first_then_bytes_then_age() -> None:
 def test_the_sizes_count_not_the_number_of_files() -> None:
     matching = two_hosts(C1)
     matching.cached("a0", [("x", 1), ("y", 1), ("z", 1), ("big", 10)])
-    matching.arrive(Wanted("three", 1, ("x", "y", "z")), 0)
-    matching.arrive(Wanted("one", 2, ("big",)), 0)
+    matching.arrive(CandidateJob("three", 1, ("x", "y", "z")), 0)
+    matching.arrive(CandidateJob("one", 2, ("big",)), 0)
     assert matching.take("a0", 0) == "one"
 
 
@@ -57,23 +57,23 @@ def test_a_pilot_alone_does_not_see_its_neighbours_files() -> None:
     for policy, expected in ((C1, "late"), (C2, "early")):
         matching = two_hosts(policy, slots=2)
         matching.cached("a0", [("x", 1)])
-        matching.arrive(Wanted("early", 1), 0)
-        matching.arrive(Wanted("late", 2, ("x",)), 0)
+        matching.arrive(CandidateJob("early", 1), 0)
+        matching.arrive(CandidateJob("late", 2, ("x",)), 0)
         assert matching.take("a1", 0) == expected
 
 
 def test_without_caches_only_age_counts() -> None:
     matching = two_hosts(NO_CACHE)
     matching.cached("a0", [("x", 1)])
-    matching.arrive(Wanted("early", 1), 0)
-    matching.arrive(Wanted("late", 2, ("x",)), 0)
+    matching.arrive(CandidateJob("early", 1), 0)
+    matching.arrive(CandidateJob("late", 2, ("x",)), 0)
     assert matching.take("a0", 0) == "early"
 
 
 def test_wait_for_data_holds_back_only_while_an_idle_pilot_elsewhere_has_the_data() -> None:
     matching = two_hosts(C3)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
     matching.busy("b0")
     assert matching.take("a0", 1) == "job"
@@ -83,7 +83,7 @@ def test_nobody_waits_for_an_idle_pilot_that_cannot_have_the_job() -> None:
     """It has the data, and is too small, or has not the time."""
     matching = two_hosts(C3)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
     assert matching.take("b0", 0, fits=lambda _job: False) is None
     assert matching.take("a0", 0) == "job"
@@ -92,7 +92,7 @@ def test_nobody_waits_for_an_idle_pilot_that_cannot_have_the_job() -> None:
 def test_wait_for_data_ends_after_its_time() -> None:
     matching = two_hosts(C3)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
     assert matching.take("a0", C3.wait - 0.1) is None
     assert matching.take("a0", C3.wait) == "job"
@@ -102,7 +102,7 @@ def test_no_more_jobs_are_held_back_than_there_are_idle_pilots_with_their_data()
     matching = two_hosts(C3, slots=2)
     matching.cached("b0", [("x", 1)])
     for number in range(3):
-        matching.arrive(Wanted(number, number, ("x",)), 0)
+        matching.arrive(CandidateJob(number, number, ("x",)), 0)
     assert matching.take("a0", 0) == 2
     assert [matching.take("b0", 0), matching.take("b1", 0)] == [0, 1]
 
@@ -111,7 +111,7 @@ def test_who_has_only_a_part_waits_for_who_has_all() -> None:
     matching = two_hosts(C3)
     matching.cached("a0", [("x", 1)])
     matching.cached("b0", [("x", 1), ("y", 1)])
-    matching.arrive(Wanted("job", 1, ("x", "y")), 0)
+    matching.arrive(CandidateJob("job", 1, ("x", "y")), 0)
     assert matching.take("a0", 0) is None
     assert matching.take("b0", 0) == "job"
 
@@ -123,7 +123,7 @@ def test_the_price_decides_whether_waiting_pays() -> None:
         matching = two_hosts(policy)
         matching.cached("b0", [("x", 700 * MB)])
         matching.busy("b0", until=100.0)
-        matching.arrive(Wanted("job", 1, ("x",)), 0)
+        matching.arrive(CandidateJob("job", 1, ("x",)), 0)
         assert matching.take("a0", 0) == expected
     # 700 MB at a tenth of a microsecond a byte, twice: waiting is worth 140 seconds, and no more.
     assert matching.take("a0", 139.9) is None
@@ -134,21 +134,21 @@ def test_with_a_price_a_pilot_that_is_busy_for_longer_is_not_waited_for() -> Non
     matching = two_hosts(MatchingPolicy(Sharing.HOST, wait=600, price=Price(per_byte=1e-7)))
     matching.cached("b0", [("x", 700 * MB)])
     matching.busy("b0", until=71.0)
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) == "job"
 
 
 def test_producers_whose_outputs_meet_go_to_one_host() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=2)
     for number, key in enumerate("mnmn"):
-        matching.arrive(Wanted(number, number, meet=Meet(key, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, meet=ColocationRequest(key, room=2, of=3)), 0)
     assert [matching.take(pilot, 0) for pilot in ("a0", "b0", "a1", "b1")] == [0, 1, 2, 3]
 
 
 def test_who_is_to_meet_goes_anywhere_when_the_host_has_no_slot_and_nothing_else_waits() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=1)
     for number in range(2):
-        matching.arrive(Wanted(number, number, meet=Meet("m", room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, meet=ColocationRequest("m", room=2, of=3)), 0)
     assert matching.take("a0", 0) == 0
     assert matching.take("b0", 0) == 1
 
@@ -156,8 +156,8 @@ def test_who_is_to_meet_goes_anywhere_when_the_host_has_no_slot_and_nothing_else
 def test_who_is_to_meet_waits_for_its_host_while_others_find_something_else() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=1)
     for number in range(2):
-        matching.arrive(Wanted(number, number, meet=Meet("m", room=2, of=3)), 0)
-    matching.arrive(Wanted("other", 5), 0)
+        matching.arrive(CandidateJob(number, number, meet=ColocationRequest("m", room=2, of=3)), 0)
+    matching.arrive(CandidateJob("other", 5), 0)
     assert [matching.take("a0", 0), matching.take("b0", 0)] == [0, "other"]
     matching.ended(0, 1)
     matching.idle("a0")
@@ -168,26 +168,26 @@ def test_one_producer_of_two_readers_finds_room_for_both() -> None:
     """W2: a host with two slots gets one such producer, not two, while another host has room."""
     matching = two_hosts(LOOK_AHEAD, slots=2)
     for number in range(2):
-        matching.arrive(Wanted(number, number, meet=Meet(number, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, meet=ColocationRequest(number, room=2, of=3)), 0)
     assert [matching.take("a0", 0), matching.take("a1", 0), matching.take("b0", 0)] == [0, None, 1]
     matching.ended(0, 9)
     matching.idle("a0")
     matching.cached("a0", [("out", 1)])
     for reader in ("r1", "r2"):
-        matching.arrive(Wanted(reader, 9, ("out",), meet=Meet(0, room=2, of=3)), 9)
+        matching.arrive(CandidateJob(reader, 9, ("out",), meet=ColocationRequest(0, room=2, of=3)), 9)
     assert {matching.take("a0", 9), matching.take("a1", 9)} == {"r1", "r2"}
 
 
 def test_a_meeting_that_never_ends_gives_its_room_back() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=2)
-    matching.arrive(Wanted(0, 0, meet=Meet("m", room=2, of=3)), 0)
+    matching.arrive(CandidateJob(0, 0, meet=ColocationRequest("m", room=2, of=3)), 0)
     assert matching.take("a0", 0) == 0
     matching.ended(0, 1)
     matching.idle("a0")
     matching.tick(LOOK_AHEAD.keep + 2)
     matching.busy("b0")
     matching.busy("b1")
-    matching.arrive(Wanted(1, 1, meet=Meet("n", room=2, of=3)), 5000)
+    matching.arrive(CandidateJob(1, 1, meet=ColocationRequest("n", room=2, of=3)), 5000)
     assert matching.take("a1", 5000) == 1
 
 
@@ -195,8 +195,8 @@ def test_a_meeting_that_never_ends_gives_its_room_back() -> None:
 def test_several_sites_get_the_jobs_whose_data_are_there(policy: MatchingPolicy) -> None:
     matching = two_hosts(policy, slots=2, sites=True)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("plain", 2), 0)
-    matching.arrive(Wanted("there", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("plain", 2), 0)
+    matching.arrive(CandidateJob("there", 1, ("x",)), 0)
     assert matching.take("a0", 0) == "plain"
     assert matching.take("b1", 0) == "there"
 
@@ -204,8 +204,8 @@ def test_several_sites_get_the_jobs_whose_data_are_there(policy: MatchingPolicy)
 def test_the_idle_pilot_for_a_job_is_the_one_with_its_data() -> None:
     matching = two_hosts(LOOK_AHEAD)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
-    matching.arrive(Wanted("plain", 1), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("plain", 1), 0)
     assert matching.pilot_for("job", 0) == "b0"
     matching.give("job", "b0", 0)
     assert matching.pilot_for("plain", 0) == "a0"
@@ -214,14 +214,14 @@ def test_the_idle_pilot_for_a_job_is_the_one_with_its_data() -> None:
 def test_a_host_that_goes_takes_its_files_along_and_frees_what_was_kept_for_it() -> None:
     matching = two_hosts(C3)
     matching.cached("b0", [("x", 1)])
-    matching.arrive(Wanted("job", 1, ("x",)), 0)
+    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
     matching.part("b0")
     assert matching.take("a0", 0) == "job"
 
 
 def test_a_file_is_at_a_host_until_its_last_copy_goes() -> None:
-    holdings = Holdings()
+    holdings = CacheIndex()
     holdings.add("p", "h", [("x", 3)])
     holdings.add("q", "h", [("x", 3), ("y", 4)])
     assert holdings.bytes_at("h", ("x", "y", "z")) == 7
@@ -259,8 +259,8 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
             job = next(numbers)
             files = tuple(data.draw(st.lists(st.sampled_from("xyz"), unique=True, max_size=2)))
             key = data.draw(st.sampled_from([None, "m", "n"]))
-            meet = Meet(key, data.draw(st.integers(1, 3)), data.draw(st.integers(0, 4))) if key else None
-            matching.arrive(Wanted(job, job, files, data.draw(st.integers(0, 1)), meet), now)
+            meet = ColocationRequest(key, data.draw(st.integers(1, 3)), data.draw(st.integers(0, 4))) if key else None
+            matching.arrive(CandidateJob(job, job, files, data.draw(st.integers(0, 1)), meet), now)
             arrived.add(job)
         elif what == "ask" and pilot not in running:
             matching.idle(pilot)
@@ -286,7 +286,7 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
             now += data.draw(st.sampled_from([1.0, 30.0, 4000.0]))
     open_jobs = arrived - left - given_to.keys()
     assert len(matching) == len(open_jobs)
-    now += LOOK_AHEAD.aside + LOOK_AHEAD.wait  # whatever was kept is to be had by anyone now
+    now += LOOK_AHEAD.quarantine + LOOK_AHEAD.wait  # whatever was kept is to be had by anyone now
     asker = names[0, 0]
     got = set()
     for _ in range(len(open_jobs)):
@@ -295,7 +295,7 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
         matching.idle(asker)
         found = matching.take(asker, now)
         if found is None:  # kept for an idle pilot that never asks: for a bounded time
-            now += LOOK_AHEAD.aside + LOOK_AHEAD.wait
+            now += LOOK_AHEAD.quarantine + LOOK_AHEAD.wait
             found = matching.take(asker, now)
         assert isinstance(found, int)
         got.add(found)
@@ -323,7 +323,7 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
         heappush(ends, (now + chance.gauss(1000, 50), job, pilot))
 
     for job in range(2 * pairs):
-        matching.arrive(Wanted(job, job, meet=Meet(job // 2, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(job, job, meet=ColocationRequest(job // 2, room=2, of=3)), 0)
     for pilot in range(pilots):
         matching.idle(pilot)
     for pilot in [*range(pilots), *range(pilots)]:
@@ -341,7 +341,7 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
             if halves[job // 2] == 2:
                 merge = 2 * pairs + job // 2
                 files = (job // 2 * 2, job // 2 * 2 + 1)
-                matching.arrive(Wanted(merge, job, files, 1, Meet(job // 2, room=2, of=3)), now)
+                matching.arrive(CandidateJob(merge, job, files, 1, ColocationRequest(job // 2, room=2, of=3)), now)
                 host = matching.pilot_for(merge, now)
                 if host is not None:
                     matching.give(merge, host, now)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.sites.fleet import (
     FleetPlan,
-    Launched,
-    Pace,
+    LaunchOutcome,
     PilotCount,
     PilotSize,
+    SubmissionPace,
     TaskGroup,
     Thresholds,
     plan,
@@ -27,7 +27,7 @@ SIZES = (SMALL, LARGE)
 ONE = Resources(cpus=1)
 FOUR = Resources(cpus=4)
 GPU = Resources(cpus=1, gpus=1)
-QUICK = Pace(per_minute=1_000_000, at_once=1_000_000)
+QUICK = SubmissionPace(per_minute=1_000_000, at_once=1_000_000)
 
 thresholds = st.builds(
     lambda most, least, idle: Thresholds(max_pilots=most, min_pilots=min(most, least), min_idle=idle),
@@ -152,17 +152,17 @@ def test_idle_pilots_cover_tasks_until_the_tasks_have_waited_in_spite_of_them() 
 
 
 def test_launches_keep_to_a_pace() -> None:
-    pace = Pace(per_minute=30, at_once=20)
+    pace = SubmissionPace(per_minute=30, at_once=20)
     limits = Thresholds(max_pilots=1000)
     wanted = [TaskGroup("a", 100, ONE)]
-    history: list[Launched] = []
+    history: list[LaunchOutcome] = []
     sent = []
     for second in range(0, 180, 10):
         now = 1000 * second
         decided = plan(thresholds=limits, sizes=SIZES, groups=wanted, pilots={}, pace=pace, history=history, now=now)
         sent.append(decided.total)
         assert decided.paced == decided.wanted - decided.total
-        history += [Launched("small", now, good=True)] * decided.total
+        history += [LaunchOutcome("small", now, good=True)] * decided.total
         recent = sum(now - one.planned < 60_000 for one in history)
         assert recent <= 30
     assert sent[:3] == [20, 10, 0]
@@ -171,31 +171,31 @@ def test_launches_keep_to_a_pace() -> None:
 
 def test_failed_launches_are_followed_by_longer_waits_and_one_probe() -> None:
     """A scheduler that refuses everything for an hour is asked a handful of times."""
-    pace = Pace(first_wait=30, longest_wait=600)
+    pace = SubmissionPace(first_wait=30, longest_wait=600)
     limits = Thresholds(max_pilots=100)
     wanted = [TaskGroup("a", 50, ONE)]
-    history: list[Launched] = []
+    history: list[LaunchOutcome] = []
     asked = []
     for second in range(0, 3600, 5):
         now = 1000 * second
         decided = plan(thresholds=limits, sizes=SIZES, groups=wanted, pilots={}, pace=pace, history=history, now=now)
         if decided.total:
             asked.append((second, decided.total))
-        history += [Launched("small", now, failed=now + 100)] * decided.total
+        history += [LaunchOutcome("small", now, failed=now + 100)] * decided.total
     assert asked[0] == (0, 20), "the first look knows of nothing bad"
     assert [many for _, many in asked[1:]] == [1] * (len(asked) - 1), "then one probe at a time"
     waits = [later[0] - sooner[0] for sooner, later in pairwise(asked)]
     assert waits[:4] == [35, 65, 125, 245]
     assert max(waits) <= 605
     assert len(asked) <= 11
-    good = [*history, Launched("small", 3_600_000, good=True)]
+    good = [*history, LaunchOutcome("small", 3_600_000, good=True)]
     decided = plan(thresholds=limits, sizes=SIZES, groups=wanted, pilots={}, pace=pace, history=good, now=3_660_000)
     assert decided.total == 20, "a pilot that came ends the waiting"
 
 
 def test_a_probe_under_way_is_waited_for() -> None:
-    pace = Pace(first_wait=30)
-    history = [Launched("small", 0, failed=1000), Launched("small", 40_000)]
+    pace = SubmissionPace(first_wait=30)
+    history = [LaunchOutcome("small", 0, failed=1000), LaunchOutcome("small", 40_000)]
     decided = plan(
         thresholds=Thresholds(max_pilots=9),
         sizes=SIZES,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.sites.fleet import PilotCount, PilotSize
-from forestay.domain.sites.site_shares import SiteStanding, shares
+from forestay.domain.sites.site_shares import SiteStatus, shares
 
 ONE = Resources(cpus=1)
 GPU = Resources(cpus=1, gpus=1)
@@ -17,7 +17,7 @@ SMALL = PilotSize("small", Resources(cpus=1, memory=1 << 30))
 WIDE = PilotSize("wide", Resources(cpus=4, memory=1 << 30), slots=4)
 counts = st.builds(PilotCount, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 standings = st.builds(
-    SiteStanding,
+    SiteStatus,
     st.just("x"),
     st.sampled_from([(SMALL,), (WIDE,), (SMALL, WIDE)]),
     st.fixed_dictionaries({}, optional={"small": counts, "wide": counts}),
@@ -30,7 +30,7 @@ several = st.lists(standings, min_size=1, max_size=4).map(
 
 
 @given(st.integers(0, 100), several)
-def test_what_is_not_covered_is_shared_out_once(tasks: int, sites: list[SiteStanding]) -> None:
+def test_what_is_not_covered_is_shared_out_once(tasks: int, sites: list[SiteStatus]) -> None:
     given_out = shares(tasks, ONE, sites)
     assert all(0 <= part <= tasks for part in given_out.values())
     covered = {one.name: min(tasks, one.covers(ONE)) for one in sites}
@@ -45,7 +45,7 @@ def test_what_is_not_covered_is_shared_out_once(tasks: int, sites: list[SiteStan
 
 
 @given(st.integers(0, 100), several)
-def test_looking_one_after_the_other_they_send_no_more_than_is_needed(tasks: int, sites: list[SiteStanding]) -> None:
+def test_looking_one_after_the_other_they_send_no_more_than_is_needed(tasks: int, sites: list[SiteStatus]) -> None:
     """Each site sends for its share when it looks; in the end everything is covered once."""
     sites = [replace(one, well=True, sizes=(SMALL,), pilots={}) for one in sites]
     for _ in range(6):
@@ -59,12 +59,12 @@ def test_looking_one_after_the_other_they_send_no_more_than_is_needed(tasks: int
 
 
 def test_a_site_alone_is_asked_for_everything() -> None:
-    assert shares(50, ONE, [SiteStanding("a", (SMALL,), {}, 10)]) == {"a": 50}
+    assert shares(50, ONE, [SiteStatus("a", (SMALL,), {}, 10)]) == {"a": 50}
 
 
 def test_shares_follow_room_and_trouble_gets_none() -> None:
-    near = SiteStanding("a", (SMALL,), {}, 10)
-    far = SiteStanding("b", (WIDE,), {}, 5)
+    near = SiteStatus("a", (SMALL,), {}, 10)
+    far = SiteStatus("b", (WIDE,), {}, 5)
     assert shares(9, ONE, [near, far]) == {"a": 3, "b": 6}
     ill = replace(far, well=False, pilots={"wide": PilotCount(inactive=2, idle=1)})
     assert shares(9, ONE, [near, ill]) == {"a": 5, "b": 4}, "idle pilots run on, waiting ones may wait long"
@@ -72,5 +72,5 @@ def test_shares_follow_room_and_trouble_gets_none() -> None:
 
 def test_a_site_that_cannot_run_them_is_left_out() -> None:
     accelerated = PilotSize("gpu", replace(SMALL.offers, gpus=1))
-    assert shares(4, GPU, [SiteStanding("a", (SMALL,), {}, 9), SiteStanding("b", (accelerated,), {}, 9)]) == {"b": 4}
-    assert shares(4, GPU, [SiteStanding("a", (SMALL,), {}, 9)]) == {}
+    assert shares(4, GPU, [SiteStatus("a", (SMALL,), {}, 9), SiteStatus("b", (accelerated,), {}, 9)]) == {"b": 4}
+    assert shares(4, GPU, [SiteStatus("a", (SMALL,), {}, 9)]) == {}

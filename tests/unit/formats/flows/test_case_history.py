@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.formats.flows.case_history import happening_public
+from forestay.formats.flows.case_history import history_event_public
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from forestay.formats.flows.case_history import happening_public
     ],
 )  # fmt: skip
 def test_words(kind: str, facts: dict[str, object], item: str, words: str) -> None:
-    assert happening_public(0, kind, facts) == {
+    assert history_event_public(0, kind, facts) == {
         "at": "1970-01-01T00:00:00.000Z", "kind": kind, "item": item, "words": words,
     }  # fmt: skip
 
@@ -37,4 +37,4 @@ def test_words(kind: str, facts: dict[str, object], item: str, words: str) -> No
 def test_facts_that_are_missing_or_odd_do_no_harm(kind: str) -> None:
     odd: list[dict[str, object]] = [{}, {"order": None, "well": "zz", "start": {}, "parent": {}, "targets": None}]
     for facts in odd:
-        assert happening_public(0, kind, facts)["words"]
+        assert history_event_public(0, kind, facts)["words"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import Outcome
+from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.execution.flow_run import ItemState
 from forestay.formats.flows.yaml_flow import read_flow_text
@@ -32,7 +32,7 @@ def jobs(world: World) -> dict[str, int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_tier0_flow_has_172_jobs(seed: int) -> None:
     world = World(example("tier0"), seed=seed, files=80).run_out()
-    assert world.run.outcome is Outcome.COMPLETED
+    assert world.run.outcome is RunOutcome.COMPLETED
     assert jobs(world) == {
         "repack": 80, "repack-merge": 4, "prompt-reco": 60, "reco-merge": 4, "alca-reco": 20, "alca-merge": 4,
     }  # fmt: skip
@@ -59,10 +59,10 @@ def test_the_sweep_tolerates_some_failures() -> None:
 def test_the_nightly_load_goes_through_and_is_undone_when_it_fails() -> None:
     flow = example("nightly-etl")
     well = World(flow, results=lambda work: {"rows": 3000}).run_out()
-    assert well.run.outcome is Outcome.COMPLETED
+    assert well.run.outcome is RunOutcome.COMPLETED
     assert well.run.pushed == 2
     bad = World(flow, results=lambda work: {"rows": 3000}, fate=lambda task, index, undo: task != "publish").run_out()
-    assert bad.run.outcome is Outcome.FAILED
+    assert bad.run.outcome is RunOutcome.FAILED
     assert bad.undone == ["extract@1!1.1"]
     few = World(flow, results=lambda work: {"rows": 3}, fate=lambda task, index, undo: task != "alarm").run_out()
     assert few.run.items["load@1/otherwise/alarm"].state is ItemState.FAULTED

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.unit.formats.flows.test_examples import example
 from tests.unit.formats.local_jobs import LocalJobs
 
-from forestay.domain.flows.commands import Outcome
+from forestay.domain.flows.commands import RunOutcome
 
 
 def test_scatter_gather(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_parameter_sweep(tmp_path: Path) -> None:
 def test_nightly_etl(tmp_path: Path) -> None:
     store = tmp_path / "store"
     local = LocalJobs(example("nightly-etl"), tmp_path / "jobs", {"store": str(store)})
-    assert local.end.outcome is Outcome.COMPLETED, local.logs
+    assert local.end.outcome is RunOutcome.COMPLETED, local.logs
     assert len((store / "published" / "2026-01-31.csv").read_text().splitlines()) == 3000
     assert list((store / "staging").iterdir()) == []
 
@@ -38,7 +38,7 @@ def test_nightly_etl_is_undone(tmp_path: Path) -> None:
     store.mkdir()
     (store / "published").write_text("a file where a folder should be")
     local = LocalJobs(example("nightly-etl"), tmp_path / "jobs", {"store": str(store)})
-    assert local.end.outcome is Outcome.FAILED
+    assert local.end.outcome is RunOutcome.FAILED
     assert local.end.stack == ()
     assert list((store / "staging").iterdir()) == []
 
@@ -49,7 +49,7 @@ def test_tier0(tmp_path: Path) -> None:
     for number in range(80):
         (incoming / f"{number}.raw").write_text(f"event {number}\n")
     local = LocalJobs(example("tier0"), tmp_path / "jobs", {"incoming": str(incoming)})
-    assert local.end.outcome is Outcome.COMPLETED, local.logs
+    assert local.end.outcome is RunOutcome.COMPLETED, local.logs
     assert sum(local.ran.values()) == 172
 
 

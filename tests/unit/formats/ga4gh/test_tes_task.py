@@ -12,17 +12,17 @@ from tests.sizes import examples
 
 from forestay.formats.ga4gh.tes_reading import MAX_CONTENT, read_shown_task, read_task, state_named
 from forestay.formats.ga4gh.tes_task import (
-    Executor,
     ExecutorLog,
     FileType,
-    Input,
-    Output,
     OutputFile,
-    Resources,
-    Task,
+    TaskDocument,
+    TaskExecutor,
+    TaskInput,
     TaskLog,
+    TaskOutput,
+    TaskResources,
     TaskState,
-    View,
+    TaskView,
     asked_json,
     tags_match,
     task_json,
@@ -37,11 +37,17 @@ TEXTS = st.dictionaries(st.text("abcXY_", min_size=1, max_size=4), TEXT, max_siz
 NUMBER = st.none() | st.integers(0, 512) | st.floats(0, 1e6, allow_nan=False)
 
 INPUTS = st.builds(
-    Input, path=PATH, url=st.just(""), content=SOME, name=TEXT, description=TEXT, streamable=st.none() | st.booleans()
-) | st.builds(Input, path=PATH, url=SOME, type=st.sampled_from(FileType), name=TEXT)
-OUTPUTS = st.builds(Output, path=PATH, url=SOME, type=st.sampled_from(FileType), name=TEXT, description=TEXT)
+    TaskInput,
+    path=PATH,
+    url=st.just(""),
+    content=SOME,
+    name=TEXT,
+    description=TEXT,
+    streamable=st.none() | st.booleans(),
+) | st.builds(TaskInput, path=PATH, url=SOME, type=st.sampled_from(FileType), name=TEXT)
+OUTPUTS = st.builds(TaskOutput, path=PATH, url=SOME, type=st.sampled_from(FileType), name=TEXT, description=TEXT)
 EXECUTORS = st.builds(
-    Executor,
+    TaskExecutor,
     image=SOME,
     command=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
     workdir=st.just("") | PATH,
@@ -52,7 +58,7 @@ EXECUTORS = st.builds(
     ignore_error=st.booleans(),
 )
 RESOURCES = st.builds(
-    Resources,
+    TaskResources,
     cpu_cores=st.none() | st.integers(0, 512),
     preemptible=st.none() | st.booleans(),
     ram_gb=NUMBER,
@@ -83,9 +89,9 @@ ASKED = {
     "name": TEXT,
     "description": TEXT,
 }
-TASKS = st.builds(Task, **ASKED)
+TASKS = st.builds(TaskDocument, **ASKED)
 SHOWN = st.builds(
-    Task,
+    TaskDocument,
     **ASKED,
     id=SOME,
     state=st.sampled_from(TaskState),
@@ -100,21 +106,21 @@ def minimal(**more: Any) -> dict[str, Any]:
 
 @settings(max_examples=examples(60))
 @given(TASKS)
-def test_what_a_client_asks_for_is_read_as_it_was_written(task: Task) -> None:
+def test_what_a_client_asks_for_is_read_as_it_was_written(task: TaskDocument) -> None:
     assert read_task(json.loads(json.dumps(asked_json(task)))) == task
 
 
 @settings(max_examples=examples(60))
 @given(SHOWN)
-def test_what_a_server_shows_in_full_is_read_as_it_was_shown(task: Task) -> None:
-    assert read_shown_task(json.loads(json.dumps(task_json(task, View.FULL)))) == task
+def test_what_a_server_shows_in_full_is_read_as_it_was_shown(task: TaskDocument) -> None:
+    assert read_shown_task(json.loads(json.dumps(task_json(task, TaskView.FULL)))) == task
 
 
 @settings(max_examples=examples(60))
 @given(SHOWN)
-def test_each_view_hides_what_it_must(task: Task) -> None:
-    assert task_json(task, View.MINIMAL) == {"id": task.id, "state": task.state.value}
-    full, basic = task_json(task, View.FULL), task_json(task, View.BASIC)
+def test_each_view_hides_what_it_must(task: TaskDocument) -> None:
+    assert task_json(task, TaskView.MINIMAL) == {"id": task.id, "state": task.state.value}
+    full, basic = task_json(task, TaskView.FULL), task_json(task, TaskView.BASIC)
     assert all("content" not in one for one in basic.get("inputs", ()))
     for log, whole in zip(basic.get("logs", ()), full.get("logs", ()), strict=True):
         assert "system_logs" not in log
@@ -145,7 +151,7 @@ def test_each_view_hides_what_it_must(task: Task) -> None:
 )
 def test_anything_is_read_or_refused_in_words(data: Any) -> None:
     read = read_task(data)
-    assert isinstance(read, Task) or all(one.message for one in read)
+    assert isinstance(read, TaskDocument) or all(one.message for one in read)
     if isinstance(data, dict):
         read_shown_task(data)
 
@@ -189,26 +195,26 @@ def test_null_is_the_same_as_not_given() -> None:
     empty = minimal(name=None, inputs=None, outputs=None, resources={"zones": None}, volumes=None, tags={"a": None})
     empty["executors"][0] |= {"env": None, "stdin": None, "ignore_error": None}
     read = read_task(empty)
-    assert isinstance(read, Task)
+    assert isinstance(read, TaskDocument)
     assert read.tags == {"a": ""}
-    assert read.resources == Resources()
+    assert read.resources == TaskResources()
 
 
 def test_an_input_with_a_content_has_no_address() -> None:
     read = read_task(minimal(inputs=[{"path": "/a", "url": "s3://x/y", "content": "hello"}]))
-    assert isinstance(read, Task)
-    assert read.inputs == (Input("/a", "", "hello"),)
+    assert isinstance(read, TaskDocument)
+    assert read.inputs == (TaskInput("/a", "", "hello"),)
 
 
 def test_an_empty_content_is_an_empty_file() -> None:
     read = read_task(minimal(inputs=[{"path": "/a", "content": ""}]))
-    assert isinstance(read, Task)
-    assert read.inputs == (Input("/a"),)
+    assert isinstance(read, TaskDocument)
+    assert read.inputs == (TaskInput("/a"),)
 
 
 def test_what_only_a_server_says_is_passed_over() -> None:
     read = read_task(minimal(id="x", state="COMPLETE", logs=[{"logs": []}], creation_time="now", other=3))
-    assert read == Task((Executor("alpine", ("true",)),))
+    assert read == TaskDocument((TaskExecutor("alpine", ("true",)),))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from forestay.formats.ga4gh.wes_run import (
     ENDED,
     OBJECTS,
     TEXTS,
-    RunState,
+    WesRunState,
     read_request,
     request_from_json,
     state_of,
@@ -31,20 +31,20 @@ def test_every_state_of_a_case_is_one_of_a_run() -> None:
     for case in CASE_STATES:
         for cancelled in (False, True):
             state = state_of(case, cancelled=cancelled)
-            assert state is not RunState.UNKNOWN
+            assert state is not WesRunState.UNKNOWN
             assert (state in ENDED) == (case in OVER), case
-    assert state_of("something new") is RunState.UNKNOWN
+    assert state_of("something new") is WesRunState.UNKNOWN
 
 
 @pytest.mark.parametrize("case", ["suspended", "stopping", "compensating"])
 def test_a_run_that_is_held_or_undone_runs_to_its_client(case: str) -> None:
     """A client that knows QUEUED, INITIALIZING and RUNNING alone as not ended goes on waiting."""
-    assert state_of(case) is RunState.RUNNING
-    assert state_of(case, cancelled=True) is RunState.CANCELING
+    assert state_of(case) is WesRunState.RUNNING
+    assert state_of(case, cancelled=True) is WesRunState.CANCELING
 
 
 def test_the_states_that_clients_do_not_understand_are_not_there() -> None:
-    assert not {"PAUSED", "PREEMPTED"} & {state.value for state in RunState}
+    assert not {"PAUSED", "PREEMPTED"} & {state.value for state in WesRunState}
 
 
 def test_a_request_is_read_and_written_again() -> None:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.jobs.job_document import (
+    AttemptOutcome,
+    AttemptResult,
     Claim,
     Delivery,
-    Ending,
     JobDocument,
+    JobPhase,
     Manifest,
-    Outcome,
-    Phase,
     State,
     Token,
     Transition,
@@ -44,7 +44,7 @@ RESOURCES = st.builds(Resources, COUNT, COUNT, COUNT, COUNT, st.none() | COUNT)
 RETRIES = st.builds(RetryPolicy, COUNT, COUNT, st.sampled_from(WhenExhausted))
 MANIFESTS = st.builds(Manifest, TEXT, TEXT, COUNT, COUNT)
 ENDINGS = st.builds(
-    Ending, TOKENS, TEXT, st.sampled_from(Outcome), TEXT, st.none() | NUMBER, st.none() | NUMBER, st.none() | COUNT,
+    AttemptResult, TOKENS, TEXT, st.sampled_from(AttemptOutcome), TEXT, st.none() | NUMBER, st.none() | NUMBER, st.none() | COUNT,
     st.none() | REAL, st.none() | REAL, st.none() | COUNT, TEXT, st.none() | MANIFESTS,
 )  # fmt: skip
 EXTRA = st.dictionaries(TEXT.map(lambda name: f"x-{name}"), JSON, max_size=3)
@@ -55,7 +55,7 @@ DOCUMENTS = st.builds(
     index=st.none() | COUNT, parameters=st.dictionaries(TEXT, JSON, max_size=3), team=TEXT,
     labels=st.dictionaries(TEXT, TEXT, max_size=3), priority=st.integers(-1000, 1000),
     expected_runtime=st.none() | COUNT, retry=RETRIES, not_before=COUNT, state=st.sampled_from(State),
-    phase=st.none() | st.sampled_from(Phase), generation=COUNT, attempt=COUNT,
+    phase=st.none() | st.sampled_from(JobPhase), generation=COUNT, attempt=COUNT,
     claim=st.none() | st.builds(Claim, TEXT, TEXT, TEXT, COUNT), former_claim=st.none() | TEXT,
     holders=st.lists(TEXT, max_size=3).map(tuple), held_end=st.none() | ENDINGS, last=st.none() | ENDINGS,
     winner=st.none() | ENDINGS, faults=COUNT, releases=COUNT, overlap_possible=st.booleans(), confirmations=COUNT,

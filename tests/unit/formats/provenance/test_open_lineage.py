@@ -13,8 +13,17 @@ import jsonschema_rs
 import pytest
 from tests.contract.examples import job, specification
 
-from forestay.domain.jobs.inputs import Input
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, State, Tie, Token, Transition
+from forestay.domain.jobs.inputs import JobInput
+from forestay.domain.jobs.job_document import (
+    AttemptOutcome,
+    AttemptResult,
+    FlowRef,
+    JobDocument,
+    Manifest,
+    State,
+    Token,
+    Transition,
+)
 from forestay.formats.provenance.open_lineage import case_events, job_events, run_id
 from forestay.ports.flows.flow_engine import CaseSummary
 
@@ -93,15 +102,15 @@ def test_one_that_never_ran_begins_and_is_aborted() -> None:
 
 def test_files_are_datasets_and_what_one_job_wrote_is_what_the_next_reads() -> None:
     inputs = (
-        Input("a", "/data/{sample}.fq"),
-        Input("b", "s3://bucket/key/b?X-Amz-Signature=t0p-s3cret"),
-        Input("c", "https://user:t0p-s3cret@host:8443/c?token=t0p-s3cret", sha256="f" * 64),
-        Input("d", "job:11111111-1111-4111-8111-111111111111/out.bam"),
-        Input("e", "lfn:/cat/e"),
+        JobInput("a", "/data/{sample}.fq"),
+        JobInput("b", "s3://bucket/key/b?X-Amz-Signature=t0p-s3cret"),
+        JobInput("c", "https://user:t0p-s3cret@host:8443/c?token=t0p-s3cret", sha256="f" * 64),
+        JobInput("d", "job:11111111-1111-4111-8111-111111111111/out.bam"),
+        JobInput("e", "lfn:/cat/e"),
     )
     spec = replace(specification(), inputs=inputs)
     document = told(job("j", parameters={"sample": "s1"}), *BEGUN, (NOW + 500, "complete", State.COMPLETED, 1))
-    won = Ending(Token(0, 1), "c", Outcome.OK, manifest=Manifest("/out/j", "a" * 64, 2, 10))
+    won = AttemptResult(Token(0, 1), "c", AttemptOutcome.OK, manifest=Manifest("/out/j", "a" * 64, 2, 10))
     document = document.having(winner=won, last=won)
     _, end = job_events(document, spec, namespace="fs")
     check(end)
@@ -121,7 +130,7 @@ def test_files_are_datasets_and_what_one_job_wrote_is_what_the_next_reads() -> N
 
 def test_a_job_of_a_case_names_its_parent() -> None:
     case = "22222222-2222-4222-8222-222222222222"
-    document = told(job("j", tie=Tie(case, "align@2", "f" * 64, -1, 0, 1)), *BEGUN)
+    document = told(job("j", tie=FlowRef(case, "align@2", "f" * 64, -1, 0, 1)), *BEGUN)
     (start,) = job_events(document, None, namespace="fs", flow="reads")
     check(start)
     assert start["job"]["name"] == "reads.align"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forestay.domain.exceptions.evidence.evidence import Scheduler, Stage
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, Scheduler
 from forestay.formats.rules.evidence_json import evidence_to_json, read_evidence
 
 
@@ -35,7 +35,7 @@ from forestay.formats.rules.evidence_json import evidence_to_json, read_evidence
         ({"log_tail": "out", "stderr": "err"}, {"log_tail": ("out", "err")}),
         ({"peak_memory": "3.5G", "memory_limit": "4096Mn"}, {"peak_memory": 3758096384, "memory_limit": 4294967296}),
         ({"wall_time": "1-02:03:04", "time_limit": "90 min"}, {"wall_time": 93784.0, "time_limit": 5400.0}),
-        ({"oom_kills": True, "stage": "stage_in"}, {"oom_kills": 1, "stage": Stage.STAGING_IN}),
+        ({"oom_kills": True, "stage": "stage_in"}, {"oom_kills": 1, "stage": AttemptStage.STAGING_IN}),
         ({"exit_code": None, "signal": None, "log_tail": None}, {"exit_code": None, "signal": None}),
     ],
 )

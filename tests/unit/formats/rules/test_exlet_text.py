@@ -12,19 +12,19 @@ from scripts.exlet_schema import PLACE, described
 from tests.unit.domain.exlets.made_up import exlets, good_exlets
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet, Step, WhenRefused
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep, WhenRefused
 from forestay.domain.exlets.exlet_check import check_exlet
 from forestay.domain.exlets.exlet_plain import exlet_as_plain
 from forestay.domain.exlets.primitive import (
     Action,
+    ActionTarget,
     Amount,
-    Compensate,
-    Need,
+    CompensateAction,
+    NeedChange,
     Notify,
     Resubmission,
     Resubmit,
     Steer,
-    Target,
     Worklet,
 )
 from forestay.formats.rules.exlet_json import read_exlet, read_exlet_text, write_exlet_text
@@ -74,9 +74,9 @@ def test_an_exlet_is_read() -> None:
     assert read.exlet == Exlet(
         "change-to-mid-venue",
         (
-            Step(Steer(Action.SUSPEND, Target.CASE)),
-            Step(Compensate(worklets)),
-            Step(Steer(Action.CONTINUE, Target.CASE)),
+            PlaybookStep(Steer(Action.SUSPEND, ActionTarget.CASE)),
+            PlaybookStep(CompensateAction(worklets)),
+            PlaybookStep(Steer(Action.CONTINUE, ActionTarget.CASE)),
         ),
         "Too few tickets are sold for the arena.",
     )
@@ -86,9 +86,9 @@ def test_amounts_are_written_as_people_write_them() -> None:
     read = read_exlet_text(MORE_MEMORY)
     assert read.problems == ()
     assert read.exlet is not None
-    needs = {Amount.MEMORY: Need(1.5, at_most=64 << 30), Amount.WALL: Need(to=4 * 3600)}
+    needs = {Amount.MEMORY: NeedChange(1.5, at_most=64 << 30), Amount.WALL: NeedChange(to=4 * 3600)}
     assert read.exlet.steps[0].do == Resubmit(Resubmission.CHANGED, needs, wait=120)
-    assert read.exlet.steps[1] == Step(Notify("more memory", ("ada",)), WhenRefused.STOP)
+    assert read.exlet.steps[1] == PlaybookStep(Notify("more memory", ("ada",)), WhenRefused.STOP)
 
 
 def test_everything_wrong_is_said_with_its_line() -> None:

@@ -14,7 +14,7 @@ from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
 from forestay_pilot.link.server_link import (
     RefusedError,
-    Server,
+    ServerAddress,
     ServerLink,
     ServerRing,
     UnavailableError,
@@ -225,7 +225,7 @@ def test_the_server_that_holds_the_channel_is_asked_first(server: FakeServer) ->
         ring = ServerRing([server.url, other.url])
         link = ServerLink(ring)
         for home in (server, other, server):
-            ring.home = Server.read(home.url)
+            ring.home = ServerAddress.read(home.url)
             before = len(home.seen.registrations)
             link.call("POST", "/v1/pilots", {"host": "here"}, token=ENROL_TOKEN, timeout=5)
             assert len(home.seen.registrations) == before + 1

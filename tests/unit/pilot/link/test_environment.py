@@ -13,7 +13,7 @@ from tests.unit.pilot.fake_server import FakeServer
 
 from forestay_pilot.link import environment
 from forestay_pilot.link.announcement import announce
-from forestay_pilot.link.environment import CHECKS, Check, Finding, Place, look_around
+from forestay_pilot.link.environment import CHECKS, Check, FailedCheck, PilotEnvironment, check_environment
 from forestay_pilot.link.server_link import ServerRing
 
 NOWHERE = "http://127.0.0.1:9"
@@ -21,7 +21,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.fixture
 def place(server: FakeServer, tmp_path: Path) -> Any:
-    def make(**changes: Any) -> Place:
+    def make(**changes: Any) -> PilotEnvironment:
         known: dict[str, Any] = {
             "ring": ServerRing([server.url]),
             "work": str(tmp_path / "work"),
@@ -29,13 +29,13 @@ def place(server: FakeServer, tmp_path: Path) -> Any:
             "script_seconds": 5.0,
             "server_wait": 5.0,
         }
-        return Place(**known | changes)
+        return PilotEnvironment(**known | changes)
 
     return make
 
 
-def failed(place: Place) -> dict[str, str]:
-    return {one.check: one.words for one in look_around(place)}
+def failed(place: PilotEnvironment) -> dict[str, str]:
+    return {one.check: one.words for one in check_environment(place)}
 
 
 def script(folder: Path, text: str) -> str:
@@ -141,13 +141,13 @@ def test_a_check_sees_nothing_of_the_pilots(place: Any, tmp_path: Path, monkeypa
 
 
 def test_a_check_that_breaks_has_failed(place: Any) -> None:
-    def broken(_place: Place) -> str:
+    def broken(_place: PilotEnvironment) -> str:
         raise RuntimeError("no sense")
 
-    assert look_around(place(), (Check("odd", broken),)) == [Finding("odd", "RuntimeError: no sense")]
+    assert check_environment(place(), (Check("odd", broken),)) == [FailedCheck("odd", "RuntimeError: no sense")]
     assert [check.name for check in CHECKS][-1] == "server"
 
 
 def test_an_announcement_that_nobody_hears_does_not_hold_the_pilot_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forestay_pilot.link.announcement.time.sleep", lambda _seconds: None)
-    assert not announce(ServerRing([NOWHERE]), "t", {}, [Finding("commands", "none")])
+    assert not announce(ServerRing([NOWHERE]), "t", {}, [FailedCheck("commands", "none")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forestay_pilot.clock import steady
-from forestay_pilot.link.lease import Lease
+from forestay_pilot.link.lease import PilotLease
 
 
 def never() -> bool:
@@ -13,7 +13,7 @@ def never() -> bool:
 
 
 def test_a_claim_may_begin_while_the_lease_was_never_lost() -> None:
-    lease = Lease(steady() + 60, lambda _until: None)
+    lease = PilotLease(steady() + 60, lambda _until: None)
     since = steady()
     lease.extend(steady() + 120)
     assert lease.wait_good(since, never)
@@ -22,7 +22,7 @@ def test_a_claim_may_begin_while_the_lease_was_never_lost() -> None:
 @pytest.mark.finding("F-G2")
 def test_a_claim_from_before_a_lost_lease_never_begins() -> None:
     """No later beat makes the claim good again: its job may be someone else's by now, and may have ended there."""
-    lease = Lease(steady() + 60, lambda _until: None)
+    lease = PilotLease(steady() + 60, lambda _until: None)
     before = steady()
     lease.extend(steady() - 1)  # it has passed
     assert not lease.good()
@@ -33,5 +33,5 @@ def test_a_claim_from_before_a_lost_lease_never_begins() -> None:
 
 
 def test_who_gives_up_does_not_begin() -> None:
-    lease = Lease(steady() - 1, lambda _until: None)
+    lease = PilotLease(steady() - 1, lambda _until: None)
     assert not lease.wait_good(steady(), lambda: True)

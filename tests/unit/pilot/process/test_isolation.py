@@ -16,8 +16,8 @@ from scripts.build_pilot import build
 from tests.unit.pilot.conftest import RunningPilot
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
-from forestay_pilot.process.control_leaf import Leaf, check_parent, find_parent, leaf_of, make_leaf
 from forestay_pilot.process.payload import Surroundings
+from forestay_pilot.process.payload_cgroup import PayloadCgroup, check_parent, find_parent, leaf_of, make_payload_cgroup
 
 StartPilot = Callable[..., RunningPilot]
 SPY = """
@@ -214,7 +214,7 @@ def test_limits_in_version_2(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "memory.peak").write_text("4096\n")
     (tmp_path / "memory.events").write_text("oom 1\noom_kill 2\n")
-    leaf = Leaf(str(tmp_path))
+    leaf = PayloadCgroup(str(tmp_path))
     leaf.limit(1 << 30)
     assert (tmp_path / "memory.max").read_text() == str(1 << 30)
     assert (tmp_path / "memory.oom.group").read_text() == "1"
@@ -222,6 +222,6 @@ def test_limits_in_version_2(tmp_path: Path) -> None:
 
 
 def test_no_group_is_no_trouble(tmp_path: Path) -> None:
-    assert make_leaf("", memory=1) is None
-    assert make_leaf(str(tmp_path / "missing" / "leaf"), memory=1) is None
+    assert make_payload_cgroup("", memory=1) is None
+    assert make_payload_cgroup(str(tmp_path / "missing" / "leaf"), memory=1) is None
     assert "no control group" in check_parent(str(tmp_path / "missing"))

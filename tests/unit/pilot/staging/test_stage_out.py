@@ -13,7 +13,7 @@ from tests.unit.pilot.storage_server import Fault, Storage, serving
 
 from forestay_pilot.process.payload import ClaimedJob, read_claim
 from forestay_pilot.staging.outputs import OutputFailedError, OutputMissingError
-from forestay_pilot.staging.stage_out import Element, store_outputs
+from forestay_pilot.staging.stage_out import OutputStorage, store_outputs
 from forestay_pilot.staging.transfer import StagingError, StoppedError
 
 WHERE = "outputs/t1/j-1/1.2.c0ffee00"
@@ -44,13 +44,13 @@ def no_sign(_job: ClaimedJob, _files: list[dict[str, Any]]) -> dict[str, str]:
     raise AssertionError("nothing is to be signed")
 
 
-def element(storage: Storage, kind: str = "http", **transfer: Any) -> Element:
+def element(storage: Storage, kind: str = "http", **transfer: Any) -> OutputStorage:
     base = f"{storage.url}/outputs"
     given = {"element": "se1", "kind": kind, "base": base, "prefix": "outputs", "private": True, "transfer": transfer}
-    return Element.read(given)
+    return OutputStorage.read(given)
 
 
-def store(folder: Path, where: Element, patterns: tuple[str, ...] = ("a b.txt", "deep"), **more: Any) -> Any:
+def store(folder: Path, where: OutputStorage, patterns: tuple[str, ...] = ("a b.txt", "deep"), **more: Any) -> Any:
     told = {"sign": no_sign, "stopped": lambda: False, **more}
     return store_outputs(job(), str(folder), list(patterns), where, **told)
 
@@ -111,7 +111,7 @@ def test_a_fault_has_the_storages_own_word(storage: Storage, folder: Path, fault
 
 
 def test_nobody_there(storage: Storage, folder: Path) -> None:
-    nowhere = Element.read(
+    nowhere = OutputStorage.read(
         {"element": "se1", "kind": "http", "base": "http://127.0.0.1:9", "private": True, "transfer": {"tries": 1}}
     )
     with pytest.raises(OutputFailedError) as failed:
@@ -140,7 +140,7 @@ def test_a_stopped_job_is_not_waited_for(storage: Storage, folder: Path) -> None
 
 def test_a_folder_that_pilots_see(tmp_path: Path, storage: Storage, folder: Path) -> None:
     given = {"element": "se1", "kind": "file", "base": str(storage.folder / "outputs"), "prefix": "outputs"}
-    manifest = store(folder, Element.read(given))
+    manifest = store(folder, OutputStorage.read(given))
     assert manifest.path == f"element:se1/{WHERE}/manifest.json"
     content = (storage.folder / WHERE / "manifest.json").read_bytes()
     assert hashlib.sha256(content).hexdigest() == manifest.sha256

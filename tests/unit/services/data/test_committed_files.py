@@ -13,10 +13,10 @@ from tests.contract.examples import job
 
 from forestay.adapters.system.results import SharedResults
 from forestay.domain.data.attempt_folder import is_own_manifest
-from forestay.domain.jobs.job_document import Ending, JobDocument, Manifest, Outcome, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, Manifest, Token
 from forestay.ports.errors import Permanent
 from forestay.services.data.committed_files import committed_digests
-from forestay.services.flows.flow_ends import FlowEnds
+from forestay.services.flows.completion_facts import CompletionFacts
 
 TOKEN, CLAIM = Token(1, 1), "c0ffee00-1"
 SECRET = b'{"secret": 1}'
@@ -38,7 +38,7 @@ def written(folder: Path, **files: bytes) -> Manifest:
 
 
 def completed(manifest: Manifest) -> JobDocument:
-    winner = Ending(token=TOKEN, claim=CLAIM, outcome=Outcome.OK, reason="exit", manifest=manifest)
+    winner = AttemptResult(token=TOKEN, claim=CLAIM, outcome=AttemptOutcome.OK, reason="exit", manifest=manifest)
     return replace(job("j-1"), tenant="a", winner=winner)
 
 
@@ -47,7 +47,7 @@ def own_folder(root: Path) -> Path:
 
 
 async def result(root: Path, document: JobDocument) -> object:
-    return await FlowEnds(SharedResults((root,))).result(document, "result")
+    return await CompletionFacts(SharedResults((root,))).result(document, "result")
 
 
 async def test_the_result_in_the_attempts_own_folder_is_read(tmp_path: Path) -> None:

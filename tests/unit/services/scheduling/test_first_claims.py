@@ -18,15 +18,15 @@ from tests.system.simulation.server import SimClock, SimIds
 from tests.system.simulation.store import Client, Cluster
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
-from forestay.domain.jobs.job_document import JobDocument, State, Tie
+from forestay.domain.jobs.job_document import FlowRef, JobDocument, State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.errors import Transient
-from forestay.ports.jobs.job_store import Change, Stored, Unknown, WriteResult, Written
-from forestay.services.jobs.submit_jobs import SubmitJobs
-from forestay.services.scheduling.claim_jobs import ClaimJobs
-from forestay.services.shared.write_checked import CheckedWriter
+from forestay.ports.jobs.job_store import DocumentChange, Stored, Unknown, WriteResult, Written
+from forestay.services.jobs.job_submitter import JobSubmitter
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.shared.checked_writer import CheckedWriter
 
 SPEC = Specification("s", "lab", "sim", ("true",))
 JOB = Submission(SPEC, "ann")
@@ -47,10 +47,10 @@ class Store(Client):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.fates: list[Fate] = []
-        self.late: Sequence[Change] = ()
+        self.late: Sequence[DocumentChange] = ()
         self.writes = 0
 
-    async def write(self, changes: Sequence[Change]) -> Sequence[WriteResult]:
+    async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         self.writes += 1
         fate = self.fates.pop(0) if self.fates else Fate.GOOD
         late, self.late = self.late, ()
@@ -73,8 +73,8 @@ class Server:
         self.actor = Actor(self.loop, "server")
         self.store = Store(Cluster(Actor(self.loop, "store"), Random(2), Counter(), told={}))
         clock, ids = SimClock(self.loop, Random(3)), SimIds(Random(4))
-        self.claims = ClaimJobs(self.store, CheckedWriter(self.store), clock, ids)
-        self.submit = SubmitJobs(
+        self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, ids)
+        self.submit = JobSubmitter(
             self.store, clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
         )
         self.clock = clock
@@ -157,7 +157,7 @@ async def test_nothing_is_given_away_before_the_queue_was_looked_at(server: Serv
         replace(JOB, not_before=2_000_000_000_000),
         replace(JOB, resources=Resources(cpus=2)),
         replace(JOB, specification=replace(SPEC, tenant="other")),
-        replace(JOB, tie=Tie("c", "w@1", "f", -1, 0, 1)),
+        replace(JOB, tie=FlowRef("c", "w@1", "f", -1, 0, 1)),
     ],
     ids=["held", "later", "too large", "another tenant's", "behind a gate"],
 )
@@ -165,7 +165,7 @@ def test_a_job_that_the_pilot_may_not_have_is_created_without_a_claim(asked: Sub
     server = Server()
 
     async def story() -> None:
-        server.claims.windows.gated = lambda document: document.tie is not None
+        server.claims.buffers.gated = lambda document: document.tie is not None
         waiting = server.pilot(wait=6.0)
         await asyncio.sleep(2.0)
         (accepted,) = await server.submit.submit([asked], by="ann")
@@ -317,9 +317,9 @@ def test_the_write_of_the_simulated_store_says_what_it_did() -> None:
         server.store.fates = [Fate.NEVER, Fate.LATE, Fate.GOOD]
         made = [JobDocument(name, "lab", "s", "n", "ann", 1, 1, Resources()) for name in "abc"]
         for one in made:
-            await server.store.write([Change(one, None)])
+            await server.store.write([DocumentChange(one, None)])
         assert (await server.store.get(["a", "b", "c"])).keys() == {"b", "c"}
-        (result,) = await server.store.write([Change(replace(made[1]), None)])
+        (result,) = await server.store.write([DocumentChange(replace(made[1]), None)])
         assert not isinstance(result, Written)
 
     server.run(story)

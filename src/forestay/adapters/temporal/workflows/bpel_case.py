@@ -8,22 +8,22 @@ from typing import Any
 
 from temporalio import workflow
 
-from forestay.adapters.temporal.workflows import outside
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.adapters.temporal.workflows.python_case import PythonCaseWorkflow
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.flows.bpel_flow import BpelFlow, bpel_from_plain, first_message, message_from_plain
 from forestay.domain.flows.definition.flow import Task
 from forestay.domain.flows.events import Event, Verb, VerbKind
-from forestay.domain.flows.execution.flow_run import Phase
+from forestay.domain.flows.execution.flow_run import RunPhase
 from forestay.domain.flows.execution.grown import returned
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.domain.flows.xml_writing import write_xml
-from forestay.flows.bpel.here import Stopped
+from forestay.flows.bpel.execution_context import ProcessStopped
 from forestay.flows.bpel.host import Incoming, Message
 from forestay.flows.bpel.interpreter import Interpreter
 from forestay.flows.bpel.partners import Partners
-from forestay.flows.desk import Work
-from forestay.flows.growing import json_text
+from forestay.flows.flow_context import PendingWork
+from forestay.flows.flow_context_base import json_text
 
 MAX_OUTPUTS = 65_536
 MAX_TRACE = 200
@@ -36,7 +36,7 @@ class _Partners(Partners):
         super().__init__(flow)
         self.case = case
 
-    def start(self, task: Task) -> Work:
+    def start(self, task: Task) -> PendingWork:
         return self.case.begin(task)
 
     def fresh_name(self, wanted: str) -> str:
@@ -58,7 +58,7 @@ class _Partners(Partners):
         self.case.traced = [*self.case.traced, event][-MAX_TRACE:]
 
 
-@workflow.defn(name=outside.BPEL_CASE)
+@workflow.defn(name=temporal_runtime.BPEL_CASE)
 class BpelCaseWorkflow(PythonCaseWorkflow):
     """Its argument is that of a case; the flow is a process with its job definitions and its mapping."""
 
@@ -79,7 +79,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
             self.function = asyncio.get_running_loop().create_task(self._call())
         return await self._loop(given)
 
-    @workflow.signal(name=outside.LETTER)
+    @workflow.signal(name=temporal_runtime.LETTER)
     def letter(self, plain: Plain) -> None:
         """A message for the process from outside."""
         told = Incoming(str(plain["partner"]), str(plain["operation"]), _message(plain.get("message")))
@@ -89,7 +89,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
         return bpel_from_plain(plain)
 
     def _take(self, event: Event) -> None:
-        if self.flow_run.phase is not Phase.RUNNING:
+        if self.flow_run.phase is not RunPhase.RUNNING:
             self.interpreter.closed = True
         super()._take(event)
 
@@ -98,7 +98,9 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
         item = self.flow_run.items.get(name)
         if item is not None and not item.ended and not self.interpreter.closed:
             reason = "the process has given it up"
-            self.inbox.append(Verb(outside.now(), f"bpel:{name}", VerbKind.REMOVE, item=name, by="bpel", reason=reason))
+            self.inbox.append(
+                Verb(temporal_runtime.now(), f"bpel:{name}", VerbKind.REMOVE, item=name, by="bpel", reason=reason)
+            )
             self.woken = True
 
     def _past_words(self, limit: int) -> str:
@@ -107,7 +109,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
     async def _call(self) -> None:
         try:
             ended = await self.interpreter.run()
-        except Stopped as error:
+        except ProcessStopped as error:
             self._fail(str(error))
             return
         except asyncio.CancelledError:
@@ -117,7 +119,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
             self._fail(f"{self.flow.name}, line {fault.line}: {fault}")
             return
         outputs = json.loads(json_text(self._replied(), "what the process answered", MAX_OUTPUTS))
-        self.flow_run, commands = returned(self.flow_run, outputs, outside.now())
+        self.flow_run, commands = returned(self.flow_run, outputs, temporal_runtime.now())
         self.perform(commands)
 
     def _replied(self) -> Plain:
@@ -129,7 +131,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
         return out
 
 
-def _shown(part: Element) -> str:
+def _shown(part: XmlElement) -> str:
     return write_xml(part, indent=False).partition("\n")[2].strip() if part.elements else part.text
 
 

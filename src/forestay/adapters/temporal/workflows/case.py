@@ -12,9 +12,9 @@ from collections import deque
 
 from temporalio import workflow
 
-from forestay.adapters.temporal.workflows import outside
-from forestay.adapters.temporal.workflows.carrier import Carrier
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows import temporal_runtime
+from forestay.adapters.temporal.workflows.command_executor import CommandExecutor
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exlets.exlet_run import WorkletEnded, event_as_plain
 from forestay.domain.flows.commands import (
@@ -22,7 +22,7 @@ from forestay.domain.flows.commands import (
     CancelTimer,
     Command,
     FinishCase,
-    Outcome,
+    RunOutcome,
     StartTimer,
 )
 from forestay.domain.flows.definition.flow_plan import FlowPlan
@@ -39,14 +39,14 @@ from forestay.domain.flows.events import (
     WorkRefused,
 )
 from forestay.domain.flows.execution.advance import advance, start_run, undo_run
-from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, ItemState, Phase, fan_of, item_at
+from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, ItemState, RunPhase, fan_out_of, item_at
 from forestay.domain.flows.execution.messages import as_plain, command_from_plain, event_from_plain
 from forestay.domain.flows.scatter.elements import every
 
 CARRIED = ("run", "outbox", "timers", "orders", "said", "watches", "inbox", "finish")
 
 
-@workflow.defn(name=outside.CASE)
+@workflow.defn(name=temporal_runtime.CASE)
 class CaseWorkflow:
     """Its argument: ``case``, ``tenant``, ``owner``, ``flow`` (its plain form as text), ``params``, ``limits``, of a sub-flow ``parent``; continued, the state too."""
 
@@ -57,7 +57,7 @@ class CaseWorkflow:
         self.inbox: deque[Event] = deque(event_from_plain(one) for one in given.get("inbox", ()))
         self.timers: dict[str, int] = dict(given.get("timers", {}))
         self.answers: dict[str, AnswerVerb] = {}
-        self.tasks = outside.Tasks()
+        self.tasks = temporal_runtime.WorkflowTasks()
         self.sleepers: dict[str, asyncio.Task[None]] = {}
         self.finish: FinishCase | None = None
         """Known as soon as the case has finished; what it still has to say goes out first, perhaps in a later run."""
@@ -75,17 +75,17 @@ class CaseWorkflow:
         self.tie: Plain = {name: given[name] for name in ("case", "tenant", "owner")} | {"flow": plan.version}
         if given.get("above"):
             self.tie["above"] = given["above"]
-        self.carrier = Carrier(given, self.tie, self.tasks, self.inbox)
+        self.executor = CommandExecutor(given, self.tie, self.tasks, self.inbox)
         if "run" in given:
             self.flow_run = FlowRun.from_plain(plan, given["run"])
             self.standing = given["standing"]
             self.first: tuple[Command, ...] = ()
         elif "undo" in given:
-            self.flow_run, self.first = undo_run(FlowRun.from_plain(plan, given["undo"]), at=outside.now())
+            self.flow_run, self.first = undo_run(FlowRun.from_plain(plan, given["undo"]), at=temporal_runtime.now())
         else:
             self.flow_run, self.first = self._start(plan, given)
             for holder in given.get("holders", ()):
-                verb = Verb(outside.now(), f"start:{holder}", VerbKind.SUSPEND, by=holder, holder=holder)
+                verb = Verb(temporal_runtime.now(), f"start:{holder}", VerbKind.SUSPEND, by=holder, holder=holder)
                 self.inbox.append(verb)
 
     @workflow.run
@@ -97,7 +97,7 @@ class CaseWorkflow:
 
     def _start(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
         return start_run(
-            plan, case=given["case"], at=outside.now(), params=given.get("params", {}), **self._checked(given)
+            plan, case=given["case"], at=temporal_runtime.now(), params=given.get("params", {}), **self._checked(given)
         )
 
     def _checked(self, given: Plain) -> Plain:
@@ -106,7 +106,7 @@ class CaseWorkflow:
         return {"check": check, "held": tuple(given.get("held", ()))}
 
     async def _loop(self, given: Plain) -> Plain:
-        self.carrier.resume()
+        self.executor.resume()
         for timer, at in list(self.timers.items()):
             self._sleep(timer, at)
         self._perform(self.first)
@@ -119,10 +119,10 @@ class CaseWorkflow:
             self.woken = False
             self._look_at_length(limits["history"])
             self._show_standing()
-            if self.finish is not None and not self.carrier.outbox and workflow.all_handlers_finished():
+            if self.finish is not None and not self.executor.outbox and workflow.all_handlers_finished():
                 break
             if self._may_continue(limits["history"]):
-                workflow.continue_as_new(self._carried(), memo=outside.begun())
+                workflow.continue_as_new(self._carried(), memo=temporal_runtime.begun())
             await workflow.wait_condition(lambda: self._something_to_do(limits["history"]))
         self.tasks.stop()
         await self._tell_parent(self.finish)
@@ -134,13 +134,13 @@ class CaseWorkflow:
 
     # What comes in
 
-    @workflow.signal(name=outside.MESSAGES)
+    @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
         """Ends of jobs, shards and sub-cases; verbs that a sub-case hands on."""
         self.news += 1
         self.inbox.extend(event_from_plain(one) for one in plain)
 
-    @workflow.update(name=outside.VERB)
+    @workflow.update(name=temporal_runtime.VERB)
     async def verb(self, plain: Plain) -> Plain:
         """Obey a verb, and say what became of it."""
         verb = event_from_plain(plain)
@@ -150,18 +150,18 @@ class CaseWorkflow:
         await workflow.wait_condition(lambda: verb.id in self.answers)
         return as_plain(self.answers[verb.id])
 
-    @workflow.query(name=outside.STATE)
+    @workflow.query(name=temporal_runtime.STATE)
     def state(self) -> Plain:
         return self.flow_run.as_plain()
 
     def _something_to_do(self, limit: int) -> bool:
         if self.inbox or self.woken or self.tasks.error is not None:
             return True
-        done = self.finish is not None and not self.carrier.outbox
+        done = self.finish is not None and not self.executor.outbox
         return (done and workflow.all_handlers_finished()) or self._may_continue(limit)
 
     def _may_continue(self, limit: int) -> bool:
-        return not self.checking and outside.too_long(limit) and workflow.all_handlers_finished()
+        return not self.checking and temporal_runtime.too_long(limit) and workflow.all_handlers_finished()
 
     def _look_at_length(self, limit: int) -> None:
         """A case that can continue at any time need not be looked after."""
@@ -181,7 +181,7 @@ class CaseWorkflow:
         if not self.given.get("checks") or event.work in self.looked_at:
             return False
         item = item_at(self.flow_run.items, event.work)
-        if item is None or item.verdict is not None or self.flow_run.phase is not Phase.RUNNING:
+        if item is None or item.verdict is not None or self.flow_run.phase is not RunPhase.RUNNING:
             return False
         after = advance(self.flow_run, event)[0].items.get(item.id)
         return after is not None and after.round == item.round and after.state is ItemState.COMPLETED
@@ -192,21 +192,21 @@ class CaseWorkflow:
         if item is not None:
             order = {"work": item.work, "item": item.id, "task": item.task}
             asked = self.tie | {"kind": ExceptionType.ITEM_POST.value, "task": item.task, "order": order}
-            if await outside.ask("has_rules", asked):
+            if await temporal_runtime.ask("has_rules", asked):
                 data = {"outputs": dict(event.outputs)} if isinstance(event, CaseEnded) else {"bad": event.bad}
-                held = await outside.do("check_round", asked | {"data": data})
+                held = await temporal_runtime.do("check_round", asked | {"data": data})
                 if held:
-                    self.inbox.append(RoundHeld(outside.now(), event.work, held))
+                    self.inbox.append(RoundHeld(temporal_runtime.now(), event.work, held))
         self.looked_at.add(event.work)
         del self.checking[event.work]
         self.inbox.append(event)
 
     def _forget_ended(self) -> None:
-        for work in [work for work in self.carrier.orders if not self._waits_for(work)]:
-            del self.carrier.orders[work]
+        for work in [work for work in self.executor.orders if not self._waits_for(work)]:
+            del self.executor.orders[work]
 
     def _waits_for(self, work: str) -> bool:
-        fan = fan_of(self.flow_run.items, self.flow_run.stack, work)
+        fan = fan_out_of(self.flow_run.items, self.flow_run.stack, work)
         return fan is not None and not fan.finished
 
     def _carried(self) -> Plain:
@@ -215,7 +215,7 @@ class CaseWorkflow:
             constant["finish"] = as_plain(self.finish)
         return constant | {
             "run": self.flow_run.as_plain(),
-            **self.carrier.carried(),
+            **self.executor.carried(),
             "timers": self.timers,
             "standing": self.standing,
             "inbox": [as_plain(event) for event in self.inbox],
@@ -237,22 +237,24 @@ class CaseWorkflow:
                 case FinishCase():
                     self.finish = command
                 case _:
-                    self.carrier.take(command)
+                    self.executor.take(command)
 
     async def _tell_parent(self, finish: FinishCase) -> None:
         parent = self.given.get("parent")
         worklet = self.given.get("worklet")
         if parent is None and worklet is None:
             return
-        well = finish.outcome in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE, Outcome.UNDONE)
+        well = finish.outcome in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE, RunOutcome.UNDONE)
         reason = finish.reason or ("" if well else f"its case was {finish.outcome.value}")
         if worklet is not None:
             told = WorkletEnded(worklet["step"], worklet["place"], well, reason)
-            await outside.tell(worklet["exlet"], event_as_plain(told))
+            await temporal_runtime.tell(worklet["exlet"], event_as_plain(told))
         if parent is None:
             return
-        ended = CaseEnded(outside.now(), parent["work"], parent["index"], well, finish.outputs, reason, finish.left)
-        await outside.tell(parent["case"], as_plain(ended))
+        ended = CaseEnded(
+            temporal_runtime.now(), parent["work"], parent["index"], well, finish.outputs, reason, finish.left
+        )
+        await temporal_runtime.tell(parent["case"], as_plain(ended))
 
     # Time
 
@@ -263,31 +265,33 @@ class CaseWorkflow:
         self.sleepers[timer] = self.tasks.spawn(self._ring(timer, at))
 
     async def _ring(self, timer: str, at: int) -> None:
-        await asyncio.sleep(max(0.0, (at - outside.now()) / 1000))
+        await asyncio.sleep(max(0.0, (at - temporal_runtime.now()) / 1000))
         self.timers.pop(timer, None)
         self.sleepers.pop(timer, None)
-        self.inbox.append(TimerFired(outside.now(), timer))
+        self.inbox.append(TimerFired(temporal_runtime.now(), timer))
 
     async def _look(self, seconds: float) -> None:
         """Anti-entropy, for the jobs that the case looks after itself."""
         while True:
             news = self.news
             await asyncio.sleep(seconds)
-            if self.news != news or self.carrier.outbox:
+            if self.news != news or self.executor.outbox:
                 continue
-            seconds = min(2 * seconds, outside.LAST_LOOK)
-            for work, known in list(self.carrier.orders.items()):
+            seconds = min(2 * seconds, temporal_runtime.LAST_LOOK)
+            for work, known in list(self.executor.orders.items()):
                 if known["cases"] or not self._waits_for(work):
                     continue
                 batch = self.tie | {"order": known["order"], "shard": -1, "base": 0} | self._own(work)
-                found = await outside.do("check_jobs", batch, seconds=600)
+                found = await temporal_runtime.do("check_jobs", batch, seconds=600)
                 if held := found.pop("incident", ""):
-                    self.inbox.append(RoundHeld(outside.now(), work, held))
-                self.inbox.append(event_from_plain({**found, "type": "JobsEnded", "at": outside.now(), "work": work}))
+                    self.inbox.append(RoundHeld(temporal_runtime.now(), work, held))
+                self.inbox.append(
+                    event_from_plain({**found, "type": "JobsEnded", "at": temporal_runtime.now(), "work": work})
+                )
 
     def _own(self, work: str) -> Plain:
         """The elements of a round that the case looks after, as they are known here."""
-        fan = fan_of(self.flow_run.items, self.flow_run.stack, work)
+        fan = fan_out_of(self.flow_run.items, self.flow_run.stack, work)
         own = fan.own if fan is not None else None
         if own is None:
             return {"first": 0, "count": 0, "ended": "0", "of": 0, "holders": [], "cancelled": False}
@@ -300,6 +304,6 @@ class CaseWorkflow:
         run = self.flow_run
         standing = run.outcome.value if run.outcome else "suspended" if run.holders else run.phase.value
         if standing != self.standing:
-            if self.standing or standing != Phase.RUNNING.value:
-                workflow.upsert_search_attributes([outside.STANDING.value_set(standing)])
+            if self.standing or standing != RunPhase.RUNNING.value:
+                workflow.upsert_search_attributes([temporal_runtime.STANDING.value_set(standing)])
             self.standing = standing

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from forestay.adapters.temporal.workflows import outside
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows import temporal_runtime
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exlets.exlet_plain import exlet_from_plain
 from forestay.domain.exlets.exlet_run import (
     Command,
@@ -17,10 +17,10 @@ from forestay.domain.exlets.exlet_run import (
     Event,
     ExletRun,
     FinishExlet,
-    Stage,
     StartWorklets,
     StepDone,
     StepRefused,
+    StepStage,
     StepState,
     TakeBack,
     advance,
@@ -30,7 +30,7 @@ from forestay.domain.exlets.exlet_run import (
 )
 
 
-@workflow.defn(name=outside.EXLET)
+@workflow.defn(name=temporal_runtime.EXLET)
 class ExletWorkflow:
     """Its argument: ``incident``, ``n``, ``tenant``, ``limits``; continued, ``run`` too."""
 
@@ -45,8 +45,8 @@ class ExletWorkflow:
     async def run(self, given: Plain) -> Plain:
         if self.exlet is None:
             try:
-                loaded = await outside.do("load_exlet", self.tie)
-            except outside.Refused as error:
+                loaded = await temporal_runtime.do("load_exlet", self.tie)
+            except temporal_runtime.ActivityRefused as error:
                 return {"state": "refused", "reason": str(error)}
             self.exlet, commands = start_exlet(given["incident"], given["n"], exlet_from_plain(loaded))
         else:
@@ -59,37 +59,39 @@ class ExletWorkflow:
             if not self.inbox:
                 await self._wait(given["limits"]["look"])
             self.exlet, commands = advance(self.exlet, self.inbox.popleft())
-            if outside.too_long(given["limits"]["history"]) and not self.inbox and not _ends(commands):
+            if temporal_runtime.too_long(given["limits"]["history"]) and not self.inbox and not _ends(commands):
                 workflow.continue_as_new({**given, "run": self.exlet.as_plain()})
 
-    @workflow.signal(name=outside.MESSAGES)
+    @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
         """That worklets have ended, or that a person stops the exlet."""
         self.inbox.extend(event_from_plain(one) for one in plain)
 
-    @workflow.query(name=outside.STATE)
+    @workflow.query(name=temporal_runtime.STATE)
     def state(self) -> Plain:
         return self.exlet.as_plain() if self.exlet is not None else {}
 
     async def _do(self, command: Command) -> None:
         match command:
             case DoStep(step, _, release):
-                await self._ask("do_exlet_step", step, Stage.ACT, {"release": release})
+                await self._ask("do_exlet_step", step, StepStage.ACT, {"release": release})
             case TakeBack(step, _, cases):
-                await self._ask("take_back", step, Stage.TAKE_BACK, {"cases": list(cases)})
+                await self._ask("take_back", step, StepStage.TAKE_BACK, {"cases": list(cases)})
             case StartWorklets(step, _, cases):
                 try:
-                    await outside.do("start_worklets", self.tie | {"step": step, "cases": list(cases)}, seconds=600)
-                except outside.Refused as error:
+                    await temporal_runtime.do(
+                        "start_worklets", self.tie | {"step": step, "cases": list(cases)}, seconds=600
+                    )
+                except temporal_runtime.ActivityRefused as error:
                     self.inbox.append(StepRefused(step, str(error)))
             case FinishExlet(state, reason, held):
                 end = {"state": state.value, "reason": reason, "held": [target.value for target in held]}
-                await outside.do("finish_exlet", self.tie | end)
+                await temporal_runtime.do("finish_exlet", self.tie | end)
 
-    async def _ask(self, activity: str, step: int, stage: Stage, more: Plain) -> None:
+    async def _ask(self, activity: str, step: int, stage: StepStage, more: Plain) -> None:
         try:
-            answer = await outside.do(activity, self.tie | {"step": step} | more)
-        except outside.Refused as error:
+            answer = await temporal_runtime.do(activity, self.tie | {"step": step} | more)
+        except temporal_runtime.ActivityRefused as error:
             answer = {"state": StepState.REFUSED.value, "detail": str(error)}
         detail = answer["detail"]
         done = answer["state"] == StepState.DONE.value
@@ -102,9 +104,9 @@ class ExletWorkflow:
                 await workflow.wait_condition(lambda: bool(self.inbox), timeout=timedelta(seconds=look))
             except asyncio.TimeoutError:  # noqa: UP041 - what Temporal raises, by the name it has there
                 assert self.exlet is not None  # noqa: S101 - it was loaded before anything is waited for
-                ended = await outside.do("worklets_ended", self.tie | {"step": self.exlet.at})
+                ended = await temporal_runtime.do("worklets_ended", self.tie | {"step": self.exlet.at})
                 self.inbox.extend(event_from_plain(one) for one in ended)
-                look = min(2 * look, outside.LAST_LOOK)
+                look = min(2 * look, temporal_runtime.LAST_LOOK)
 
 
 def _ends(commands: tuple[Command, ...]) -> bool:

@@ -18,19 +18,19 @@ from typing import Any
 from temporalio import workflow
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
-from forestay.adapters.temporal.workflows import outside
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.adapters.temporal.workflows.case import CaseWorkflow
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.flows.commands import Command
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.python_flow import PythonFlow, python_from_plain
 from forestay.domain.flows.events import Event
-from forestay.domain.flows.execution.flow_run import FlowRun, Item, Phase
+from forestay.domain.flows.execution.flow_run import FlowRun, Item, RunPhase
 from forestay.domain.flows.execution.grown import grown_plan, grown_tasks, raised, returned, start_grown
-from forestay.flows.desk import DESK
-from forestay.flows.ended import Ended, JobFailed
-from forestay.flows.growing import FlowStopped, Growing, json_text, refuse
+from forestay.flows.flow_context import DESK
+from forestay.flows.flow_context_base import FlowContextBase, FlowStopped, json_text, refuse
+from forestay.flows.results import Ended, JobFailed
 
 MAX_OUTPUTS = 65_536
 MAX_RESULTS = 500
@@ -39,8 +39,8 @@ _CLOSED = ("open", "input", "breakpoint", "exec", "eval", "compile")
 NOT_FOR_FLOWS = "is not for flows: what a flow does must be the same in every replay; do it in a job"
 
 
-@workflow.defn(name=outside.PYTHON_CASE)
-class PythonCaseWorkflow(Growing, CaseWorkflow):
+@workflow.defn(name=temporal_runtime.PYTHON_CASE)
+class PythonCaseWorkflow(FlowContextBase, CaseWorkflow):
     """Its argument is that of a case; continued, also ``tasks``, ``names``, ``last``, ``after`` and ``kept`` (the checkpoint's state)."""
 
     @workflow.init
@@ -49,7 +49,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
         self.resting = False
         """The function waits at a checkpoint for a new run."""
         self.function: asyncio.Task[None] | None = None
-        Growing.__init__(self, given)
+        FlowContextBase.__init__(self, given)
         CaseWorkflow.__init__(self, given)
 
     @workflow.run
@@ -60,7 +60,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
             self.function = asyncio.get_running_loop().create_task(self._call(), context=context)
         return await self._loop(given)
 
-    @workflow.query(name=outside.STATE)
+    @workflow.query(name=temporal_runtime.STATE)
     def state(self) -> Plain:
         known = self.flow_run.as_plain()
         return known | {"items": [{**one, "after": self.after.get(one["id"], [])} for one in known["items"]]}
@@ -76,10 +76,10 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
 
     def _start(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
         params = {**self.flow.params, **given.get("params", {})}
-        return start_grown(plan, case=given["case"], at=outside.now(), params=params, **self._checked(given))
+        return start_grown(plan, case=given["case"], at=temporal_runtime.now(), params=params, **self._checked(given))
 
     def _may_continue(self, limit: int) -> bool:
-        ready = self.resting or (not self.flow_run.open and outside.too_long(limit))
+        ready = self.resting or (not self.flow_run.open and temporal_runtime.too_long(limit))
         return ready and workflow.all_handlers_finished()
 
     def _something_to_do(self, limit: int) -> bool:
@@ -105,7 +105,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
     def _take(self, event: Event) -> None:
         super()._take(event)
         self.settle_ends()
-        if self.flow_run.phase is not Phase.RUNNING and self.function is not None:
+        if self.flow_run.phase is not RunPhase.RUNNING and self.function is not None:
             self.function.cancel()
 
     # The function, and what it asks for
@@ -119,17 +119,17 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
         except Exception as error:
             self._fail(_words(error, self.flow))
         else:
-            self.flow_run, commands = returned(self.flow_run, outputs, outside.now())
+            self.flow_run, commands = returned(self.flow_run, outputs, temporal_runtime.now())
             self.perform(commands)
 
     def _fail(self, reason: str) -> None:
-        self.flow_run, commands = raised(self.flow_run, reason, outside.now())
+        self.flow_run, commands = raised(self.flow_run, reason, temporal_runtime.now())
         self.perform(commands)
         if self.function is not None:
             self.function.cancel()
 
     def moment(self) -> int:
-        return outside.now()
+        return temporal_runtime.now()
 
     def now(self) -> float:
         return workflow.time()
@@ -140,7 +140,7 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
 
     async def checkpoint(self, state: object) -> None:
         self.keep(state)
-        if outside.too_long(self.given["limits"]["history"]):
+        if temporal_runtime.too_long(self.given["limits"]["history"]):
             self.resting = self.woken = True
             await asyncio.get_running_loop().create_future()
 
@@ -155,8 +155,8 @@ class PythonCaseWorkflow(Growing, CaseWorkflow):
         works = [item.work, *item.earlier]
         asked = self.tie | {"works": works, "count": item.count, "result": file, "most": MAX_RESULTS_BYTES}
         try:
-            found = await outside.do("read_results", asked, seconds=600)
-        except outside.Refused as error:
+            found = await temporal_runtime.do("read_results", asked, seconds=600)
+        except temporal_runtime.ActivityRefused as error:
             if not end.done():
                 refuse(end, JobFailed(item.id, str(error), bad=0, count=item.count))
         else:

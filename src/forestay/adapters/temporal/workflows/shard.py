@@ -7,8 +7,8 @@ from collections import deque
 
 from temporalio import workflow
 
-from forestay.adapters.temporal.workflows import outside
-from forestay.adapters.temporal.workflows.outside import Plain
+from forestay.adapters.temporal.workflows import temporal_runtime
+from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.flows.execution.messages import as_plain, from_plain
 from forestay.domain.flows.scatter.shard_run import (
     BATCH_JOBS,
@@ -29,7 +29,7 @@ from forestay.domain.flows.scatter.shard_run import (
 STEERED = {CancelBatch: "cancel", HoldBatch: "hold", ContinueBatch: "continue"}
 
 
-@workflow.defn(name=outside.SHARD)
+@workflow.defn(name=temporal_runtime.SHARD)
 class ShardWorkflow:
     """Its argument holds what never changes (``tie``, ``order``, ``limits``) and either ``start`` or, continued, ``run`` and ``outbox``."""
 
@@ -38,7 +38,7 @@ class ShardWorkflow:
         self.given = given
         self.inbox: deque[ShardEvent] = deque()
         self.outbox: deque[Plain] = deque(given.get("outbox", ()))
-        self.tasks = outside.Tasks()
+        self.tasks = temporal_runtime.WorkflowTasks()
         self.news = 0
         """Counts what was told, so that a look at the jobs is spared while there is news."""
         if "run" in given:
@@ -68,7 +68,7 @@ class ShardWorkflow:
                 self._take(self.inbox.popleft())
             if self.shard.finished and not self.outbox:
                 break
-            if outside.too_long(limits["history"]):
+            if temporal_runtime.too_long(limits["history"]):
                 workflow.continue_as_new(
                     {
                         **{name: given[name] for name in ("tie", "order", "limits", "shard")},
@@ -81,15 +81,15 @@ class ShardWorkflow:
                     self.inbox
                     or self.tasks.error
                     or (self.shard.finished and not self.outbox)
-                    or outside.too_long(limits["history"])
+                    or temporal_runtime.too_long(limits["history"])
                 )
             )
         self.tasks.stop()
         tie = given["tie"]
-        last = shard_ended(self.shard, at=outside.now(), work=given["order"]["work"], shard=given["shard"])
-        await outside.tell(tie["case"], as_plain(last))
+        last = shard_ended(self.shard, at=temporal_runtime.now(), work=given["order"]["work"], shard=given["shard"])
+        await temporal_runtime.tell(tie["case"], as_plain(last))
 
-    @workflow.signal(name=outside.MESSAGES)
+    @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
         """Ends from the relay, growth, holds and cancellation from the case."""
         self.news += 1
@@ -98,7 +98,7 @@ class ShardWorkflow:
             if isinstance(message, ShardEvent):
                 self.inbox.append(message)
 
-    @workflow.query(name=outside.STATE)
+    @workflow.query(name=temporal_runtime.STATE)
     def state(self) -> Plain:
         return self.shard.as_plain()
 
@@ -122,12 +122,12 @@ class ShardWorkflow:
             batch["verb"] = STEERED[type(command)]
             if not isinstance(command, CancelBatch):
                 batch["holder"] = command.holder
-            await outside.do("steer_jobs", batch)
+            await temporal_runtime.do("steer_jobs", batch)
             return
         batch |= {"skip": f"{command.skip:x}", "holders": list(command.holders), "of": self._waited_for()}
         try:
-            await outside.do("submit_jobs", batch, seconds=600)
-        except outside.Refused as error:
+            await temporal_runtime.do("submit_jobs", batch, seconds=600)
+        except temporal_runtime.ActivityRefused as error:
             bad = (1 << command.count) - 1 << (command.first - self.shard.first)
             self.inbox.append(BatchEnded(bad=bad, reason=str(error)))
             return
@@ -144,11 +144,11 @@ class ShardWorkflow:
             await asyncio.sleep(seconds)
             if self.news != news or self.outbox:
                 continue
-            seconds = min(2 * seconds, outside.LAST_LOOK)
+            seconds = min(2 * seconds, temporal_runtime.LAST_LOOK)
             run = self.shard
             batch: Plain = {**self.given["tie"], "order": self.given["order"], "shard": self.given["shard"]}
             batch |= {"first": run.first, "count": run.submitted, "base": run.first, "of": self._waited_for()}
             batch |= {"ended": f"{run.ended:x}", "holders": list(run.holders), "cancelled": run.cancelled}
-            found = from_plain(await outside.do("check_jobs", batch, seconds=600))
+            found = from_plain(await temporal_runtime.do("check_jobs", batch, seconds=600))
             if isinstance(found, BatchEnded):
                 self.inbox.append(found)

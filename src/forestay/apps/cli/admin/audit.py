@@ -61,7 +61,7 @@ def verify(
     forestay audit verify
     """
     from forestay.client.api import brake_calls
-    from forestay.formats.rules.audit_json import Checked, check_public
+    from forestay.formats.rules.audit_json import CheckedChain, check_public
 
     noted = _anchor(anchor) if anchor else None
     sound = check_public([])
@@ -72,7 +72,7 @@ def verify(
             for one in entries:
                 if one.get("number") == noted[0] and one.get("hash") != noted[1]:
                     words = f"entry {noted[0]} is not the one that was noted"
-                    return _told(session, Checked(sound.number, sound.hash, noted[0], words))
+                    return _told(session, CheckedChain(sound.number, sound.hash, noted[0], words))
         sound = check_public(entries, sound.number, sound.hash)
         if sound.broken is not None:
             return _told(session, sound)

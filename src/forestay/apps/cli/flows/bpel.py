@@ -184,9 +184,9 @@ def _tell(session: Session, file: str, read: BpelText) -> int:
 
 
 def _tell_refused(session: Session, file: str, read: BpelText) -> None:
-    from forestay.formats.bpel import Fate
+    from forestay.formats.bpel import ImportStatus
 
-    wrong = [f"{file}:{one}" for one in read.report.of(Fate.REFUSED)] + list(read.other)
+    wrong = [f"{file}:{one}" for one in read.report.of(ImportStatus.REFUSED)] + list(read.other)
     if session.out.as_json:
         sys.stderr.write(json.dumps({"error": {"message": f"{file} is refused", "exit_code": int(ExitCode.USAGE), "errors": wrong}}) + "\n")  # fmt: skip
         return

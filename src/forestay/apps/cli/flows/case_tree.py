@@ -12,7 +12,7 @@ from forestay.apps.cli.amounts import lasting, read_moment
 from forestay.apps.cli.columns import cells, cut, padded
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Case, CaseWhole, Incident, ItemJson
+    from forestay.client.api.answers import CaseJson, CaseWhole, IncidentJson, ItemJson
 
 MARKS = {
     "waiting": ("·", "dim"),
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     """It can be left out when there is no room."""
 
 
-def asking(waiting: Sequence[Incident]) -> str:
+def asking(waiting: Sequence[IncidentJson]) -> str:
     """That failures need attention, and how to see why."""
     first = waiting[0]
     how = f"forestay explain {first['job'][:8]}" if first["job"] else "forestay inbox"
@@ -69,7 +69,7 @@ class Tree:
     now: datetime
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """By round; newer than what the case itself has been told."""
-    waiting: Sequence[Incident] = ()
+    waiting: Sequence[IncidentJson] = ()
     """What has gone wrong in it and waits for a person."""
 
     def head(self) -> str:
@@ -157,7 +157,7 @@ def fitted(lines: Sequence[Line], room: int) -> list[Line]:
     return [*kept[: room - 1], Line("", "…", "dim", f"and {left_out:,} more")]
 
 
-def word(case: Case | CaseWhole) -> str:
+def word(case: CaseJson | CaseWhole) -> str:
     return case["state"].replace("_", " ")
 
 

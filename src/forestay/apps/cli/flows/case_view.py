@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import lasting
 from forestay.apps.cli.flows.case_tree import Counts, Tree, asking, fitted, word
-from forestay.apps.cli.output import Output
+from forestay.apps.cli.output import CommandOutput
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-    from forestay.client.api.answers import CaseWhole, Incident, ItemJson
+    from forestay.client.api.answers import CaseWhole, IncidentJson, ItemJson
 
 FIRST_PAUSE, LAST_PAUSE = 0.25, 2.0
 """Seconds between two looks at a case; it is asked less often the longer it lasts."""
@@ -29,7 +29,7 @@ PROGRESS_EVERY = 10.0
 """Seconds between two plain lines about the jobs of one item."""
 
 
-class View(Protocol):
+class CaseView(Protocol):
     """What a case is shown by."""
 
     def show(self, tree: Tree) -> None: ...
@@ -64,7 +64,7 @@ def follow(session: Session, case: str, *, timeout: float | None = None) -> Case
         raise
 
 
-def _pause(session: Session, view: View, seconds: float) -> None:
+def _pause(session: Session, view: CaseView, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(TICK, left))
@@ -84,7 +84,7 @@ def _counts(session: Session, case: CaseWhole) -> dict[str, Counts]:
     return {one: Counts(0, running.get(one, 0), well.get(one, 0), bad.get(one, 0)) for one in works}
 
 
-def _waiting(session: Session, case: CaseWhole) -> list[Incident]:
+def _waiting(session: Session, case: CaseWhole) -> list[IncidentJson]:
     """What nobody but a person can answer: without a word of it the case would seem to stand still."""
     if session.out.quiet or case["ended"] is not None:
         return []
@@ -92,7 +92,7 @@ def _waiting(session: Session, case: CaseWhole) -> list[Incident]:
 
 
 @contextmanager
-def _view(out: Output) -> Iterator[View]:
+def _view(out: CommandOutput) -> Iterator[CaseView]:
     if not out.shows_progress:
         yield _Lines(out)
         return
@@ -138,7 +138,7 @@ class _OnTerminal:
 class _Lines:
     """Says what has changed, a line a change."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: CommandOutput) -> None:
         self._out = out
         self._case = ""
         self._items: dict[str, tuple[str, int]] = {}

@@ -17,7 +17,7 @@ from forestay.apps.cli.paging import newest
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Case
+    from forestay.client.api.answers import CaseJson
 
 
 @lists
@@ -84,6 +84,6 @@ def show(session: Session, run: Annotated[str, RUN]) -> None:
         out.data(neutral.line(f"  {found['reason']}"))
 
 
-def _lasted(session: Session, run: Case) -> str:
+def _lasted(session: Session, run: CaseJson) -> str:
     began, ended = read_moment(run["started"]), read_moment(run["ended"]) or session.client.now()
     return elapsed((ended - began).total_seconds()) if began else "-"

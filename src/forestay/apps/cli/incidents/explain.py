@@ -62,17 +62,17 @@ def explain(
 
 def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
     """The job that is meant; or else the incident, if it is no job's, as of another engine's item."""
-    from forestay.client.transport.errors import Ambiguous, NotFound
+    from forestay.client.transport.errors import Ambiguous, NotFoundError
 
     if name is not None:
         try:
             return session.client.job(session.job(name)), None
-        except (NotFound, Ambiguous) as no_job:
+        except (NotFoundError, Ambiguous) as no_job:
             if isinstance(no_job, Ambiguous) and not name.isdigit():  # a batch system's ids may be short
                 raise
             try:
                 found = session.client.incident(session.incident(name))
-            except (NotFound, Ambiguous):
+            except (NotFoundError, Ambiguous):
                 raise no_job from None
     else:
         found = session.client.incident(session.incident("newest"))

@@ -19,7 +19,7 @@ from forestay.apps.cli.rules.playbooks import ready_text
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Incident
+    from forestay.client.api.answers import IncidentJson
 
 WAITING = "held"
 NOTHING = "No failures need attention."
@@ -127,7 +127,7 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
         )
 
 
-def _show_each(session: Session, found: list[Incident]) -> None:
+def _show_each(session: Session, found: list[IncidentJson]) -> None:
     ids = session.short_ids(incident["id"] for incident in found)
     columns = [
         Column("INCIDENT"), Column("CAUSE"), Column("OWNER", flexible=True), Column("AT"), Column("JOB"), Column("TASK", wide=True),
@@ -143,7 +143,7 @@ def _show_each(session: Session, found: list[Incident]) -> None:
     )  # fmt: skip
 
 
-def _about(incident: Incident, *, whole: bool) -> str:
+def _about(incident: IncidentJson, *, whole: bool) -> str:
     """The job, or else the run; `explain` takes both."""
     name = incident["job"] or incident["case"] or "-"
     return name if whole else short(name)

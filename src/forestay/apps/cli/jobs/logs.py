@@ -35,11 +35,11 @@ def logs(
     if follow:
         _follow(session, name, attempt, raw=raw)
         return None
-    from forestay.client import NotFound
+    from forestay.client import NotFoundError
 
     try:
         text = session.client.log(name, attempt=attempt)
-    except NotFound as error:
+    except NotFoundError as error:
         found = session.client.job(name)  # the job itself may be what is missing
         session.report(error)
         if found["claim"]:

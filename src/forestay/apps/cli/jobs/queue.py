@@ -129,7 +129,7 @@ def _show(
             out.documents("jobs", jobs)
     else:
         now, names = client.now(), ShortIds((job["id"] for job in jobs), whole=long)
-        shown = [squeue.Shown(job, now, names) for job in jobs]
+        shown = [squeue.QueueEntry(job, now, names) for job in jobs]
         if form is not None:
             lines = squeue.formatted(form, shown, heading=heading)
         else:

@@ -131,7 +131,7 @@ def place(job: Job, now: datetime) -> str:
     return f"({reason(job, now)})"
 
 
-class Shown(NamedTuple):
+class QueueEntry(NamedTuple):
     """What a field of the queue is computed from."""
 
     job: Job
@@ -139,7 +139,7 @@ class Shown(NamedTuple):
     names: ShortIds
 
 
-_Field = Callable[[Shown], str]
+_Field = Callable[[QueueEntry], str]
 _FIELDS: dict[str, tuple[str, _Field]] = {
     "i": ("JOBID", lambda s: s.names.short(s.job["id"])),
     "A": ("JOBID", lambda s: s.names.short(s.job["id"])),
@@ -193,7 +193,7 @@ def _left(job: Job, now: datetime) -> str:
 _SPEC = re.compile(r"%(\.?)(\d*)([a-zA-Z%])|([^%]+)|(%)")
 
 
-def formatted(text: str, shown: Sequence[Shown], *, heading: bool) -> list[str]:
+def formatted(text: str, shown: Sequence[QueueEntry], *, heading: bool) -> list[str]:
     """Rows by a format string of squeue's: %i, %9P, %.18i (right), and other text as it is."""
     parts = []
     for found in _SPEC.finditer(text):
@@ -202,7 +202,7 @@ def formatted(text: str, shown: Sequence[Shown], *, heading: bool) -> list[str]:
             letters = " ".join(f"%{one}" for one in sorted(_FIELDS, key=str.lower) if one != "%")
             raise ValueError(f"{found.group()!r} is not a field; there are {letters}")
         parts.append((bool(right), int(width or 0), letter, literal))
-    rows: list[Shown | None] = [None, *shown] if heading else list(shown)
+    rows: list[QueueEntry | None] = [None, *shown] if heading else list(shown)
     lines = []
     for row in rows:
         pieces = []
@@ -221,7 +221,7 @@ def formatted(text: str, shown: Sequence[Shown], *, heading: bool) -> list[str]:
 
 
 def queue_table(
-    shown: Sequence[Shown],
+    shown: Sequence[QueueEntry],
     *,
     long: bool,
     starts: bool,

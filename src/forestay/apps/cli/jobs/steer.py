@@ -135,13 +135,13 @@ def _force(
 
 
 def _claim(session: Session, name: str, attempt: int) -> str:
-    from forestay.client import Conflict
+    from forestay.client import ConflictError
 
     job = session.client.job(name)
     if job["attempt"] != attempt:
-        raise Conflict(f"the job is at attempt {job['attempt']}, not {attempt}", status=409)
+        raise ConflictError(f"the job is at attempt {job['attempt']}, not {attempt}", status=409)
     if job["claim"] is None:
-        raise Conflict(f"no pilot has a claim on the job; it is {job['state']}", status=409)
+        raise ConflictError(f"no pilot has a claim on the job; it is {job['state']}", status=409)
     return job["claim"]["id"]
 
 

@@ -18,10 +18,10 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Accepted, NewJob, SpecificationJson
+    from forestay.client.api.answers import AcceptedJson, NewJob, SpecificationJson
 
 
-class Exhausted(StrEnum):
+class ExhaustedAction(StrEnum):
     """What becomes of a job whose attempts are used up."""
 
     FAIL = "fail"
@@ -106,7 +106,7 @@ def submit(
         ),
     ] = None,
     when_exhausted: Annotated[
-        Exhausted | None, typer.Option(metavar="fail|hold", help="What happens when no attempt is left.")
+        ExhaustedAction | None, typer.Option(metavar="fail|hold", help="What happens when no attempt is left.")
     ] = None,
     expected_runtime: Annotated[
         int | None,
@@ -285,12 +285,12 @@ def _send(
     specification: SpecificationJson | None,
     key: str | None,
     total: int | None,
-) -> tuple[list[Accepted], str]:
+) -> tuple[list[AcceptedJson], str]:
     from forestay.client import ClientError, submit_many
     from forestay.client.api.calls import new_key
 
     used = key or new_key()
-    accepted: list[Accepted] = []
+    accepted: list[AcceptedJson] = []
     bar_wanted = total is None or total > 10_000
     try:
         if not bar_wanted:
@@ -309,7 +309,7 @@ def _send(
     return accepted, used
 
 
-def _tell_of_rest(session: Session, accepted: Sequence[Accepted], key: str, total: int | None) -> None:
+def _tell_of_rest(session: Session, accepted: Sequence[AcceptedJson], key: str, total: int | None) -> None:
     """What was accepted, and how to continue without submitting it twice."""
     if not session.options.as_json:
         for one in accepted:
@@ -320,7 +320,7 @@ def _tell_of_rest(session: Session, accepted: Sequence[Accepted], key: str, tota
     )
 
 
-def _answer(session: Session, accepted: list[Accepted], key: str, *, wait: bool) -> int:
+def _answer(session: Session, accepted: list[AcceptedJson], key: str, *, wait: bool) -> int:
     from forestay.apps.cli.jobs.wait import exit_code, wait_for
 
     if not session.out.as_json:

@@ -15,7 +15,7 @@ from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from forestay.client.api.answers import Job
-    from forestay.client.api.waiting import Waiting
+    from forestay.client.api.waiting import WaitedJobs
 
 JOBS = typer.Argument(metavar="JOB…", help="Ids, or the beginnings of them; - reads ids from stdin.")
 
@@ -74,7 +74,7 @@ def wait_for(
     states: frozenset[str] | None = None,
     timeout: float | None = None,
     attempts: int = 0,
-) -> Waiting:
+) -> WaitedJobs:
     """Wait, and say on a terminal how far it is. Ctrl-C says how to come back."""
     from forestay.client import TimedOut
     from forestay.client.api.answers import FINAL
@@ -85,7 +85,7 @@ def wait_for(
     done = 0
     with out.progress(_doing(jobs), len(jobs)) as step:
 
-        def changed(waiting: Waiting, job: Job) -> None:
+        def changed(waiting: WaitedJobs, job: Job) -> None:
             nonlocal done
             done = len(waiting.known) - sum(1 for name in waiting.open if name in waiting.known)
             step.to(done)
@@ -117,7 +117,7 @@ def _doing(jobs: Sequence[str]) -> str:
     return f"waiting for {jobs[0]}" if len(jobs) == 1 else f"waiting for {len(jobs):,} jobs"
 
 
-def exit_code(session: Session, waiting: Waiting, *, propagate: bool = False) -> int:
+def exit_code(session: Session, waiting: WaitedJobs, *, propagate: bool = False) -> int:
     """0 if every job is where it was waited for; 8, or the job's own code, if one ended otherwise."""
     bad = [job for job in (waiting.known[name] for name in waiting.jobs) if not waiting.ended_well(job)]
     if not bad:

@@ -9,8 +9,8 @@ from fastapi import Query, Response
 from forestay.apps.server.data.file_answers import FileOut, FilesOut
 from forestay.apps.server.data.schemas import MarkIn, ReplicaIn, ReplicaOutIn
 from forestay.apps.server.http.answers import errors
-from forestay.apps.server.http.desk import Desk, Operator, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.data.replica import LogicalFile, Replica, Viewpoint
@@ -26,98 +26,106 @@ Name = Annotated[str, Query(min_length=1, max_length=1200)]
 
 @router.get("", response_model=FilesOut, responses=errors())
 async def find(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     name: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """Files with a document in the catalogue, by a part of their names."""
-    found = await desk.services.parts.catalogue.find(who.tenant, name, limit)
-    return json_answer({"files": [_public(desk, one) for one in found.files], "more": found.more})
+    found = await context.services.components.catalogue.find(who.tenant, name, limit)
+    return json_answer({"files": [_public(context, one) for one in found.files], "more": found.more})
 
 
 @router.get("/where", response_model=FileOut, responses=errors(404))
-async def where(desk: TheDesk, who: Viewer, name: Name, site: Annotated[str, Query(max_length=200)] = "") -> Response:
+async def where(
+    context: TheDesk, who: Viewer, name: Name, site: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
     """Where a file is: its replicas in the order in which a pilot of a site would try them."""
     _check_name(name)
     view = Viewpoint(who.tenant, site)
-    found = (await desk.services.parts.catalogue.locate([name], view))[name]
+    found = (await context.services.components.catalogue.locate([name], view))[name]
     if not found.replicas:
-        raise Problem(404, f"no storage element has {name[:200]}")
-    return json_answer(_public(desk, found))
+        raise HttpProblem(404, f"no storage element has {name[:200]}")
+    return json_answer(_public(context, found))
 
 
 @router.post("/replicas", response_model=FileOut, responses=errors(409, body=True))
-async def add(desk: TheDesk, who: Operator, body: ReplicaIn) -> Response:
+async def add(context: TheDesk, who: Operator, body: ReplicaIn) -> Response:
     """Say that an element has a copy of a file."""
-    element, path = _place(desk, who.tenant, body.name, body.element, body.path)
-    await desk.note(who, "file.add", body.name, why=body.reason, element=body.element, path=path)
-    replica = Replica(element.name, path, since=desk.services.parts.clock.now())
+    element, path = _place(context, who.tenant, body.name, body.element, body.path)
+    await context.note(who, "file.add", body.name, why=body.reason, element=body.element, path=path)
+    replica = Replica(element.name, path, since=context.services.components.clock.now())
     try:
-        await desk.services.parts.catalogue.add(who.tenant, body.name, replica, size=body.bytes, sha256=body.sha256)
+        await context.services.components.catalogue.add(
+            who.tenant, body.name, replica, size=body.bytes, sha256=body.sha256
+        )
     except Conflict as error:
-        raise Problem(409, str(error)) from error
-    return json_answer(await _seen(desk, who.tenant, body.name))
+        raise HttpProblem(409, str(error)) from error
+    return json_answer(await _seen(context, who.tenant, body.name))
 
 
 @router.post("/replicas/remove", response_model=FileOut, responses=errors(404, body=True))
-async def remove(desk: TheDesk, who: Operator, body: ReplicaOutIn) -> Response:
+async def remove(context: TheDesk, who: Operator, body: ReplicaOutIn) -> Response:
     """Take replicas on an element out of the catalogue. What is on the element stays there."""
     _check_name(body.name)
-    await desk.note(who, "file.remove", body.name, why=body.reason, element=body.element)
-    left = await desk.services.parts.catalogue.remove(who.tenant, body.name, body.element, body.path)
+    await context.note(who, "file.remove", body.name, why=body.reason, element=body.element)
+    left = await context.services.components.catalogue.remove(who.tenant, body.name, body.element, body.path)
     if left is None:
-        raise Problem(
+        raise HttpProblem(
             404, f"no replica of {body.name[:200]} was added for {body.element}; what rules say cannot be removed"
         )
-    return json_answer(await _seen(desk, who.tenant, body.name))
+    return json_answer(await _seen(context, who.tenant, body.name))
 
 
 @router.post("/replicas/mark", response_model=FileOut, responses=errors(404, body=True))
-async def mark(desk: TheDesk, who: Operator, body: MarkIn) -> Response:
+async def mark(context: TheDesk, who: Operator, body: MarkIn) -> Response:
     """Say that a replica is bad, so that it is tried last for an hour, or that it is good again."""
     _check_name(body.name)
-    catalogue = desk.services.parts.catalogue
+    catalogue = context.services.components.catalogue
     known = (await catalogue.locate([body.name], Viewpoint(who.tenant)))[body.name]
     places = [one for one in known.replicas if one.element == body.element and body.path in (None, one.path)]
     if not places:
-        raise Problem(404, f"no replica of {body.name[:200]} is known on {body.element}")
-    await desk.note(who, "file.mark", body.name, why=body.reason, element=body.element, bad=body.bad)
+        raise HttpProblem(404, f"no replica of {body.name[:200]} is known on {body.element}")
+    await context.note(who, "file.mark", body.name, why=body.reason, element=body.element, bad=body.bad)
     for one in places:
         await catalogue.mark(who.tenant, body.name, one.element, one.path, bad=body.bad, why=body.reason)
-    return json_answer(await _seen(desk, who.tenant, body.name))
+    return json_answer(await _seen(context, who.tenant, body.name))
 
 
-async def _seen(desk: Desk, tenant: str, name: str) -> Json:
-    found = await desk.services.parts.catalogue.locate([name], Viewpoint(tenant))
-    return _public(desk, found[name])
+async def _seen(context: RequestContext, tenant: str, name: str) -> Json:
+    found = await context.services.components.catalogue.locate([name], Viewpoint(tenant))
+    return _public(context, found[name])
 
 
 def _check_name(name: str) -> None:
     other = produced(name)
     if catalogue_name(name) is None and (other is None or wrong_name(other.path)):
-        raise Problem(422, "a file is named lfn:NAME, or job:ID/PATH for an output of a job")
+        raise HttpProblem(422, "a file is named lfn:NAME, or job:ID/PATH for an output of a job")
 
 
-def _place(desk: Desk, tenant: str, name: str, element: str, path: str | None) -> tuple[StorageElement, str]:
+def _place(
+    context: RequestContext, tenant: str, name: str, element: str, path: str | None
+) -> tuple[StorageElement, str]:
     """The place that is meant, if the tenant may have anything there."""
     _check_name(name)
-    known = desk.services.parts.elements.elements.get(element)
+    known = context.services.components.elements.elements.get(element)
     if known is None or not known.serves(tenant):
-        raise Problem(422, f"there is no storage element {element}", [{"at": "body.element", "detail": "not known"}])
+        raise HttpProblem(
+            422, f"there is no storage element {element}", [{"at": "body.element", "detail": "not known"}]
+        )
     plain = catalogue_name(name)
     told = path if path is not None else (known.path_of(plain) if plain is not None else None)
     if told is None:
-        raise Problem(422, f"no rule of {element} says where it is; name the path")
+        raise HttpProblem(422, f"no rule of {element} says where it is; name the path")
     if why := wrong_path(told):
-        raise Problem(422, why, [{"at": "body.path", "detail": why}])
+        raise HttpProblem(422, why, [{"at": "body.path", "detail": why}])
     if not known.may_read(tenant, told):
-        raise Problem(422, "the path is among the outputs of another tenant")
+        raise HttpProblem(422, "the path is among the outputs of another tenant")
     return known, told
 
 
-def _public(desk: Desk, file: LogicalFile) -> Json:
-    now = desk.services.parts.clock.now()
+def _public(context: RequestContext, file: LogicalFile) -> Json:
+    now = context.services.components.clock.now()
     return {
         "name": file.name,
         "bytes": file.size,

@@ -7,8 +7,8 @@ from fastapi import Response
 from forestay.apps.server.data.file_answers import UploadsOut
 from forestay.apps.server.data.schemas import UploadsIn
 from forestay.apps.server.http.answers import errors
-from forestay.apps.server.http.desk import Desk, PilotCaller, TheDesk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.claim_outputs import attempt_folder
@@ -22,41 +22,41 @@ router = Router(prefix="/v1/pilots", tags=["pilots"])
 
 
 @router.post("/{pilot}/uploads", response_model=UploadsOut, responses=errors(404, 409, body=True))
-async def uploads(desk: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) -> Response:
+async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsIn) -> Response:
     """Addresses to which the files of one attempt may be put, for the pilot that holds its claim."""
-    stored = await desk.job(body.job, who)
+    stored = await context.job(body.job, who)
     held = stored.document.claim
     if held is None or held.id != body.claim or held.pilot != pilot:
-        raise Problem(409, "the claim is not this pilot's any more")
+        raise HttpProblem(409, "the claim is not this pilot's any more")
     if stored.document.labels.get(MARK) == OUTPUTS:
-        return await _task_uploads(desk, stored.document, body)
-    view = await desk.view(pilot, who.tenant)
-    elements = desk.services.parts.elements
+        return await _task_uploads(context, stored.document, body)
+    view = await context.view(pilot, who.tenant)
+    elements = context.services.components.elements
     element = elements.outputs_for(who.tenant, view.site, view.element)
     if element is None:
-        raise Problem(409, "no storage element takes the outputs of this pilot")
+        raise HttpProblem(409, "no storage element takes the outputs of this pilot")
     wrong = [
         {"at": f"body.files.{place}.path", "detail": why}
         for place, one in enumerate(body.files)
         if (why := wrong_name(one.path))
     ]
     if wrong:
-        raise Problem(422, f"{len(wrong)} path(s) are wrong", wrong[:100])
+        raise HttpProblem(422, f"{len(wrong)} path(s) are wrong", wrong[:100])
     folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim)
     paths = {one.path: f"{folder}/{one.path}" for one in body.files}
     try:
         signed = elements.uploads(element.name, list(paths.values()))
     except Permanent as error:
-        raise Problem(409, str(error)) from error
+        raise HttpProblem(409, str(error)) from error
     return json_answer({"urls": {name: signed[path] for name, path in paths.items()}, "base": folder})
 
 
-async def _task_uploads(desk: Desk, document: JobDocument, body: UploadsIn) -> Response:
+async def _task_uploads(context: RequestContext, document: JobDocument, body: UploadsIn) -> Response:
     """The same for the outputs of a task, which go where its client said."""
     try:
-        signed = await task_uploads(desk, document, [one.path for one in body.files])
+        signed = await task_uploads(context, document, [one.path for one in body.files])
     except Permanent as error:
-        raise Problem(409, str(error)) from error
+        raise HttpProblem(409, str(error)) from error
     if signed is None:
-        raise Problem(409, "the task of these outputs is not there")
+        raise HttpProblem(409, "the task of these outputs is not there")
     return json_answer({"urls": signed, "base": ""})

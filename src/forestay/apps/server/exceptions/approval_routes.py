@@ -6,12 +6,12 @@ from fastapi import Response
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.approvals import ApprovalOut, State, approval_public, carry_out
-from forestay.apps.server.http.desk import Approver, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Approver, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.exceptions.safeguards.second_person import Stage
+from forestay.domain.exceptions.safeguards.approval_policy import ApprovalStage
 from forestay.ports.errors import Conflict, NotFound, Permanent
 from forestay.ports.operations.identity import Role
 
@@ -28,45 +28,45 @@ class AnswerIn(Model):
 
 
 @router.get("/approvals", response_model=ApprovalsOut, responses=errors())
-async def find_approvals(desk: TheDesk, who: Viewer, state: State | None = None) -> Response:
+async def find_approvals(context: TheDesk, who: Viewer, state: State | None = None) -> Response:
     """What waits for a second person, or did in the last days; the newest first."""
-    found = await desk.services.parts.approvals.find(who.tenant)
+    found = await context.services.components.approvals.find(who.tenant)
     shown = [approval_public(one) for one in found if state is None or one.stage == state]
     return json_answer({"approvals": shown})
 
 
 @router.get("/approvals/{request}", response_model=ApprovalOut, responses=errors(404))
-async def read_approval(desk: TheDesk, who: Viewer, request: str) -> Response:
+async def read_approval(context: TheDesk, who: Viewer, request: str) -> Response:
     """One request."""
     try:
-        return json_answer(approval_public(await desk.services.parts.approvals.get(who.tenant, request)))
+        return json_answer(approval_public(await context.services.components.approvals.get(who.tenant, request)))
     except NotFound as error:
-        raise Problem(404, str(error)) from error
+        raise HttpProblem(404, str(error)) from error
 
 
 @router.post("/approvals/{request}", response_model=ApprovalOut, responses=errors(404, 409, body=True))
-async def answer_approval(desk: TheDesk, who: Approver, request: str, body: AnswerIn) -> Response:
+async def answer_approval(context: TheDesk, who: Approver, request: str, body: AnswerIn) -> Response:
     """Agree to a request, and it is done; or refuse it. Never one's own. A repeat changes nothing."""
-    approvals = desk.services.parts.approvals
+    approvals = context.services.components.approvals
     try:
         before = await approvals.get(who.tenant, request)
         if body.agree and who.subject == before.asking.by:
             # Before the log says that somebody agreed.
-            raise Problem(403, f"{who.subject} has asked for it; another person has to agree")
+            raise HttpProblem(403, f"{who.subject} has asked for it; another person has to agree")
         if before.answered is None:
             what = "approval.agree" if body.agree else "approval.refuse"
-            await desk.note(who, what, before.asking.on, why=body.reason, request=request, asked_by=before.asking.by)
+            await context.note(who, what, before.asking.on, why=body.reason, request=request, asked_by=before.asking.by)
         known = await approvals.answer(
             who.tenant, request, agreed=body.agree, by=who.subject, approver=who.may(Role.APPROVER), why=body.reason
         )
     except NotFound as error:
-        raise Problem(404, str(error)) from error
+        raise HttpProblem(404, str(error)) from error
     except Permanent as error:
-        raise Problem(403, str(error)) from error
+        raise HttpProblem(403, str(error)) from error
     except Conflict as error:
-        raise Problem(409, str(error)) from error
-    if known.stage is Stage.APPROVED:
-        known = await carry_out(desk, known)
-    elif known.stage is Stage.REFUSED:
-        await desk.services.requests.close([known])
+        raise HttpProblem(409, str(error)) from error
+    if known.stage is ApprovalStage.APPROVED:
+        known = await carry_out(context, known)
+    elif known.stage is ApprovalStage.REFUSED:
+        await context.services.requests.close([known])
     return json_answer(approval_public(known))

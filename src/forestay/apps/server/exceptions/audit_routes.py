@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Operator, TheDesk
+from forestay.apps.server.http.request_context import Operator, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -43,13 +43,13 @@ class AuditOut(Out):
 
 @router.get("/audit", response_model=AuditOut, responses=errors())
 async def read_audit(
-    desk: TheDesk,
+    context: TheDesk,
     who: Operator,
     start: Annotated[int | None, Query(ge=1, le=INT64)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """Entries of the tenant's audit log in order: from a number on, or the last ones."""
-    entries, head = await desk.services.parts.audit.read(who.tenant, start=start, limit=limit)
+    entries, head = await context.services.components.audit.read(who.tenant, start=start, limit=limit)
     return json_answer(
         {"entries": [entry_public(one) for one in entries], "head": {"number": head.number, "hash": head.hash}}
     )

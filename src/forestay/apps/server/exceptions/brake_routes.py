@@ -8,14 +8,14 @@ from fastapi import Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, Operator, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.safeguards.brakes import EVERY_TENANT, Stop
 from forestay.domain.exceptions.safeguards.rate_limit import pass_time
-from forestay.domain.exceptions.safeguards.storm import Group
+from forestay.domain.exceptions.safeguards.storm import StormGroup
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import Principal, Role
 
@@ -46,7 +46,7 @@ class CanaryOut(Out):
     bad: int
 
 
-class GroupOut(Out):
+class StormGroupOut(Out):
     id: str
     trait: Literal["cause", "site", "host"]
     value: str
@@ -68,7 +68,7 @@ class LimitOut(Out):
 
 
 class BrakesOut(StopsOut):
-    groups: list[GroupOut]
+    groups: list[StormGroupOut]
     limits: list[LimitOut]
     """Of what was ever used; what one handler has leased is not free."""
 
@@ -79,7 +79,7 @@ class StopIn(Model):
     """In all tenants; for administrators of the house's own tenant."""
 
 
-class GroupIn(Model):
+class StormGroupIn(Model):
     group: Annotated[str, Field(min_length=1, max_length=500)]
     rule: Annotated[str, Field(max_length=500)] = ""
     do: Literal["try", "all"]
@@ -94,7 +94,7 @@ def _stops(stops: tuple[Stop, ...]) -> list[dict[str, object]]:
     ]
 
 
-def _group(group: Group) -> dict[str, object]:
+def _group(group: StormGroup) -> dict[str, object]:
     return {
         "id": group.id,
         "trait": group.key.trait.value,
@@ -116,23 +116,23 @@ def _group(group: Group) -> dict[str, object]:
     }
 
 
-def _where(desk: Desk, who: Principal, body: StopIn) -> str:
+def _where(context: RequestContext, who: Principal, body: StopIn) -> str:
     if not body.everywhere:
         return who.tenant
-    house = desk.services.parts.settings.house_tenant
+    house = context.services.components.settings.house_tenant
     if who.tenant != house or not who.may(Role.ADMINISTRATOR):
-        raise Problem(403, f"only an administrator of tenant {house} may stop all tenants or let them go on")
+        raise HttpProblem(403, f"only an administrator of tenant {house} may stop all tenants or let them go on")
     return EVERY_TENANT
 
 
-async def _answer(desk: Desk, who: Principal) -> Response:
-    return json_answer({"stops": _stops(tuple(await desk.services.parts.stops.stops(who.tenant)))})
+async def _answer(context: RequestContext, who: Principal) -> Response:
+    return json_answer({"stops": _stops(tuple(await context.services.components.stops.stops(who.tenant)))})
 
 
 @router.get("/brakes", response_model=BrakesOut, responses=errors())
-async def read_brakes(desk: TheDesk, who: Viewer) -> Response:
+async def read_brakes(context: TheDesk, who: Viewer) -> Response:
     """What holds rules back in the tenant: stops, groups of storms, limits."""
-    parts = desk.services.parts
+    parts = context.services.components
     now = parts.clock.now()
     limits = [
         {
@@ -150,30 +150,30 @@ async def read_brakes(desk: TheDesk, who: Viewer) -> Response:
 
 
 @router.post("/brakes/stop", response_model=StopsOut, responses=errors(body=True))
-async def stop_acts(desk: TheDesk, who: Operator, body: StopIn) -> Response:
+async def stop_acts(context: TheDesk, who: Operator, body: StopIn) -> Response:
     """Stop all acts of rules. Faults wait; jobs go on."""
-    where = _where(desk, who, body)
+    where = _where(context, who, body)
     # Stopped first: what has to stop must not wait for the log.
-    await desk.services.parts.stops.stop(where, by=who.subject, why=body.reason)
-    await desk.note(who, "brake.stop", "all tenants" if body.everywhere else who.tenant, why=body.reason)
-    return await _answer(desk, who)
+    await context.services.components.stops.stop(where, by=who.subject, why=body.reason)
+    await context.note(who, "brake.stop", "all tenants" if body.everywhere else who.tenant, why=body.reason)
+    return await _answer(context, who)
 
 
 @router.post("/brakes/go", response_model=StopsOut, responses=errors(409, body=True))
-async def let_acts_go_on(desk: TheDesk, who: Operator, body: StopIn) -> Response:
+async def let_acts_go_on(context: TheDesk, who: Operator, body: StopIn) -> Response:
     """Let rules act again."""
-    where = _where(desk, who, body)
-    await desk.note(who, "brake.go", "all tenants" if body.everywhere else who.tenant, why=body.reason)
-    await desk.services.parts.stops.go(where)
-    return await _answer(desk, who)
+    where = _where(context, who, body)
+    await context.note(who, "brake.go", "all tenants" if body.everywhere else who.tenant, why=body.reason)
+    await context.services.components.stops.go(where)
+    return await _answer(context, who)
 
 
-@router.post("/brakes/groups", response_model=GroupOut, responses=errors(404, body=True))
-async def decide_group(desk: TheDesk, who: Operator, body: GroupIn) -> Response:
+@router.post("/brakes/groups", response_model=StormGroupOut, responses=errors(404, body=True))
+async def decide_group(context: TheDesk, who: Operator, body: StormGroupIn) -> Response:
     """Say how it goes on with a rule on the group of a storm, after a look at what was tried."""
-    storms = desk.services.parts.brakes.storms
+    storms = context.services.components.brakes.storms
     decide = storms.try_again if body.do == "try" else storms.let_all
-    await desk.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
+    await context.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
     group = await decide(who.tenant, body.group, body.rule)
-    await desk.services.parts.faults.wake(who.tenant, body.group)
+    await context.services.components.faults.wake(who.tenant, body.group)
     return json_answer(_group(group))

@@ -10,18 +10,18 @@ from fastapi import Path, Query, Request, Response
 from pydantic import Field, JsonValue
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, EngineCaller, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import EngineCaller, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Model
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.exceptions.incidents.engine_case import EngineCase, EngineEvent, EventKind, Otherwise
+from forestay.domain.exceptions.incidents.engine_case import EngineCase, EngineEvent, EventKind, UnansweredAction
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.exlets.engine_order import EngineOrder, OrderVerb, Outcome
+from forestay.domain.exlets.engine_order import EngineOrder, OrderOutcome, OrderVerb
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.exceptions.engines.order_engines import Answer, Reporter
-from forestay.services.exceptions.engines.take_events import NotYours
+from forestay.services.exceptions.engines.engine_commands import CommandReply, EngineReporter
+from forestay.services.exceptions.engines.engine_event_intake import ReportedElsewhere
 
 router = Router(prefix="/v1/engines", tags=["engines"])
 MAX_EVENTS = 100
@@ -62,7 +62,7 @@ class EventIn(Model):
     labels: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=200)]] = Field(
         default_factory=dict, max_length=50
     )
-    otherwise: Otherwise = Otherwise.GO_ON
+    otherwise: UnansweredAction = UnansweredAction.GO_ON
     """What to do about an item that aborted, if no rule answers: go on without us, or wait for a person."""
 
 
@@ -116,12 +116,12 @@ class OrdersOut(Out):
 
 
 class OutcomeIn(Model):
-    outcome: Outcome
+    outcome: OrderOutcome
     detail: Annotated[str, Field(max_length=500)] = ""
 
 
 class OutcomeOut(Out):
-    outcome: Outcome
+    outcome: OrderOutcome
     detail: str
 
 
@@ -141,33 +141,33 @@ class EngineCasesOut(Out):
 
 def _event(body: EventIn, who: Principal, now: int) -> EngineEvent:
     if body.kind.of_item != bool(body.item):
-        raise Problem(
+        raise HttpProblem(
             422, f"{body.kind} is about {'an item: name it' if body.kind.of_item else 'the case, not an item'}"
         )
     if body.owner not in ("", who.subject) and Role.ENGINE not in who.roles:
-        raise Problem(403, "only a token of role engine reports the cases of others")
+        raise HttpProblem(403, "only a token of role engine reports the cases of others")
     if len(orjson.dumps(body.model_dump(mode="json"))) > MAX_EVENT:
-        raise Problem(413, f"an event may have at most {MAX_EVENT} bytes")
+        raise HttpProblem(413, f"an event may have at most {MAX_EVENT} bytes")
     known = body.model_dump()
     return EngineEvent(**known | {"at": now if body.at is None else body.at})
 
 
 @router.post("/{engine}/events", response_model=EventAnswersOut, responses=errors(404, 409, body=True))
-async def report_events(desk: TheDesk, who: EngineCaller, engine: EngineName, body: EventsIn) -> Response:
+async def report_events(context: TheDesk, who: EngineCaller, engine: EngineName, body: EventsIn) -> Response:
     """Report what happened to cases and items; each event is answered at once by `go-on` or `wait`. A repeat is answered as the first time, or as it stands by now."""
-    now = desk.services.parts.clock.now()
+    now = context.services.components.clock.now()
     events = [_event(one, who, now) for one in body.events]
     try:
-        answers = await desk.services.events.take(Reporter(who.tenant, engine, who.subject), events)
-    except NotYours as error:
-        raise Problem(409, str(error)) from error
+        answers = await context.services.events.take(EngineReporter(who.tenant, engine, who.subject), events)
+    except ReportedElsewhere as error:
+        raise HttpProblem(409, str(error)) from error
     shown = [one._asdict() | {"answer": one.answer.value} for one in answers]
     return json_answer({"answers": shown})
 
 
 @router.get("/{engine}/orders", response_model=OrdersOut, responses=errors(429))
 async def read_orders(
-    desk: TheDesk,
+    context: TheDesk,
     who: EngineCaller,
     request: Request,
     engine: EngineName,
@@ -177,48 +177,50 @@ async def read_orders(
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for something to tell.")] = 0,
 ) -> Response:
     """Orders that nobody has answered, the first ones first. With `wait` it answers when there is one, or when one of the incidents is closed."""
-    engines = desk.services.engines
-    reporter = Reporter(who.tenant, engine, who.subject)
+    engines = context.services.engines
+    reporter = EngineReporter(who.tenant, engine, who.subject)
     names = [one for one in incident or () if len(one) <= 64]
     deadline = time.monotonic() + wait
-    if wait and desk.waiting_engines >= MOST_WAITING:
-        raise Problem(429, "too many wait for orders here; ask again, or another server")
-    desk.waiting_engines += 1
+    if wait and context.waiting_engines >= MOST_WAITING:
+        raise HttpProblem(429, "too many wait for orders here; ask again, or another server")
+    context.waiting_engines += 1
     try:
         while True:
             orders = await engines.orders(reporter, after=after, case=case)
-            told = await _told(desk, who, names)
+            told = await _told(context, who, names)
             closed = any(one["closed"] for one in told.values())
             left = deadline - time.monotonic()
-            if orders or closed or left <= 0 or desk.stopping.is_set() or await request.is_disconnected():
+            if orders or closed or left <= 0 or context.stopping.is_set() or await request.is_disconnected():
                 shown = [_order(n, order) for n, order in orders]
                 return json_answer({"orders": shown, "incidents": told})
             await engines.wait(left)
     finally:
-        desk.waiting_engines -= 1
+        context.waiting_engines -= 1
 
 
 @router.post("/{engine}/orders/{order}", response_model=OutcomeOut, responses=errors(404, body=True))
-async def answer_order(desk: TheDesk, who: EngineCaller, engine: EngineName, order: str, body: OutcomeIn) -> Response:
+async def answer_order(
+    context: TheDesk, who: EngineCaller, engine: EngineName, order: str, body: OutcomeIn
+) -> Response:
     """Say what became of an order. The first answer stays, and is told to whoever answers again."""
     if len(order) > 64:
-        raise Problem(404, "there is no such order")
-    reporter = Reporter(who.tenant, engine, who.subject)
-    stands = await desk.services.engines.acknowledge(reporter, order, Answer(body.outcome, body.detail))
+        raise HttpProblem(404, "there is no such order")
+    reporter = EngineReporter(who.tenant, engine, who.subject)
+    stands = await context.services.engines.acknowledge(reporter, order, CommandReply(body.outcome, body.detail))
     return json_answer({"outcome": stands.outcome.value, "detail": stands.detail})
 
 
 @router.get("/{engine}/cases", response_model=EngineCasesOut, responses=errors())
-async def engine_cases(desk: TheDesk, who: Viewer, engine: EngineName) -> Response:
+async def engine_cases(context: TheDesk, who: Viewer, engine: EngineName) -> Response:
     """The cases of an engine that have not ended, at most 10,000."""
-    found = await desk.services.engines.open_cases(who.tenant, engine)
+    found = await context.services.engines.open_cases(who.tenant, engine)
     return json_answer({"cases": [_case(one) for one in found]})
 
 
-async def _told(desk: Desk, who: Principal, names: list[str]) -> dict[str, dict[str, Any]]:
+async def _told(context: RequestContext, who: Principal, names: list[str]) -> dict[str, dict[str, Any]]:
     if not names:
         return {}
-    found = await desk.services.parts.incidents.get_standings(names)
+    found = await context.services.components.incidents.get_standings(names)
     return {
         name: {"state": one.standing.state.value, "closed": one.standing.state in CLOSED, "words": one.standing.note}
         for name, one in found.items()

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
@@ -17,7 +17,7 @@ from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.incident_public import incident_public, standing_public
 from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.exceptions.inbox.list_inbox import ListInbox
+from forestay.services.exceptions.inbox.inbox_reader import InboxReader
 
 router = Router(prefix="/v1", tags=["incidents"])
 MOST = 50
@@ -121,13 +121,13 @@ def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
         states = frozenset(IncidentState(one) for one in state.split(",") if one)
     except ValueError:
         known = ", ".join(one.value for one in IncidentState)
-        raise Problem(400, f"{state!r} is no state of an incident; there are {known}") from None
+        raise HttpProblem(400, f"{state!r} is no state of an incident; there are {known}") from None
     return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
 
 
 @router.get("/incidents", response_model=IncidentsOut, responses=errors(400))
 async def find_incidents(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     state: Annotated[str, Query(max_length=200, description="One or several with commas between: held, open, …")] = "",
     cause: Word = "",
@@ -142,23 +142,23 @@ async def find_incidents(
     """Find incidents, the newest first."""
     query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job, group=group)
     try:
-        page = await desk.services.parts.incidents.find(query, limit=limit, cursor=cursor)
+        page = await context.services.components.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:
-        raise Problem(400, str(error)) from error
+        raise HttpProblem(400, str(error)) from error
     shown = [standing_public(one.standing) for one in page.found]
     return json_answer({"incidents": shown, "cursor": page.cursor})
 
 
 @router.get("/inbox", response_model=InboxOut, responses=errors())
 async def read_inbox(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     cause: Word = "",
     owner: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="Groups that are shown")] = 200,
 ) -> Response:
     """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
-    service = ListInbox(desk.services.parts.incidents)
+    service = InboxReader(context.services.components.incidents)
     found = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
     groups = [
         {
@@ -193,25 +193,25 @@ async def read_inbox(
 
 @router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))
 async def count_incidents(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     by: Literal["cause", "owner", "state", "flow", "kind", "group"] = "cause",
     state: Annotated[str, Query(max_length=200)] = "",
     owner: Word = "",
 ) -> Response:
     """How many incidents there are of each kind."""
-    counts = await desk.services.parts.incidents.count(_query(who.tenant, state, owner=owner), by=by)
+    counts = await context.services.components.incidents.count(_query(who.tenant, state, owner=owner), by=by)
     return json_answer({"counts": dict(counts)})
 
 
 @router.get("/incidents/{incident}", response_model=IncidentWholeOut, responses=errors(404))
-async def read_incident(desk: TheDesk, who: Viewer, incident: str) -> Response:
+async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Response:
     """One incident: its evidence, its cause, what was decided and by which rule, and every step that was done."""
-    incidents = desk.services.parts.incidents
+    incidents = context.services.components.incidents
     found = (await incidents.get_incidents([incident])).get(incident)
     standing = (await incidents.get_standings([incident])).get(incident)
     if found is None or standing is None or found.tenant != who.tenant:
-        raise Problem(404, "there is no such incident")
+        raise HttpProblem(404, "there is no such incident")
     decisions: list[Decision] = []
     # One by one, since a search may not know the newest yet.
     while len(decisions) < MOST and (one := await incidents.get_decision(incident, len(decisions) + 1)) is not None:

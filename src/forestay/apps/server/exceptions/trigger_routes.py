@@ -10,8 +10,8 @@ from pydantic import Field
 from forestay.apps.server.flows.case_routes import case_of_tenant, home_of
 from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import Out, errors
-from forestay.apps.server.http.desk import Desk, Operator, Submitter, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, NoNul
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -20,7 +20,7 @@ from forestay.formats.rules.exlet_json import read_exlet_text
 from forestay.ports.errors import Conflict, NotFound
 from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.operations.identity import Role
-from forestay.services.exceptions.raise_triggers import Raise, RaiseTriggers
+from forestay.services.exceptions.triggers import TriggerRequest, Triggers
 
 router = Router(prefix="/v1", tags=["cases"])
 Item = Annotated[str, Field(max_length=500)]
@@ -75,37 +75,37 @@ class LaunchedOut(Out):
     detail: str
 
 
-def _raising(desk: Desk, home: ExceptionEngine) -> RaiseTriggers:
-    parts = desk.services.parts
-    return RaiseTriggers(parts.exceptions, home, parts.store, parts.clock)
+def _raising(context: RequestContext, home: ExceptionEngine) -> Triggers:
+    parts = context.services.components
+    return Triggers(parts.exceptions, home, parts.store, parts.clock)
 
 
 @router.get("/cases/{case}/triggers", response_model=TriggersOut, responses=errors(404))
 async def find_triggers(
-    desk: TheDesk, who: Viewer, case: str, item: Annotated[str, Query(max_length=500)] = ""
+    context: TheDesk, who: Viewer, case: str, item: Annotated[str, Query(max_length=500)] = ""
 ) -> Response:
     """What can be raised for a case, or for one of its items: the external triggers in the rule sets that apply."""
-    found = await case_of_tenant(desk, case, who)
-    offered = await _raising(desk, home_of(desk, found)).offered(who.tenant, found.name, item)
+    found = await case_of_tenant(context, case, who)
+    offered = await _raising(context, home_of(context, found)).offered(who.tenant, found.name, item)
     return json_answer({"triggers": [one._asdict() for one in offered]})
 
 
 @router.post("/cases/{case}/triggers", response_model=RaisedOut, responses=errors(404, 409, body=True))
-async def raise_trigger(desk: TheDesk, who: Submitter, case: str, body: RaiseIn) -> Response:
+async def raise_trigger(context: TheDesk, who: Submitter, case: str, body: RaiseIn) -> Response:
     """Raise an exception for a case or an item: one that is offered, which its rule answers; or a new one, which suspends the case."""
-    found = await case_of_tenant(desk, case, who)
+    found = await case_of_tenant(context, case, who)
     if found.owner != who.subject and not who.may(Role.OPERATOR):
-        raise Problem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
     if bool(body.trigger) == bool(body.new):
-        raise Problem(422, "say either a trigger or what is new")
-    raising = _raising(desk, home_of(desk, found))
+        raise HttpProblem(422, "say either a trigger or what is new")
+    raising = _raising(context, home_of(context, found))
     name = body.trigger or body.new
     known = {one.name for one in await raising.offered(who.tenant, found.name, body.item)}
     if body.trigger and body.trigger not in known:
-        raise Problem(409, f"no rule offers {body.trigger!r}; there are: {', '.join(sorted(known)) or 'none'}")
-    event = body.id or desk.services.parts.ids.claim()
-    what = Raise(found, who.subject, event, name, body.item, body.reason)
-    await desk.note(who, "case.raise", case, owner=found.owner, why=body.reason, trigger=name, item=body.item)
+        raise HttpProblem(409, f"no rule offers {body.trigger!r}; there are: {', '.join(sorted(known)) or 'none'}")
+    event = body.id or context.services.components.ids.claim()
+    what = TriggerRequest(found, who.subject, event, name, body.item, body.reason)
+    await context.note(who, "case.raise", case, owner=found.owner, why=body.reason, trigger=name, item=body.item)
     try:
         if name in known:
             answer = await raising.raise_trigger(what)
@@ -113,36 +113,36 @@ async def raise_trigger(desk: TheDesk, who: Submitter, case: str, body: RaiseIn)
         else:
             told = {"incident": await raising.raise_new(what), "verdict": "hold"}
     except NotFound as error:
-        raise Problem(404, str(error)) from error
+        raise HttpProblem(404, str(error)) from error
     except Conflict as error:
-        raise Problem(409, str(error)) from error
+        raise HttpProblem(409, str(error)) from error
     return json_answer(told | {"id": event})
 
 
 @router.post("/incidents/{incident}/exlet", response_model=LaunchedOut, responses=errors(404, 409, body=True))
-async def launch_exlet(desk: TheDesk, who: Operator, incident: str, body: LaunchIn) -> Response:
+async def launch_exlet(context: TheDesk, who: Operator, incident: str, body: LaunchIn) -> Response:
     """Carry out an exlet for an incident that waits for a person: written for it, or one that is kept."""
-    parts = desk.services.parts
+    parts = context.services.components
     found = (await parts.incidents.get_incidents([incident])).get(incident) if len(incident) <= 64 else None
     if found is None or found.tenant != who.tenant:
-        raise Problem(404, "there is no such incident")
+        raise HttpProblem(404, "there is no such incident")
     if bool(body.exlet) == bool(body.text):
-        raise Problem(422, "send either the name of an exlet or its text")
+        raise HttpProblem(422, "send either the name of an exlet or its text")
     if body.exlet:
         exlet = (await parts.exlets.get(who.tenant, body.exlet)).exlet
     else:
         read = read_exlet_text(body.text, found.kind)
         if read.exlet is None:
             wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]
-            raise Problem(422, f"the exlet has {len(read.problems)} error(s)", wrong)
+            raise HttpProblem(422, f"the exlet has {len(read.problems)} error(s)", wrong)
         exlet = read.exlet
     problems = await parts.exlets.problems(who.tenant, exlet, found.kind)
     if problems:
-        raise Problem(422, str(problems[0].message), [{"at": one.where, "detail": one.message} for one in problems])
-    await desk.note(who, "exlet.launch", incident, owner=found.owner, case=found.case)
+        raise HttpProblem(422, str(problems[0].message), [{"at": one.where, "detail": one.message} for one in problems])
+    await context.note(who, "exlet.launch", incident, owner=found.owner, case=found.case)
     try:
-        home = engine_of(desk) if found.engine == OWN_ENGINE else desk.services.engines
-        acted = await _raising(desk, home).launch(found, exlet, by=who.subject)
+        home = engine_of(context) if found.engine == OWN_ENGINE else context.services.engines
+        acted = await _raising(context, home).launch(found, exlet, by=who.subject)
     except Conflict as error:
-        raise Problem(409, str(error)) from error
+        raise HttpProblem(409, str(error)) from error
     return json_answer({"incident": incident, "outcome": acted.did.value, "detail": acted.words})

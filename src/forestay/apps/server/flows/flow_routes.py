@@ -11,16 +11,16 @@ from pydantic import Field, JsonValue
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
-from forestay.apps.server.http.desk import Desk, Operator, Submitter, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Holder, Id, Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.schemas import ContinueIn
 from forestay.domain.flows.bpel_flow import BpelFlow
 from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.gate import Gate
-from forestay.formats.bpel import Fate, read_bpel, write_bpel
+from forestay.domain.flows.execution.flow_suspension import FlowSuspension
+from forestay.formats.bpel import ImportStatus, read_bpel, write_bpel
 from forestay.formats.flows.yaml_flow import read_flow_text, write_flow_text
 from forestay.formats.text.yaml_text import MAX_BYTES
 from forestay.ports.flows.flow_engine import FlowEngine
@@ -106,21 +106,21 @@ class FlowVerbIn(Model):
 
 def flow_version(text: str) -> str:
     if re.fullmatch(r"[0-9a-f]{64}", text) is None:
-        raise Problem(404, f"there is no flow {text[:64]}")
+        raise HttpProblem(404, f"there is no flow {text[:64]}")
     return text
 
 
-def engine_of(desk: Desk) -> FlowEngine:
-    engine = desk.services.parts.engine
+def engine_of(context: RequestContext) -> FlowEngine:
+    engine = context.services.components.engine
     if engine is None:
-        raise Problem(503, "cases are not run here: this server was started without Temporal")
+        raise HttpProblem(503, "cases are not run here: this server was started without Temporal")
     return engine
 
 
-def verb_of(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
+def verb_of(context: RequestContext, who: Principal, body: FlowVerbIn) -> Verb:
     return Verb(
-        at=desk.services.parts.clock.now(),
-        id=body.id or desk.services.parts.ids.claim(),
+        at=context.services.components.clock.now(),
+        id=body.id or context.services.components.ids.claim(),
         kind=body.verb,
         item=body.item,
         by=who.subject,
@@ -131,39 +131,39 @@ def verb_of(desk: Desk, who: Principal, body: FlowVerbIn) -> Verb:
     )
 
 
-def _gate(gate: Gate) -> dict[str, object]:
+def _gate(gate: FlowSuspension) -> dict[str, object]:
     verbs = [{"id": one.id, "verb": one.kind.value, "item": one.item} for one in gate.orders]
     return {"holders": list(gate.holders), "verbs": verbs}
 
 
 @router.post("/flows", status_code=201, response_model=FlowOut, responses=errors(body=True))
-async def store_flow(desk: TheDesk, who: Submitter, body: FlowIn) -> Response:
+async def store_flow(context: TheDesk, who: Submitter, body: FlowIn) -> Response:
     """Check a flow and store it; the answer is its version, the hash of its content."""
     read = read_flow_text(body.text)
     if read.flow is None:
         wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]
-        raise Problem(422, f"the flow has {len(read.problems)} error(s)", wrong)
-    version = await desk.services.parts.flows.put(read.flow, tenant=who.tenant)
+        raise HttpProblem(422, f"the flow has {len(read.problems)} error(s)", wrong)
+    version = await context.services.components.flows.put(read.flow, tenant=who.tenant)
     return json_answer({"version": version, "name": read.flow.name}, 201)
 
 
 @router.post("/flows/bpel", status_code=201, response_model=FlowOut, responses=errors(body=True))
-async def store_bpel(desk: TheDesk, who: Submitter, body: BpelIn) -> Response:
+async def store_bpel(context: TheDesk, who: Submitter, body: BpelIn) -> Response:
     """Check a process in WS-BPEL 2.0 with its job definitions, and store it; the answer is its version, the hash of all of it."""
     read = read_bpel(body.process, wsdls=body.wsdls, jobs=body.jobs, mapping=body.mapping)
     if read.flow is None:
-        refused = read.report.of(Fate.REFUSED)
+        refused = read.report.of(ImportStatus.REFUSED)
         wrong = [{"at": f"body.process:{one.line}", "detail": str(one)} for one in refused[:100]]
         wrong += [{"at": "body", "detail": one} for one in read.other[:100]]
-        raise Problem(422, f"the process has {len(wrong)} error(s)", wrong)
-    version = await desk.services.parts.flows.put_bpel(read.flow, tenant=who.tenant)
+        raise HttpProblem(422, f"the process has {len(wrong)} error(s)", wrong)
+    version = await context.services.components.flows.put_bpel(read.flow, tenant=who.tenant)
     return json_answer({"version": version, "name": read.flow.name}, 201)
 
 
 @router.get("/flows", response_model=PythonFlowsOut, responses=errors())
-async def python_flows(desk: TheDesk, who: Viewer) -> Response:
+async def python_flows(context: TheDesk, who: Viewer) -> Response:
     """The Python flows in the operator's folder, which are started by their names."""
-    folder = desk.services.parts.folder
+    folder = context.services.components.folder
     found = [
         {
             "name": flow.name,
@@ -178,12 +178,12 @@ async def python_flows(desk: TheDesk, who: Viewer) -> Response:
 
 
 @router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
-async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
+async def read_flow(context: TheDesk, who: Viewer, version: str) -> Response:
     """A stored flow, and who holds all its cases."""
-    plan = await desk.services.parts.flows.plan(who.tenant, flow_version(version))
-    gate = await desk.services.gates.gate(who.tenant, version)
+    plan = await context.services.components.flows.plan(who.tenant, flow_version(version))
+    gate = await context.services.gates.gate(who.tenant, version)
     if plan.grown:
-        grown = await desk.services.parts.flows.grown(who.tenant, version)
+        grown = await context.services.components.flows.grown(who.tenant, version)
         text = write_bpel(grown) if isinstance(grown, BpelFlow) else grown.source
     else:
         text = write_flow_text(plan.flow)
@@ -192,37 +192,37 @@ async def read_flow(desk: TheDesk, who: Viewer, version: str) -> Response:
 
 
 @router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))
-async def suspend_flow(desk: TheDesk, who: Operator, version: str) -> Response:
+async def suspend_flow(context: TheDesk, who: Operator, version: str) -> Response:
     """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
-    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
-    await desk.note(who, "flow.suspend", version)
-    return json_answer(_gate(await desk.services.gates.suspend(who.tenant, version, who.subject)))
+    await context.services.components.flows.plan(who.tenant, flow_version(version))
+    await context.note(who, "flow.suspend", version)
+    return json_answer(_gate(await context.services.gates.suspend(who.tenant, version, who.subject)))
 
 
 @router.post("/flows/{version}/continue", response_model=GateOut, responses=errors(404, 409, body=True))
-async def continue_flow(desk: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
+async def continue_flow(context: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
     """Take a hold on all cases of a flow away."""
-    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
+    await context.services.components.flows.plan(who.tenant, flow_version(version))
     holder = (body.holder if body else None) or who.subject
-    await desk.note(who, "flow.continue", version, holder=holder)
-    return json_answer(_gate(await desk.services.gates.let_go(who.tenant, version, holder)))
+    await context.note(who, "flow.continue", version, holder=holder)
+    return json_answer(_gate(await context.services.gates.let_go(who.tenant, version, holder)))
 
 
 @router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True) | WAITS)
-async def send_flow_verb(desk: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
+async def send_flow_verb(context: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
     """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
-    await desk.services.parts.flows.plan(who.tenant, flow_version(version))
-    verb = verb_of(desk, who, body)
-    if not alone(desk, who, verb.kind.value, "item" if verb.item else "all-cases", owner=""):
+    await context.services.components.flows.plan(who.tenant, flow_version(version))
+    verb = verb_of(context, who, body)
+    if not alone(context, who, verb.kind.value, "item" if verb.item else "all-cases", owner=""):
         act = verb_act("flow.verb", verb, begun_by=verb.at)
         words = f"{verb.kind} {verb.item or 'all cases'} of flow {version[:12]}"
-        return await ask(desk, who, verb.kind.value, version, owner="", why=verb.reason, act=act, words=words)
-    await desk.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
-    gates = desk.services.gates
+        return await ask(context, who, verb.kind.value, version, owner="", why=verb.reason, act=act, words=words)
+    await context.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
+    gates = context.services.gates
     if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
         write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
         gate = await write(who.tenant, version, verb.holder)
     else:
-        engine_of(desk)
+        engine_of(context)
         gate = await gates.order(who.tenant, version, replace(verb, begun_by=verb.at))
     return json_answer({"id": verb.id} | _gate(gate))

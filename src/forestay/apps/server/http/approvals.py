@@ -9,16 +9,16 @@ import orjson
 from fastapi import Response
 
 from forestay.apps.server.http.answers import Out, Responses, Time
-from forestay.apps.server.http.desk import Desk, settled
-from forestay.apps.server.http.problems import Problem
-from forestay.domain.exceptions.safeguards.second_person import LASTS, Asking, digest_of, needed
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, settled
+from forestay.domain.exceptions.safeguards.approval_policy import LASTS, ApprovalRequest, digest_of, needed
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.jobs import job_document
 from forestay.domain.jobs.job_document import Token
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.errors import Conflict, NotFound, PortError
 from forestay.ports.operations.identity import Principal
-from forestay.services.exceptions.safeguards.keep_approvals import Known
+from forestay.services.exceptions.safeguards.approvals import ApprovalRecord
 
 State = Literal["waiting", "approved", "done", "refused", "expired"]
 
@@ -40,28 +40,38 @@ class ApprovalOut(Out):
     outcome: str | None
 
 
-class WaitsOut(Out):
+class PendingApprovalOut(Out):
     waits: ApprovalOut
 
 
-WAITS: Responses = {202: {"model": WaitsOut, "description": "Nothing was done yet: it waits for a second person"}}
+WAITS: Responses = {
+    202: {"model": PendingApprovalOut, "description": "Nothing was done yet: it waits for a second person"}
+}
 
 
-def alone(desk: Desk, who: Principal, action: str, target: str, *, owner: str) -> bool:
+def alone(context: RequestContext, who: Principal, action: str, target: str, *, owner: str) -> bool:
     """Whether a person may do this by themselves: it needs nobody else, it ends their own case, or this domain has only one person."""
-    if desk.services.parts.settings.second_person == "off":
+    if context.services.components.settings.second_person == "off":
         return True
     own = action == "remove" and target in ("case", "ancestors") and owner == who.subject
     return own or needed(action, target, rule_owner="", job_owner=owner) is None
 
 
 async def ask(
-    desk: Desk, who: Principal, action: str, on: str, *, owner: str, why: str, act: Mapping[str, Any], words: str
+    context: RequestContext,
+    who: Principal,
+    action: str,
+    on: str,
+    *,
+    owner: str,
+    why: str,
+    act: Mapping[str, Any],
+    words: str,
 ) -> Response:
     """Write the request down, and say that it waits: 202."""
-    parts = desk.services.parts
+    parts = context.services.components
     now = parts.clock.now()
-    asking = Asking(
+    asking = ApprovalRequest(
         tenant=who.tenant,
         decision=digest_of({"act": dict(act), "why": why}),
         words=words,
@@ -74,11 +84,11 @@ async def ask(
         act=act,
     )
     known = await parts.approvals.ask(asking)
-    await desk.note(who, "approval.ask", on, why=why, request=known.id, act=action)
+    await context.note(who, "approval.ask", on, why=why, request=known.id, act=action)
     return Response(orjson.dumps({"waits": approval_public(known)}), 202, media_type="application/json")
 
 
-def approval_public(known: Known) -> dict[str, object]:
+def approval_public(known: ApprovalRecord) -> dict[str, object]:
     asking, said = known.asking, known.answered
     return {
         "id": known.id,
@@ -96,7 +106,7 @@ def approval_public(known: Known) -> dict[str, object]:
     }
 
 
-async def carry_out(desk: Desk, known: Known) -> Known:
+async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalRecord:
     """Do what was agreed to, in the name of who asked; once, however often it is called."""
     asking, act = known.asking, known.asking.act
     assert known.answered is not None  # noqa: S101 - the caller looked
@@ -105,29 +115,29 @@ async def carry_out(desk: Desk, known: Known) -> Known:
         match act["kind"]:
             case "job.force":
                 state, token = job_document.State(act["to"]), Token(act["generation"], act["attempt"])
-                steer = desk.services.steer
+                steer = context.services.steer
                 answer = await steer.force(asking.on, to=state, expected=token, by=asking.by, reason=reason)
                 outcome = str(settled(answer).document.state)
             case "job.release":
-                answer = await desk.services.steer.release(
+                answer = await context.services.steer.release(
                     asking.on, attempt=act["attempt"], claim=act["claim"], by=asking.by, reason=reason
                 )
                 outcome = str(settled(answer).document.state)
             case "case.verb":
-                outcome = await _case_verb(desk, asking.on, _verb(act, asking, reason))
+                outcome = await _case_verb(context, asking.on, _verb(act, asking, reason))
             case "flow.verb":
-                gates = desk.services.gates
+                gates = context.services.gates
                 await gates.order(asking.tenant, asking.on, _verb(act, asking, reason))
                 outcome = "passed on to all cases"
             case "decision":
                 if act["job"]:
-                    went = await desk.services.parts.faults.resume(act["job"], act["incident"], act["n"])
+                    went = await context.services.components.faults.resume(act["job"], act["incident"], act["n"])
                 else:
-                    went = await desk.services.parts.exceptions.resume(act["incident"], act["n"])
+                    went = await context.services.components.exceptions.resume(act["incident"], act["n"])
                 outcome = "handed to the rule" if went else "it had moved on"
             case kind:
                 outcome = f"refused: nobody here knows how to carry out {kind!r}"
-    except Problem as problem:
+    except HttpProblem as problem:
         if problem.status_code >= 500:
             raise
         outcome = f"refused: {problem.detail}"
@@ -135,10 +145,10 @@ async def carry_out(desk: Desk, known: Known) -> Known:
         if not isinstance(error, NotFound | Conflict):
             raise
         outcome = f"refused: {error}"
-    return await desk.services.parts.approvals.carried_out(known, outcome)
+    return await context.services.components.approvals.carried_out(known, outcome)
 
 
-def _verb(act: Mapping[str, Any], asking: Asking, reason: str) -> Verb:
+def _verb(act: Mapping[str, Any], asking: ApprovalRequest, reason: str) -> Verb:
     given = dict(act["verb"])
     return Verb(
         at=asking.at,
@@ -154,10 +164,10 @@ def _verb(act: Mapping[str, Any], asking: Asking, reason: str) -> Verb:
     )
 
 
-async def _case_verb(desk: Desk, case: str, verb: Verb) -> str:
-    engine = desk.services.parts.engine
+async def _case_verb(context: RequestContext, case: str, verb: Verb) -> str:
+    engine = context.services.components.engine
     if engine is None:
-        raise Problem(409, "cases are not run here")
+        raise HttpProblem(409, "cases are not run here")
     try:
         answer = await engine.send_verb(case, verb)
     except NotFound:

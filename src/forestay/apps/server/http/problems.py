@@ -30,7 +30,7 @@ GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
 STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
 
 
-class Problem(HTTPException):
+class HttpProblem(HTTPException):
     """Something to tell the caller, with where it is wrong."""
 
     def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
@@ -76,7 +76,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
-        errors = error.errors if isinstance(error, Problem) else ()
+        errors = error.errors if isinstance(error, HttpProblem) else ()
         return answer(error.status_code, str(error.detail), errors, path=request.url.path)
 
     @app.exception_handler(RequestValidationError)

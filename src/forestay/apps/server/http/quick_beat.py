@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from forestay.adapters.prometheus.metrics import Metrics
-from forestay.apps.server.http.desk import MAX_TOKEN, Desk
+from forestay.apps.server.http.request_context import MAX_TOKEN, RequestContext
 from forestay.apps.server.http.schemas import INT64
-from forestay.domain.pilots.pilot import Beat
+from forestay.domain.pilots.pilot import Heartbeat
 from forestay.ports.operations.identity import BadToken, Principal, Role
 
 ROUTE = "/v1/pilots/{pilot}/beat"
@@ -34,26 +34,26 @@ _HARMLESS = frozenset(
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\ncontent-length: %d\r\n\r\n"
 
 
-def pilot_token(desk: Desk, pilot: str, tenant: str) -> dict[str, object]:
+def pilot_token(context: RequestContext, pilot: str, tenant: str) -> dict[str, object]:
     """A new token for a pilot."""
-    seconds = desk.services.parts.settings.token_seconds
-    identity = desk.services.parts.identity
+    seconds = context.services.components.settings.token_seconds
+    identity = context.services.components.identity
     token = identity.issue(subject=pilot, tenant=tenant, roles=frozenset({Role.PILOT}), seconds=seconds)
     return {"token": token, "token_seconds": seconds}
 
 
-def beat_answer(desk: Desk, who: Principal) -> dict[str, object]:
+def beat_answer(context: RequestContext, who: Principal) -> dict[str, object]:
     """What a pilot is told when its beat is stored, whichever way it came."""
-    services, pilot = desk.services, who.subject
+    services, pilot = context.services, who.subject
     answer: dict[str, object] = {
         "token": None,
         "token_seconds": 0,
         "cancel": [],
         "drain": pilot in services.drains.known,
     }
-    half = services.parts.settings.token_seconds / 2
-    if who.expires - services.parts.clock.now() / 1000 < half:
-        answer |= pilot_token(desk, pilot, who.tenant)
+    half = services.components.settings.token_seconds / 2
+    if who.expires - services.components.clock.now() / 1000 < half:
+        answer |= pilot_token(context, pilot, who.tenant)
     neighbours = services.neighbours.of(pilot)
     if neighbours is not None:
         answer["neighbours"] = neighbours
@@ -63,8 +63,8 @@ def beat_answer(desk: Desk, who: Principal) -> dict[str, object]:
 class QuickBeat:
     """Stands before all other routes."""
 
-    def __init__(self, desk: Desk, metrics: Metrics) -> None:
-        self.desk = desk
+    def __init__(self, context: RequestContext, metrics: Metrics) -> None:
+        self.context = context
         self.times = metrics.requests.labels(ROUTE)
 
     def take(self, data: bytes, answered: Callable[[bytes | None], None]) -> bool:
@@ -80,11 +80,11 @@ class QuickBeat:
             if done.cancelled() or done.exception() is not None:
                 answered(None)  # the usual way says so, after another try
                 return
-            body = orjson.dumps(beat_answer(self.desk, caller))
+            body = orjson.dumps(beat_answer(self.context, caller))
             answered(_HEAD % len(body) + body)
             self.times.observe(time.perf_counter() - started)
 
-        self.desk.services.beats.put(caller.subject, beat).add_done_callback(stored)
+        self.context.services.beats.put(caller.subject, beat).add_done_callback(stored)
         return True
 
     def _caller(self, head: bytes, length: int) -> Principal | None:
@@ -104,14 +104,14 @@ class QuickBeat:
         if given.get(b"content-length") != b"%d" % length or token[:7].lower() != b"bearer " or len(token) > MAX_TOKEN:
             return None
         try:
-            who = self.desk.services.parts.identity.verify(token[7:].decode("ascii"))
+            who = self.context.services.components.identity.verify(token[7:].decode("ascii"))
         except (BadToken, UnicodeDecodeError):
             return None
-        if who.subject in self.desk.services.revocations.known:
+        if who.subject in self.context.services.revocations.known:
             return None
         return who if who.subject.encode() == path[1] and who.may(Role.PILOT) else None
 
-    def _beat(self, content: bytes) -> Beat | None:
+    def _beat(self, content: bytes) -> Heartbeat | None:
         try:
             body: Any = orjson.loads(content)
         except orjson.JSONDecodeError:
@@ -125,4 +125,4 @@ class QuickBeat:
             return None
         if not all(type(one) is str and _ID.fullmatch(one) for one in claims):
             return None
-        return Beat(counter, session, self.desk.services.parts.settings.lease, tuple(claims))
+        return Heartbeat(counter, session, self.context.services.components.settings.lease, tuple(claims))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
-from forestay.apps.server.http.desk import Hinter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Hinter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.insertion.conversation_answers import ConversationOut
 from forestay.apps.server.insertion.schemas import ToldIn
@@ -21,10 +21,10 @@ MOST = 200
 
 
 @router.get("/{job}/conversation", response_model=ConversationOut, responses=errors(404))
-async def conversation(desk: TheDesk, who: Viewer, job: str) -> Response:
+async def conversation(context: TheDesk, who: Viewer, job: str) -> Response:
     """Which task at which server stands for each attempt of a job, the oldest first."""
-    document = (await desk.job(job, who)).document
-    store = desk.services.parts.store
+    document = (await context.job(job, who)).document
+    store = context.services.components.store
     await store.refresh()
     found = await store.find_records(kind=KIND, job=document.id, tenant=who.tenant, limit=MOST)
     exchanges = sorted((exchange_from(document.id, one.body) for one in found), key=lambda one: one.token)
@@ -43,14 +43,14 @@ async def conversation(desk: TheDesk, who: Viewer, job: str) -> Response:
 
 @downstream_router.post("/{name}/told", response_model=NothingOut, responses=errors(body=True))
 async def told(
-    desk: TheDesk,
+    context: TheDesk,
     who: Hinter,
     name: str,
     body: ToldIn,
     capability: Annotated[str, Query(max_length=4096)] = "",
 ) -> Response:
     """A downstream server says that a task is over: it is looked at now. Its address may carry a capability for that task instead of a token."""
-    for relay in desk.services.relays.relays:
+    for relay in context.services.relays.relays:
         if relay.name == name and relay.tenant == who.tenant:
             relay.hint(body.job, only_of=who.job)
     return json_answer({})

@@ -8,19 +8,19 @@ from fastapi import Request, Response
 from pydantic import ValidationError
 
 from forestay.apps.server.http.answers import errors
-from forestay.apps.server.http.desk import Desk, Submitter, TheDesk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.schemas import InputIn, JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from forestay.apps.server.jobs.submissions import check_producers, submissions_from
 from forestay.domain.flows.jsdl.definition import JSDL
-from forestay.domain.flows.jsdl.job import NotRunnable, house_job
+from forestay.domain.flows.jsdl.job import NotRunnable, converted_job
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.formats import soap
 from forestay.ports.operations.identity import Principal
-from forestay.services.jobs.register_callbacks import RegisterCallbacks
-from forestay.services.shared.write_checked import Settled
+from forestay.services.jobs.callback_registry import CallbackRegistry
+from forestay.services.shared.checked_writer import WriteApplied
 
 router = Router(tags=["soap"])
 XML = "text/xml; charset=utf-8"
@@ -29,14 +29,14 @@ SOAP_MARK = "#soap"
 
 
 @router.post("/soap/jobs", include_in_schema=False, responses=errors(body=True))
-async def jobs(request: Request, desk: TheDesk, who: Submitter) -> Response:
+async def jobs(request: Request, context: TheDesk, who: Submitter) -> Response:
     """One operation of the job service."""
     try:
         asked = soap.read_request(await request.body())
-        answer = await _do(desk, who, asked)
+        answer = await _do(context, who, asked)
     except soap.SoapRefused as error:
         return _fault(str(error), theirs=True)
-    except Problem as error:
+    except HttpProblem as error:
         theirs = error.status_code < 500
         return _fault(error.detail, theirs=theirs, name="submissionFailed" if theirs else "unavailable")
     return Response(soap.envelope(answer), media_type=XML)
@@ -46,12 +46,12 @@ def _fault(text: str, *, theirs: bool, name: str = "") -> Response:
     return Response(soap.fault(text, theirs=theirs, name=name), 500, media_type=XML)
 
 
-async def _do(desk: Desk, who: Principal, asked: soap.Request) -> Element:
+async def _do(context: RequestContext, who: Principal, asked: soap.SoapRequest) -> XmlElement:
     match asked.body.name:
         case "submit" | "forget":
-            return await _submit(desk, who, asked)
+            return await _submit(context, who, asked)
         case "poll" | "getStatus":
-            document = (await desk.job(_text(asked.body, "jobId"), who)).document
+            document = (await context.job(_text(asked.body, "jobId"), who)).document
             last = document.last
             code = last.exit_code if last is not None else None
             return soap.job_element(
@@ -59,17 +59,17 @@ async def _do(desk: Desk, who: Principal, asked: soap.Request) -> Element:
             )
         case "register":
             job = _text(asked.body, "jobId")
-            await desk.job(job, who)
-            parts = desk.services.parts
-            url = _callback(desk, asked.body)
-            answer = await RegisterCallbacks(parts.writer, parts.clock).register(job, url)
-            if not isinstance(answer, Settled):
-                raise Problem(503, "the registration could not be written; send it again")
+            await context.job(job, who)
+            parts = context.services.components
+            url = _callback(context, asked.body)
+            answer = await CallbackRegistry(parts.writer, parts.clock).register(job, url)
+            if not isinstance(answer, WriteApplied):
+                raise HttpProblem(503, "the registration could not be written; send it again")
             return soap.job_element("registered", jobId=job)
     raise soap.SoapRefused(f"there is no operation {asked.body.name[:60]}")
 
 
-def _inside(element: Element, name: str) -> Element | None:
+def _inside(element: XmlElement, name: str) -> XmlElement | None:
     for child in element.elements:
         if child.name == name:
             return child
@@ -79,28 +79,28 @@ def _inside(element: Element, name: str) -> Element | None:
     return None
 
 
-def _text(element: Element, name: str) -> str:
+def _text(element: XmlElement, name: str) -> str:
     found = _inside(element, name)
     if found is None or not found.text.strip():
         raise soap.SoapRefused(f"{element.name} needs {name}")
     return found.text.strip()
 
 
-def _callback(desk: Desk, element: Element) -> str:
+def _callback(context: RequestContext, element: XmlElement) -> str:
     url = _text(element, "notifyTo").removesuffix(SOAP_MARK) + SOAP_MARK
-    if why := desk.services.parts.notify.check(url):
-        raise Problem(422, f"notifyTo: {why}")
+    if why := context.services.components.notify.check(url):
+        raise HttpProblem(422, f"notifyTo: {why}")
     return url
 
 
-async def _submit(desk: Desk, who: Principal, asked: soap.Request) -> Element:
+async def _submit(context: RequestContext, who: Principal, asked: soap.SoapRequest) -> XmlElement:
     definition = _inside(asked.body, "JobDefinition")
     if definition is None or definition.space != JSDL:
         raise soap.SoapRefused("submit needs a JobDefinition of JSDL 1.0")
     try:
-        made = house_job(read_definition(definition))
+        made = converted_job(read_definition(definition))
     except (JsdlRefused, NotRunnable) as error:
-        raise Problem(422, str(error)) from error
+        raise HttpProblem(422, str(error)) from error
     pattern = made.pattern
     need = pattern.resources
     try:
@@ -113,15 +113,15 @@ async def _submit(desk: Desk, who: Principal, asked: soap.Request) -> Element:
             outputs=list(dict.fromkeys(pattern.outputs.values())),
             effects=pattern.effects.value,
         )
-        callback = _callback(desk, asked.body) if _inside(asked.body, "notifyTo") is not None else None
+        callback = _callback(context, asked.body) if _inside(asked.body, "notifyTo") is not None else None
         body = SubmitIn(specification=specification, jobs=[JobIn(callback=callback, labels=dict(pattern.labels))])
     except ValidationError as error:
-        raise Problem(422, f"the job cannot be run: {_first(error)}") from error
-    parts = desk.services.parts
+        raise HttpProblem(422, f"the job cannot be run: {_first(error)}") from error
+    parts = context.services.components
     submissions = submissions_from(body, who, parts.notify, parts.staging)
     await check_producers(submissions, parts.store)
-    desk.know(one.specification for one in submissions)
-    (accepted,) = await desk.services.submit.submit(submissions, by=who.subject, key=asked.message or None)
+    context.know(one.specification for one in submissions)
+    (accepted,) = await context.services.submit.submit(submissions, by=who.subject, key=asked.message or None)
     return soap.job_element("submitted", jobId=accepted.id)
 
 

@@ -14,8 +14,8 @@ from fastapi import Header, Query, Request, Response
 from starlette.background import BackgroundTask
 
 from forestay.apps.config.downstream_settings import downstream_for
-from forestay.apps.server.http.desk import Desk, Submitter, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.insertion.tes_answers import (
     BODY,
@@ -27,17 +27,17 @@ from forestay.apps.server.insertion.tes_answers import (
     tes_errors,
 )
 from forestay.apps.server.insertion.tes_urls import storage_of, wrong_urls
-from forestay.domain.flows.definition.finding import Finding
+from forestay.domain.flows.definition.flow_problem import FlowProblem
 from forestay.domain.jobs.conversation import CALLBACK_TAG, DOWNSTREAM_TAG
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.jobs.lifecycle import Refused
+from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.formats.ga4gh.tes_job import (
     KEY,
     MARK,
     MAX_TAGS,
     PARAMETERS,
     TASK,
-    Refusal,
+    ParameterRefused,
     asked_on,
     fits,
     known_parameters,
@@ -47,13 +47,13 @@ from forestay.formats.ga4gh.tes_job import (
 )
 from forestay.formats.ga4gh.tes_log import task_log
 from forestay.formats.ga4gh.tes_reading import read_task
-from forestay.formats.ga4gh.tes_task import Task, TaskState, View, tags_match, task_json
+from forestay.formats.ga4gh.tes_task import TaskDocument, TaskState, TaskView, tags_match, task_json
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.jobs.job_store import Stored
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.insertion.make_tasks import Made
+from forestay.services.insertion.task_factory import CreatedTask
 from forestay.services.insertion.task_states import tasks_of
-from forestay.services.shared.write_checked import Settled
+from forestay.services.shared.checked_writer import WriteApplied
 
 TES_VERSION = "1.1.0"
 LONG, SHORT = "/ga4gh/tes/v1", "/v1"
@@ -62,16 +62,16 @@ MOST_PAGES = 20
 MOST_WRONG = 50
 
 
-def _problem(findings: Sequence[Finding]) -> Problem:
+def _problem(findings: Sequence[FlowProblem]) -> HttpProblem:
     errors = [{"at": one.where or "task", "detail": one.message} for one in findings[:MOST_WRONG]]
-    return Problem(400, f"{len(findings)} field(s) of the task are wrong", errors)
+    return HttpProblem(400, f"{len(findings)} field(s) of the task are wrong", errors)
 
 
-async def _asked(request: Request) -> Task:
+async def _asked(request: Request) -> TaskDocument:
     try:
         data = orjson.loads(await request.body())
     except orjson.JSONDecodeError as error:
-        raise Problem(400, f"the body is no JSON: {error}") from error
+        raise HttpProblem(400, f"the body is no JSON: {error}") from error
     task = read_task(data)
     if isinstance(task, tuple):
         raise _problem(task)
@@ -80,32 +80,32 @@ async def _asked(request: Request) -> Task:
 
 async def create(
     request: Request,
-    desk: TheDesk,
+    context: TheDesk,
     who: Submitter,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Make a task."""
-    parts = desk.services.parts
+    parts = context.services.components
     task = await _asked(request)
     wanted = task.tags.get(DOWNSTREAM_TAG, "")
     downstream = downstream_for(parts.settings.downstreams, who.tenant, wanted)
     if downstream is None:
-        raise Problem(400, f"there is no downstream {wanted[:64]} for this tenant")
+        raise HttpProblem(400, f"there is no downstream {wanted[:64]} for this tenant")
     if parts.settings.tes_containers == "refuse" and not downstream:
-        raise Problem(403, "this domain takes no tasks; an administrator sets tes_containers")
+        raise HttpProblem(403, "this domain takes no tasks; an administrator sets tes_containers")
     if len(task.tags) > MAX_TAGS:
-        raise Problem(400, f"a task has at most {MAX_TAGS} tags here")
+        raise HttpProblem(400, f"a task has at most {MAX_TAGS} tags here")
     if not downstream and (wrong := wrong_urls(task, who.tenant, parts.staging, parts.elements)):
         raise _problem(wrong)
     try:
         task, asked, warnings = known_parameters(task) if not downstream else (task, asked_on(task, downstream), ())
-    except Refusal as error:
-        raise Problem(400, str(error)) from error
+    except ParameterRefused as error:
+        raise HttpProblem(400, str(error)) from error
     callback = task.tags.get(CALLBACK_TAG, "")
     if callback and parts.notify.check(callback) is None:
         asked = asked._replace(callback=callback)  # an address that may not be called is passed over, as any other tag
     key = idempotency_key or task.tags.get(KEY) or None
-    made = await desk.services.make_tasks.create(
+    made = await context.services.task_factory.create(
         task,
         tenant=who.tenant,
         owner=who.subject,
@@ -116,50 +116,52 @@ async def create(
     )
     # Asked before the answer: after it nobody is there any more in any case.
     gone = await request.is_disconnected()
-    told = None if gone else BackgroundTask(_told, desk, made, who.tenant)
+    told = None if gone else BackgroundTask(_told, context, made, who.tenant)
     return Response(orjson.dumps({"id": made.id}), media_type="application/json", background=told)
 
 
-async def _told(desk: Desk, made: Made, tenant: str) -> None:
+async def _told(context: RequestContext, made: CreatedTask, tenant: str) -> None:
     """The answer is on its way."""
-    desk.services.make_tasks.told(made, tenant)
+    context.services.task_factory.told(made, tenant)
 
 
-async def _task(desk: Desk, who: Principal, task: str) -> Stored:
+async def _task(context: RequestContext, who: Principal, task: str) -> Stored:
     """A task of the caller's tenant; a job that is none does not exist here."""
-    stored = await desk.services.tasks.find(task) if len(task) <= 64 else None
+    stored = await context.services.tasks.find(task) if len(task) <= 64 else None
     if stored is None or stored.document.tenant != who.tenant or stored.document.labels.get(MARK) != TASK:
-        raise Problem(404, f"there is no task {task[:64]}")
+        raise HttpProblem(404, f"there is no task {task[:64]}")
     return stored
 
 
-async def read(request: Request, desk: TheDesk, who: Viewer, task: str, view: View = View.MINIMAL) -> Response:
+async def read(
+    request: Request, context: TheDesk, who: Viewer, task: str, view: TaskView = TaskView.MINIMAL
+) -> Response:
     """One task."""
-    stored = await _task(desk, who, task)
-    states = await desk.services.tasks.states([stored])
-    body = orjson.dumps(await _shown(desk, stored, states[stored.document.id], view))
+    stored = await _task(context, who, task)
+    states = await context.services.tasks.states([stored])
+    body = orjson.dumps(await _shown(context, stored, states[stored.document.id], view))
     mark = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers={"ETag": mark})
     return Response(body, media_type="application/json", headers={"ETag": mark})
 
 
-async def _shown(desk: Desk, stored: Stored, state: TaskState, view: View) -> dict[str, Any]:
+async def _shown(context: RequestContext, stored: Stored, state: TaskState, view: TaskView) -> dict[str, Any]:
     document = stored.document
-    if view is View.MINIMAL:
+    if view is TaskView.MINIMAL:
         return {"id": document.id, "state": state.value}
-    spec = (await desk.specifications([document.specification])).get(document.specification)
+    spec = (await context.specifications([document.specification])).get(document.specification)
     asked = task_of(spec) if spec is not None else None
     if spec is None or asked is None:
-        raise Problem(404, f"the specification of task {document.id} is not there")
-    logs = await _logs(desk, document, warnings_of(spec))
+        raise HttpProblem(404, f"the specification of task {document.id} is not there")
+    logs = await _logs(context, document, warnings_of(spec))
     created = time_text(document.created) or ""
     return task_json(replace(asked, id=document.id, state=state, creation_time=created, logs=logs), view)
 
 
-async def _logs(desk: Desk, document: JobDocument, warnings: Sequence[str]) -> Any:
+async def _logs(context: RequestContext, document: JobDocument, warnings: Sequence[str]) -> Any:
     """One entry: the attempt that decides, or is under way."""
-    tasks, store = desk.services.tasks, desk.services.parts.store
+    tasks, store = context.services.tasks, context.services.components.store
     told = await tasks.end_notes(document)
     brought: Any = {}
     if document.final:
@@ -171,7 +173,7 @@ async def _logs(desk: Desk, document: JobDocument, warnings: Sequence[str]) -> A
 
 
 async def search(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     name_prefix: Annotated[str, Query(max_length=200)] = "",
     state: TaskState | None = None,
@@ -179,27 +181,27 @@ async def search(
     tag_value: Annotated[list[str] | None, Query(max_length=100)] = None,
     page_size: Annotated[int, Query(ge=1, lt=2048)] = 256,
     page_token: Annotated[str, Query(max_length=4000)] = "",
-    view: View = View.MINIMAL,
+    view: TaskView = TaskView.MINIMAL,
 ) -> Response:
     """Tasks, the newest first; pages may be shorter than they could be, and there are more while there is a token."""
     keys, values = tag_key or [], tag_value or []
     if len(values) > len(keys):
-        raise Problem(400, "there are more values of tags than keys")
+        raise HttpProblem(400, "there are more values of tags than keys")
     wanted = list(zip(keys, [*values, *[""] * (len(keys) - len(values))], strict=True))
     query = tasks_of(who.tenant, state, [one for one in wanted if one[1] and fits(*one)])
     shown: list[dict[str, Any]] = []
     cursor = page_token or None
-    store, tasks = desk.services.parts.store, desk.services.tasks
+    store, tasks = context.services.components.store, context.services.tasks
     for _ in range(MOST_PAGES):
         page = await store.search(query, sort="-created", limit=page_size, cursor=cursor)
         cursor = page.cursor
         found = [one for one in page.jobs if one.document.name.startswith(name_prefix)]
         if wanted:
-            tags = await _tags(desk, found)
+            tags = await _tags(context, found)
             found = [one for one in found if tags_match(tags[one.document.id], wanted)]
         states = await tasks.states(found)
         found = [one for one in found if state is None or states[one.document.id] is state]
-        shown = await asyncio.gather(*(_shown(desk, one, states[one.document.id], view) for one in found))
+        shown = await asyncio.gather(*(_shown(context, one, states[one.document.id], view) for one in found))
         if shown or cursor is None:
             break
     body: dict[str, Any] = {"tasks": shown}
@@ -208,8 +210,8 @@ async def search(
     return Response(orjson.dumps(body), media_type="application/json")
 
 
-async def _tags(desk: Desk, jobs: Sequence[Stored]) -> dict[str, dict[str, str]]:
-    specs = await desk.specifications(sorted({one.document.specification for one in jobs}))
+async def _tags(context: RequestContext, jobs: Sequence[Stored]) -> dict[str, dict[str, str]]:
+    specs = await context.specifications(sorted({one.document.specification for one in jobs}))
     tags: dict[str, dict[str, str]] = {}
     for one in jobs:
         spec = specs.get(one.document.specification)
@@ -218,22 +220,22 @@ async def _tags(desk: Desk, jobs: Sequence[Stored]) -> dict[str, dict[str, str]]
     return tags
 
 
-async def cancel(desk: TheDesk, who: Submitter, task: str) -> Response:
+async def cancel(context: TheDesk, who: Submitter, task: str) -> Response:
     """End a task; one that has ended stays as it is."""
-    stored = await _task(desk, who, task)
+    stored = await _task(context, who, task)
     owner = stored.document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
-        raise Problem(403, f"the task belongs to {owner}; only they or an operator may do this")
-    await desk.note(who, "job.cancel", task, owner=owner, why="asked by TES")
-    answer = await desk.services.tasks.cancel(stored, by=who.subject)
-    if not isinstance(answer, Settled | Refused):
-        raise Problem(503, "the store did not say clearly whether it took place; ask again")
+        raise HttpProblem(403, f"the task belongs to {owner}; only they or an operator may do this")
+    await context.note(who, "job.cancel", task, owner=owner, why="asked by TES")
+    answer = await context.services.tasks.cancel(stored, by=who.subject)
+    if not isinstance(answer, WriteApplied | TransitionRefused):
+        raise HttpProblem(503, "the store did not say clearly whether it took place; ask again")
     return Response(b"{}", media_type="application/json")
 
 
-async def service_info(desk: TheDesk, who: Viewer) -> Response:
+async def service_info(context: TheDesk, who: Viewer) -> Response:
     """What this service is, and which storage it reaches."""
-    settings = desk.services.parts.settings
+    settings = context.services.components.settings
     body = {
         "id": "org.forestay.tes",
         "name": "Forestay",
@@ -242,7 +244,7 @@ async def service_info(desk: TheDesk, who: Viewer) -> Response:
         "organization": {"name": "Forestay", "url": settings.public_url},
         "version": version("forestay"),
         "documentationUrl": f"{settings.public_url}/",
-        "storage": storage_of(who.tenant, settings.staging_hosts, desk.services.parts.elements),
+        "storage": storage_of(who.tenant, settings.staging_hosts, context.services.components.elements),
         "tesResources_backend_parameters": list(PARAMETERS),
     }
     return Response(orjson.dumps(body), media_type="application/json")

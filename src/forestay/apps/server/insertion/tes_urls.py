@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from forestay.domain.data.storage_element import Kind, StorageElement, wrong_path
-from forestay.domain.flows.definition.finding import Finding
+from forestay.domain.data.storage_element import AccessProtocol, StorageElement, wrong_path
+from forestay.domain.flows.definition.flow_problem import FlowProblem
 from forestay.domain.jobs.inputs import catalogue_name, local_path
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.formats.ga4gh.tes_job import bucket_of
-from forestay.formats.ga4gh.tes_task import FileType, Task
-from forestay.services.data.reach_elements import ReachElements
+from forestay.formats.ga4gh.tes_task import FileType, TaskDocument
+from forestay.services.data.storage_access import StorageAccess
 
 
-def wrong_urls(task: Task, tenant: str, outbound: Outbound, elements: ReachElements) -> list[Finding]:
+def wrong_urls(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: StorageAccess) -> list[FlowProblem]:
     """Everything that cannot be reached, so that a task is not made which can only fail."""
     return list(_wrong(task, tenant, outbound, elements))
 
 
-def _wrong(task: Task, tenant: str, outbound: Outbound, elements: ReachElements) -> Iterator[Finding]:
+def _wrong(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: StorageAccess) -> Iterator[FlowProblem]:
     for place, given in enumerate(task.inputs):
         if not given.url:
             continue
@@ -29,14 +29,14 @@ def _wrong(task: Task, tenant: str, outbound: Outbound, elements: ReachElements)
         if why is None and given.type is FileType.DIRECTORY and local_path(given.url) is None:
             why = "a folder can only be had from a path"
         if why is not None:
-            yield Finding(("inputs", place, "url"), why)
+            yield FlowProblem(("inputs", place, "url"), why)
     for place, output in enumerate(task.outputs):
         why = _unreachable(output.url, tenant, outbound, elements)
         if why is not None:
-            yield Finding(("outputs", place, "url"), why)
+            yield FlowProblem(("outputs", place, "url"), why)
 
 
-def _unreachable(url: str, tenant: str, outbound: Outbound, elements: ReachElements) -> str | None:
+def _unreachable(url: str, tenant: str, outbound: OutboundPolicy, elements: StorageAccess) -> str | None:
     path = local_path(url)
     if path is not None:
         parts = path.split("/")
@@ -54,7 +54,7 @@ def _unreachable(url: str, tenant: str, outbound: Outbound, elements: ReachEleme
     return wrong_path(found[1].rstrip("/")) if found[1] else "an object in the bucket is needed"
 
 
-def s3_element(url: str, tenant: str, elements: ReachElements) -> tuple[StorageElement, str] | None:
+def s3_element(url: str, tenant: str, elements: StorageAccess) -> tuple[StorageElement, str] | None:
     """The element that has the bucket of an address, and the path on it; an element may be a folder of a bucket."""
     bucket = bucket_of(url)
     if bucket is None:
@@ -62,18 +62,23 @@ def s3_element(url: str, tenant: str, elements: ReachElements) -> tuple[StorageE
     whole = f"{bucket[0]}/{bucket[1]}"
     for element in elements.elements.values():
         base = urlsplit(element.doors[0].base).path.strip("/")
-        if element.doors[0].kind is Kind.S3 and element.serves(tenant) and base and whole.startswith(f"{base}/"):
+        if (
+            element.doors[0].kind is AccessProtocol.S3
+            and element.serves(tenant)
+            and base
+            and whole.startswith(f"{base}/")
+        ):
             path = whole.removeprefix(f"{base}/")
             if element.may_read(tenant, path.rstrip("/") or "-"):
                 return element, path
     return None
 
 
-def storage_of(tenant: str, hosts: Sequence[str], elements: ReachElements) -> list[str]:
+def storage_of(tenant: str, hosts: Sequence[str], elements: StorageAccess) -> list[str]:
     """Where inputs may come from and outputs may go, as TES names it."""
     buckets = [
         f"s3://{urlsplit(one.doors[0].base).path.strip('/')}"
         for one in elements.elements.values()
-        if one.doors[0].kind is Kind.S3 and one.serves(tenant)
+        if one.doors[0].kind is AccessProtocol.S3 and one.serves(tenant)
     ]
     return ["file:///", *(f"https://{host.removeprefix('private:')}" for host in hosts), *buckets]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from forestay.formats.ga4gh.wes_run import RunState
+from forestay.formats.ga4gh.wes_run import WesRunState
 
 
 class WesOut(BaseModel):
@@ -63,7 +63,7 @@ class RunIdOut(WesOut):
 
 class RunStatusOut(WesOut):
     run_id: str
-    state: RunState
+    state: WesRunState
 
 
 class RunSummaryOut(RunStatusOut):
@@ -113,7 +113,7 @@ class RunRequestOut(WesOut):
 class RunLogOut(WesOut):
     run_id: str
     request: RunRequestOut
-    state: RunState
+    state: WesRunState
     run_log: LogOut
     task_logs_url: str
     task_logs: list[TaskLogOut] | None

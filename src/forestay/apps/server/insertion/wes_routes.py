@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse
 
 from forestay.apps.server.flows.case_routes import case_of_tenant, is_ours
 from forestay.apps.server.flows.flow_routes import FlowVerbIn, engine_of, verb_of
-from forestay.apps.server.http.desk import Desk, Submitter, TheDesk, Viewer
-from forestay.apps.server.http.problems import TITLES, Problem
+from forestay.apps.server.http.problems import TITLES, HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.insertion.wes_answers import (
     ErrorOut,
@@ -46,12 +46,12 @@ from forestay.formats.ga4gh.wes_run import (
     task_json,
 )
 from forestay.ports.errors import NotFound
-from forestay.ports.flows.flow_engine import CaseSummary, Happening
+from forestay.ports.flows.flow_engine import CaseSummary, RunHistoryEvent
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.flows.start_cases import StartCases
-from forestay.services.insertion.read_runs import Position, ReadRuns, Run
-from forestay.services.insertion.start_runs import MAX_FILES, StartRuns, WrongFlow
+from forestay.services.flows.run_starter import RunStarter
+from forestay.services.insertion.wes_run_starter import MAX_FILES, InvalidFlow, WesRunStarter
+from forestay.services.insertion.wes_runs import RunCursor, WesRun, WesRuns
 
 router = Router(prefix="/ga4gh/wes/v1", tags=["runs"])
 ATTACHMENT = "workflow_attachment"
@@ -84,27 +84,27 @@ def wes_errors(*more: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": TITLES[status], "model": ErrorOut} for status in sorted({*STATUSES, *more})}
 
 
-def runs_of(desk: Desk) -> ReadRuns:
-    engine_of(desk)
-    runs = desk.services.runs
+def runs_of(context: RequestContext) -> WesRuns:
+    engine_of(context)
+    runs = context.services.runs
     assert runs is not None  # noqa: S101 - where there is an engine, there are runs
     return runs
 
 
-def _base(desk: Desk) -> str:
-    return f"{desk.services.parts.settings.public_url}{router.prefix}"
+def _base(context: RequestContext) -> str:
+    return f"{context.services.components.settings.public_url}{router.prefix}"
 
 
 @router.get("/service-info", response_model=ServiceInfoOut, responses=wes_errors())
-async def service_info(desk: TheDesk, who: Viewer) -> Response:
+async def service_info(context: TheDesk, who: Viewer) -> Response:
     """What this service is and can do."""
-    settings = desk.services.parts.settings
+    settings = context.services.components.settings
     types = {name: language.versions for name, language in LANGUAGES.items()}
-    if desk.services.parts.folder.place is not None:
+    if context.services.components.folder.place is not None:
         types |= PYTHON
     protocols = {"file", "http", "https"} | {
         door.kind.value
-        for one in desk.services.parts.elements.elements.values()
+        for one in context.services.components.elements.elements.values()
         if one.serves(who.tenant)
         for door in one.doors
     }
@@ -114,17 +114,17 @@ async def service_info(desk: TheDesk, who: Viewer) -> Response:
         url=settings.public_url,
         protocols=protocols,
         types=types,
-        counts=await runs_of(desk).counts(who.tenant),
-        tags=offer_tags(await desk.services.offer.offer(who.tenant), desk.services.parts.clock.now()),
+        counts=await runs_of(context).counts(who.tenant),
+        tags=offer_tags(await context.services.offer.offer(who.tenant), context.services.components.clock.now()),
     )
     return json_answer(info)
 
 
 @router.get("/runs", response_model=RunsOut, responses=wes_errors())
-async def list_runs(desk: TheDesk, who: Viewer, page_size: Size = PAGE, page_token: Token = "") -> Response:
+async def list_runs(context: TheDesk, who: Viewer, page_size: Size = PAGE, page_token: Token = "") -> Response:
     """The runs that were asked for here, the oldest first: those that there were when the first page was asked for, each as it stands now."""
     position = _position(page_token)
-    page = await runs_of(desk).page(who.tenant, limit=min(page_size, MAX_PAGE), position=position)
+    page = await runs_of(context).page(who.tenant, limit=min(page_size, MAX_PAGE), position=position)
     shown = [
         summary_json(one.id, one.standing.state, one.standing.started, one.standing.ended, one.request.tags)
         for one in page.runs
@@ -135,32 +135,36 @@ async def list_runs(desk: TheDesk, who: Viewer, page_size: Size = PAGE, page_tok
 @router.post("/runs", response_model=RunIdOut, responses=wes_errors(408, 409, 413), openapi_extra=FORM)
 async def run_workflow(
     request: Request,
-    desk: TheDesk,
+    context: TheDesk,
     who: Submitter,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     forestay_stamp: Annotated[int, Header(ge=0, le=2**53)] = 0,
 ) -> Response:
     """Start a run. With an idempotency key, a repeat of the same request gives the same run."""
     asked, files = await _read(request)
-    parts = desk.services.parts
-    cases = StartCases(parts.flows, engine_of(desk), parts.ids, parts.checks)
-    starting = StartRuns(parts.flows, cases, parts.store, parts.folder, desk.services.attachments, parts.clock)
+    parts = context.services.components
+    cases = RunStarter(parts.flows, engine_of(context), parts.ids, parts.checks)
+    starting = WesRunStarter(parts.flows, cases, parts.store, parts.folder, context.services.attachments, parts.clock)
     key = idempotency_key or None
-    await _hold_lease(desk, who, starting, key, forestay_stamp)
+    await _hold_lease(context, who, starting, key, forestay_stamp)
     try:
         run = await starting.start(asked, files, tenant=who.tenant, owner=who.subject, key=key)
-    except WrongFlow as error:
-        raise Problem(400, str(error), [{"at": asked.url, "detail": one} for one in error.problems[:100]]) from error
+    except InvalidFlow as error:
+        raise HttpProblem(
+            400, str(error), [{"at": asked.url, "detail": one} for one in error.problems[:100]]
+        ) from error
     return json_answer({"run_id": run})
 
 
-async def _hold_lease(desk: Desk, who: Principal, starting: StartRuns, key: str | None, stamp: int) -> None:
+async def _hold_lease(
+    context: RequestContext, who: Principal, starting: WesRunStarter, key: str | None, stamp: int
+) -> None:
     """What a peer sends is started under a lease alone, and under a key; what was started before is only told again."""
-    peer, leases = desk.services.parts.peers.sender(who), desk.services.leases
+    peer, leases = context.services.components.peers.sender(who), context.services.leases
     if peer is None or leases is None:
         return
     if key is None:
-        raise Problem(400, "a peer sends each run under an Idempotency-Key")
+        raise HttpProblem(400, "a peer sends each run under an Idempotency-Key")
     if not await starting.started(who.tenant, who.subject, key):
         await leases.hold(peer, stamp)
 
@@ -172,7 +176,7 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
     except HTTPException:
         raise
     except (ValueError, LookupError) as error:
-        raise Problem(400, "the form cannot be read: its text is not UTF-8") from error
+        raise HttpProblem(400, "the form cannot be read: its text is not UTF-8") from error
     fields: dict[str, str] = {}
     files: dict[str, bytes] = {}
     try:
@@ -180,11 +184,11 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
             if name == ATTACHMENT and isinstance(value, UploadFile):
                 file = value.filename or ""
                 if file in files:
-                    raise Problem(400, f"two attachments are called {file[:200]}")
+                    raise HttpProblem(400, f"two attachments are called {file[:200]}")
                 files[file] = await value.read()
             elif name in fields or name == ATTACHMENT:
                 why = "an attachment is a file with a name" if name == ATTACHMENT else "the field is there twice"
-                raise Problem(400, f"{name[:100]}: {why}")
+                raise HttpProblem(400, f"{name[:100]}: {why}")
             elif isinstance(value, UploadFile):
                 fields[name] = _text(name, await value.read(MAX_FIELD + 1))
             else:
@@ -193,28 +197,28 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
         await form.close()
     asked, wrong = read_request(fields)
     if asked is None:
-        raise Problem(400, f"{len(wrong)} field(s) are wrong", [one._asdict() for one in wrong])
+        raise HttpProblem(400, f"{len(wrong)} field(s) are wrong", [one._asdict() for one in wrong])
     return asked, files
 
 
 def _text(name: str, content: bytes) -> str:
     if len(content) > MAX_FIELD:
-        raise Problem(400, f"{name[:100]} has more than {MAX_FIELD} bytes")
+        raise HttpProblem(400, f"{name[:100]} has more than {MAX_FIELD} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise Problem(400, f"{name[:100]} is not UTF-8") from error
+        raise HttpProblem(400, f"{name[:100]} is not UTF-8") from error
 
 
 @router.get("/runs/{run}", response_model=RunLogOut, responses=wes_errors())
-async def run_log(desk: TheDesk, who: Viewer, run: str) -> Response:
+async def run_log(context: TheDesk, who: Viewer, run: str) -> Response:
     """A whole run: what was asked for, how it stands, what it gave back."""
-    case, known = await _run(desk, who, run)
+    case, known = await _run(context, who, run)
     state: Mapping[str, Any] = {"outputs": {}, "reason": "", "params": {}}
     if case is not None:
         with suppress(NotFound):
-            state = await engine_of(desk).state(run)
-    outputs = await desk.services.case_outputs.shown(who.tenant, run, state["outputs"])
+            state = await engine_of(context).state(run)
+    outputs = await context.services.case_outputs.shown(who.tenant, run, state["outputs"])
     request = known.request
     if not request.url and case is not None:
         request = RunRequest("FORESTAY", "1", case.version, state["params"])
@@ -228,144 +232,146 @@ async def run_log(desk: TheDesk, who: Viewer, run: str) -> Response:
         ended=standing.ended,
         outputs=outputs,
         reason=str(state["reason"] or ""),
-        url=f"{_base(desk)}/runs/{run}",
+        url=f"{_base(context)}/runs/{run}",
     )
     return json_answer(answer)
 
 
-async def _run(desk: Desk, who: Principal, run: str) -> tuple[CaseSummary | None, Run]:
+async def _run(context: RequestContext, who: Principal, run: str) -> tuple[CaseSummary | None, WesRun]:
     """A run of the caller's tenant, and its case; any case of ours can be read as a run, sub-flows' too. No case: the engine has forgotten it."""
-    runs = runs_of(desk)
+    runs = runs_of(context)
     known = await runs.get(who.tenant, run) if 0 < len(run) <= 64 else None
     try:
-        case = await case_of_tenant(desk, run, who)
-    except Problem:
+        case = await case_of_tenant(context, run, who)
+    except HttpProblem:
         if known is None:
-            raise Problem(404, f"there is no run {run[:64]} in tenant {who.tenant}") from None
+            raise HttpProblem(404, f"there is no run {run[:64]} in tenant {who.tenant}") from None
         return None, known
     if not is_ours(case):
-        raise Problem(404, f"case {run[:64]} belongs to another engine")
+        raise HttpProblem(404, f"case {run[:64]} belongs to another engine")
     if known is None:
         standing = (await runs.standings(who.tenant, {run: case.started}))[run]
-        known = Run(run, case.started, case.owner, RunRequest("FORESTAY", "1", ""), standing)
+        known = WesRun(run, case.started, case.owner, RunRequest("FORESTAY", "1", ""), standing)
     return case, known
 
 
 @router.get("/runs/{run}/status", response_model=RunStatusOut, responses=wes_errors())
-async def run_status(desk: TheDesk, who: Viewer, run: str) -> Response:
+async def run_status(context: TheDesk, who: Viewer, run: str) -> Response:
     """How a run stands."""
-    _, known = await _run(desk, who, run)
+    _, known = await _run(context, who, run)
     return json_answer({"run_id": run, "state": known.standing.state.value})
 
 
 @router.post("/runs/{run}/cancel", response_model=RunIdOut, responses=wes_errors(409))
-async def cancel_run(desk: TheDesk, who: Submitter, run: str) -> Response:
+async def cancel_run(context: TheDesk, who: Submitter, run: str) -> Response:
     """End a run: its jobs are cancelled, and what it did is undone where its flow says how. One that has ended stays as it is."""
-    _, known = await _run(desk, who, run)
+    _, known = await _run(context, who, run)
     if known.owner != who.subject and not who.may(Role.OPERATOR):
-        raise Problem(403, f"the run belongs to {known.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the run belongs to {known.owner}; only they or an operator may do this")
     if known.standing.ended is None:
-        await desk.note(who, "case.force-fail", run, owner=known.owner, why="cancelled as a run")
-        await runs_of(desk).note_cancel(who.tenant, run, who.subject)
-        verb = verb_of(desk, who, FlowVerbIn(verb=VerbKind.FORCE_FAIL, id=f"cancel:{run}", reason="cancelled"))
+        await context.note(who, "case.force-fail", run, owner=known.owner, why="cancelled as a run")
+        await runs_of(context).note_cancel(who.tenant, run, who.subject)
+        verb = verb_of(context, who, FlowVerbIn(verb=VerbKind.FORCE_FAIL, id=f"cancel:{run}", reason="cancelled"))
         with suppress(NotFound):
-            await engine_of(desk).send_verb(run, verb)
+            await engine_of(context).send_verb(run, verb)
     return json_answer({"run_id": run})
 
 
 @router.get("/runs/{run}/tasks", response_model=TasksOut, responses=wes_errors())
-async def list_tasks(desk: TheDesk, who: Viewer, run: str, page_size: Size = PAGE, page_token: Token = "") -> Response:
+async def list_tasks(
+    context: TheDesk, who: Viewer, run: str, page_size: Size = PAGE, page_token: Token = ""
+) -> Response:
     """The jobs of a run, the oldest first, then its sub-flows; those that there were when the first page was asked for."""
-    case, _ = await _run(desk, who, run)
+    case, _ = await _run(context, who, run)
     limit = min(page_size, MAX_PAGE)
-    snapshot, cursor, done = _task_position(page_token) or (desk.services.parts.clock.now(), "", -1)
+    snapshot, cursor, done = _task_position(page_token) or (context.services.components.clock.now(), "", -1)
     shown: list[dict[str, Any]] = []
     if done < 0:
         query = JobQuery(tenant=who.tenant, anyof={"case": [run]}, at_most={"created": snapshot})
-        page = await desk.services.parts.store.search(query, sort="created", limit=limit, cursor=cursor or None)
-        shown = await _tasks(desk, run, [one.document for one in page.jobs])
+        page = await context.services.components.store.search(query, sort="created", limit=limit, cursor=cursor or None)
+        shown = await _tasks(context, run, [one.document for one in page.jobs])
         if page.cursor is not None:
             return json_answer({"task_logs": shown, "next_page_token": _token([snapshot, page.cursor, -1])})
         done = 0
-    subs = await runs_of(desk).sub_runs(who.tenant, run, case.version) if case is not None else ()
+    subs = await runs_of(context).sub_runs(who.tenant, run, case.version) if case is not None else ()
     rest = subs[done : done + limit - len(shown)]
-    shown += [sub_run_json(one.id, one.name, run_url=f"{_base(desk)}/runs/{one.id}") for one in rest]
+    shown += [sub_run_json(one.id, one.name, run_url=f"{_base(context)}/runs/{one.id}") for one in rest]
     done += len(rest)
     return json_answer(
         {"task_logs": shown, "next_page_token": _token([snapshot, "", done]) if done < len(subs) else ""}
     )
 
 
-async def _tasks(desk: Desk, run: str, documents: list[JobDocument]) -> list[dict[str, Any]]:
-    specifications = await desk.specifications([one.specification for one in documents])
-    tes = f"{desk.services.parts.settings.public_url}/ga4gh/tes/v1"
+async def _tasks(context: RequestContext, run: str, documents: list[JobDocument]) -> list[dict[str, Any]]:
+    specifications = await context.specifications([one.specification for one in documents])
+    tes = f"{context.services.components.settings.public_url}/ga4gh/tes/v1"
     out = []
     for one in documents:
         known = specifications.get(one.specification)
-        out.append(task_json(one, known.command if known else (), run_url=f"{_base(desk)}/runs/{run}", tes_url=tes))
+        out.append(task_json(one, known.command if known else (), run_url=f"{_base(context)}/runs/{run}", tes_url=tes))
     return out
 
 
 @router.get("/runs/{run}/tasks/{task}", response_model=TaskLogOut, responses=wes_errors())
-async def read_task(desk: TheDesk, who: Viewer, run: str, task: str) -> Response:
+async def read_task(context: TheDesk, who: Viewer, run: str, task: str) -> Response:
     """One job of a run, or one of its sub-flows."""
-    case, _ = await _run(desk, who, run)
-    with suppress(Problem):
-        document = await _job(desk, who, run, task)
-        return json_answer((await _tasks(desk, run, [document]))[0])
-    subs = await runs_of(desk).sub_runs(who.tenant, run, case.version) if case is not None else ()
+    case, _ = await _run(context, who, run)
+    with suppress(HttpProblem):
+        document = await _job(context, who, run, task)
+        return json_answer((await _tasks(context, run, [document]))[0])
+    subs = await runs_of(context).sub_runs(who.tenant, run, case.version) if case is not None else ()
     for one in subs:
         if one.id == task:
-            return json_answer(sub_run_json(one.id, one.name, run_url=f"{_base(desk)}/runs/{one.id}"))
-    raise Problem(404, f"run {run} has no task {task[:64]}")
+            return json_answer(sub_run_json(one.id, one.name, run_url=f"{_base(context)}/runs/{one.id}"))
+    raise HttpProblem(404, f"run {run} has no task {task[:64]}")
 
 
-async def _job(desk: Desk, who: Principal, run: str, task: str) -> JobDocument:
-    document = (await desk.job(task, who)).document
+async def _job(context: RequestContext, who: Principal, run: str, task: str) -> JobDocument:
+    document = (await context.job(task, who)).document
     if document.tie is None or document.tie.case != run:
-        raise Problem(404, f"run {run[:64]} has no task {task[:64]}")
+        raise HttpProblem(404, f"run {run[:64]} has no task {task[:64]}")
     return document
 
 
 @router.get("/runs/{run}/stdout", response_class=PlainTextResponse, responses=wes_errors())
-async def run_stdout(desk: TheDesk, who: Viewer, run: str) -> Response:
+async def run_stdout(context: TheDesk, who: Viewer, run: str) -> Response:
     """What a run gave back, as JSON: what an engine would print at its end."""
-    await _run(desk, who, run)
+    await _run(context, who, run)
     outputs: Mapping[str, Any] = {}
     with suppress(NotFound):
-        state = await engine_of(desk).state(run)
-        outputs = await desk.services.case_outputs.shown(who.tenant, run, state["outputs"])
+        state = await engine_of(context).state(run)
+        outputs = await context.services.case_outputs.shown(who.tenant, run, state["outputs"])
     return PlainTextResponse(orjson.dumps(outputs, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @router.get("/runs/{run}/stderr", response_class=PlainTextResponse, responses=wes_errors())
-async def run_stderr(desk: TheDesk, who: Viewer, run: str) -> Response:
+async def run_stderr(context: TheDesk, who: Viewer, run: str) -> Response:
     """The story of a run in words: what its engine and the exception service did for it."""
-    case, known = await _run(desk, who, run)
-    told: Sequence[Happening] = ()
+    case, known = await _run(context, who, run)
+    told: Sequence[RunHistoryEvent] = ()
     if case is not None:
-        told = await desk.services.stories.story(run, tenant=who.tenant, started=known.standing.started, ours=True)
+        told = await context.services.timeline.story(run, tenant=who.tenant, started=known.standing.started, ours=True)
     lines = [story_public(*one) for one in told]
     return PlainTextResponse("".join(f"{one['at']} {one['item']} {one['words']}\n" for one in lines))
 
 
 @router.get("/runs/{run}/tasks/{task}/stdout", response_class=PlainTextResponse, responses=wes_errors())
-async def task_stdout(desk: TheDesk, who: Viewer, run: str, task: str) -> Response:
+async def task_stdout(context: TheDesk, who: Viewer, run: str, task: str) -> Response:
     """The end of what a job printed; nothing while its first attempt has not ended."""
-    return await _log(desk, who, run, task)
+    return await _log(context, who, run, task)
 
 
 @router.get("/runs/{run}/tasks/{task}/stderr", response_class=PlainTextResponse, responses=wes_errors())
-async def task_stderr(desk: TheDesk, who: Viewer, run: str, task: str) -> Response:
+async def task_stderr(context: TheDesk, who: Viewer, run: str, task: str) -> Response:
     """The same: a job has one log for both streams."""
-    return await _log(desk, who, run, task)
+    return await _log(context, who, run, task)
 
 
-async def _log(desk: Desk, who: Principal, run: str, task: str) -> Response:
-    document = await _job(desk, who, run, task)
+async def _log(context: RequestContext, who: Principal, run: str, task: str) -> Response:
+    document = await _job(context, who, run, task)
     text = ""
-    with suppress(Problem):
-        text = await stored_log(desk, document, None)
+    with suppress(HttpProblem):
+        text = await stored_log(context, document, None)
     return PlainTextResponse(text)
 
 
@@ -377,19 +383,19 @@ def _parts(token: str) -> list[object]:
     try:
         parts = orjson.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
     except ValueError as error:
-        raise Problem(400, "the page token is not one of ours") from error
+        raise HttpProblem(400, "the page token is not one of ours") from error
     if not isinstance(parts, list) or len(parts) != 3:
-        raise Problem(400, "the page token is not one of ours")
+        raise HttpProblem(400, "the page token is not one of ours")
     return parts
 
 
-def _position(token: str) -> Position | None:
+def _position(token: str) -> RunCursor | None:
     if not token:
         return None
     at, name, snapshot = _parts(token)
     if not _number(at) or not isinstance(name, str) or not _number(snapshot):
-        raise Problem(400, "the page token is not one of ours")
-    return Position(int(str(at)), name, int(str(snapshot)))
+        raise HttpProblem(400, "the page token is not one of ours")
+    return RunCursor(int(str(at)), name, int(str(snapshot)))
 
 
 def _task_position(token: str) -> tuple[int, str, int] | None:
@@ -398,7 +404,7 @@ def _task_position(token: str) -> tuple[int, str, int] | None:
         return None
     snapshot, cursor, done = _parts(token)
     if not _number(snapshot) or not isinstance(cursor, str) or not (_number(done) or done == -1):
-        raise Problem(400, "the page token is not one of ours")
+        raise HttpProblem(400, "the page token is not one of ours")
     return int(str(snapshot)), cursor, int(str(done))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.datastructures import QueryParams
 
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
 from forestay.domain.jobs.job_document import JobDocument, State, search_fields
 from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.jobs.job_store import JobQuery
@@ -24,7 +24,7 @@ INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _FilterReader:
     query: QueryParams
     errors: list[dict[str, object]]
 
@@ -64,7 +64,7 @@ class _Reader:
 
 def job_query(query: QueryParams, tenant: str) -> JobQuery:
     """The jobs of a tenant that a request asks for; every wrong filter is told at once."""
-    read = _Reader(query, [])
+    read = _FilterReader(query, [])
     at_least: dict[str, int] = {}
     at_most: dict[str, int] = {}
     known = set(OTHERS) | {"state", "label", "held"} | set(TEXTS)
@@ -85,7 +85,7 @@ def job_query(query: QueryParams, tenant: str) -> JobQuery:
     for name in sorted(set(query.keys()) - known):
         read.wrong(name[:100], "there is no such filter")
     if read.errors:
-        raise Problem(422, f"{len(read.errors)} filter(s) are wrong", read.errors[:MOST])
+        raise HttpProblem(422, f"{len(read.errors)} filter(s) are wrong", read.errors[:MOST])
     return JobQuery(
         tenant=tenant,
         states=states,
@@ -102,7 +102,7 @@ def _bound(bounds: dict[str, int], name: str, value: int | None) -> None:
         bounds[name] = value
 
 
-def _states(read: _Reader) -> frozenset[State]:
+def _states(read: _FilterReader) -> frozenset[State]:
     states: set[State] = set()
     for text in read.texts("state"):
         try:
@@ -112,7 +112,7 @@ def _states(read: _Reader) -> frozenset[State]:
     return frozenset(states)
 
 
-def _labels(read: _Reader) -> dict[str, str]:
+def _labels(read: _FilterReader) -> dict[str, str]:
     labels: dict[str, str] = {}
     for text in read.texts("label"):
         name, equals, value = text.partition("=")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from forestay.apps.server.http.desk import Desk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.jobs.job_store import Record, Stored
 
@@ -16,7 +16,7 @@ PING = 10
 """Silent seconds after which a follower is told that the stream is alive."""
 
 
-class _Told(NamedTuple):
+class _ReportedEnd(NamedTuple):
     """An end as someone told it."""
 
     generation: int
@@ -25,9 +25,9 @@ class _Told(NamedTuple):
     pilot: str
 
 
-async def stored_log(desk: Desk, document: JobDocument, attempt: int | None) -> str:
+async def stored_log(context: RequestContext, document: JobDocument, attempt: int | None) -> str:
     """The end of what the newest ended attempt printed, or the given one's."""
-    records = await desk.services.parts.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
+    records = await context.services.components.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
     refused = {_told(record) for record in records if record.kind == "late-end"}
     counted: dict[int, str] = {}
     others: dict[int, str] = {}
@@ -45,16 +45,16 @@ async def stored_log(desk: Desk, document: JobDocument, attempt: int | None) -> 
             return texts[attempt]
     if attempt is not None and attempt == last:
         return ""
-    raise Problem(404, "no attempt has ended yet; follow the log to see a running one")
+    raise HttpProblem(404, "no attempt has ended yet; follow the log to see a running one")
 
 
-def _told(record: Record) -> _Told:
+def _told(record: Record) -> _ReportedEnd:
     ending = record.body.get("ending")
     assert isinstance(ending, dict)  # noqa: S101 - we wrote it
-    return _Told(ending["generation"], ending["attempt"], ending["claim"], str(record.body.get("pilot")))
+    return _ReportedEnd(ending["generation"], ending["attempt"], ending["claim"], str(record.body.get("pilot")))
 
 
-async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
+async def followed_log(context: RequestContext, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
     """What a running attempt prints, until it ends; of an ended one what is stored.
 
     Now and then an empty text, so that the reader knows that the stream is alive.
@@ -62,26 +62,26 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
     document = stored.document
     held = document.claim
     if held is None or (attempt is not None and attempt != document.attempt):
-        yield await stored_log(desk, document, attempt)
+        yield await stored_log(context, document, attempt)
         return
     queue: asyncio.Queue[tuple[int, str, bool]] = asyncio.Queue(1000)
     followed = (held.pilot, held.id)
-    desk.logs.setdefault(followed, set()).add(queue)
+    context.logs.setdefault(followed, set()).add(queue)
     seen = quiet = 0
     try:
-        if not desk.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
-            await desk.services.steer.order(document, "log", follow=True)
+        if not context.services.channels.order(held.pilot, "log", {"claim": held.id, "follow": True}):
+            await context.services.steer.order(document, "log", follow=True)
         while True:
             try:
                 async with asyncio.timeout(1.0):
                     pieces = [await queue.get()]
             except TimeoutError:
-                still = await _still(desk, document)
-                pieces = [one for one in await _from_store(desk, document, held.id) if one[0] >= seen or one[2]]
+                still = await _still(context, document)
+                pieces = [one for one in await _from_store(context, document, held.id) if one[0] >= seen or one[2]]
                 if not pieces and not still:
                     if not seen:  # its pilot never answered the order; what it told at the end is all there is
-                        await desk.services.parts.store.refresh()
-                        yield await stored_log(desk, document, document.attempt)
+                        await context.services.components.store.refresh()
+                        yield await stored_log(context, document, document.attempt)
                     return
                 quiet += 1
                 if quiet % PING == 0:
@@ -95,14 +95,14 @@ async def followed_log(desk: Desk, stored: Stored, attempt: int | None) -> Async
                 if last:
                     return
     finally:
-        desk.logs[followed].discard(queue)
-        if not desk.logs[followed]:
-            del desk.logs[followed]
+        context.logs[followed].discard(queue)
+        if not context.logs[followed]:
+            del context.logs[followed]
 
 
-async def _from_store(desk: Desk, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:
+async def _from_store(context: RequestContext, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:
     """Pieces that the pilot sent to another server."""
-    records = await desk.services.parts.store.find_records(job=document.id, kind="live-log", limit=1000)
+    records = await context.services.components.store.find_records(job=document.id, kind="live-log", limit=1000)
     pieces = [
         (int(str(one.body["offset"])), str(one.body["text"]), bool(one.body["last"]))
         for one in records
@@ -111,6 +111,6 @@ async def _from_store(desk: Desk, document: JobDocument, claim: str) -> list[tup
     return sorted(pieces)
 
 
-async def _still(desk: Desk, document: JobDocument) -> bool:
-    found = (await desk.services.parts.store.get([document.id])).get(document.id)
+async def _still(context: RequestContext, document: JobDocument) -> bool:
+    found = (await context.services.components.store.get([document.id])).get(document.id)
     return found is not None and found.document.claim == document.claim

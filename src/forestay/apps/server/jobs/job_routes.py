@@ -14,9 +14,9 @@ from forestay.apps.config.downstream_settings import downstream_for
 from forestay.apps.server.description import COUNTS, SORTS, filters
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask
-from forestay.apps.server.http.desk import Desk, Operator, Submitter, TheDesk, Viewer, settled
 from forestay.apps.server.http.event_stream import EventStream, event
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer, settled
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_answers import (
     CountsOut,
@@ -37,7 +37,7 @@ from forestay.domain.jobs.story import whole_story
 from forestay.formats.jobs.job_public import job_public, manifest_public, specification_public, story_public, time_text
 from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.shared.write_checked import chapter_of
+from forestay.services.shared.checked_writer import chapter_of
 
 router = Router(prefix="/v1", tags=["jobs"])
 MAX_RECORDS = 1000
@@ -60,19 +60,19 @@ def shown(stored: Stored) -> Response:
 
 @router.post("/jobs", status_code=201, response_model=SubmittedOut, responses=errors(409, body=True))
 async def submit(
-    desk: TheDesk,
+    context: TheDesk,
     who: Submitter,
     body: SubmitIn,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     traceparent: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Submit 1 to 10,000 jobs."""
-    parts = desk.services.parts
+    parts = context.services.components
     where = partial(downstream_for, parts.settings.downstreams)
     asked = submissions_from(body, who, parts.notify, parts.staging, where)
     await check_producers(asked, parts.store)
-    desk.know(one.specification for one in asked)
-    accepted = await desk.services.submit.submit(
+    context.know(one.specification for one in asked)
+    accepted = await context.services.submit.submit(
         asked, by=who.subject, key=idempotency_key or None, trace=kept_trace(traceparent)
     )
     return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
@@ -81,7 +81,7 @@ async def submit(
 @router.get("/jobs", response_model=JobsOut, responses=errors(400), openapi_extra=filters())
 async def search(
     request: Request,
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     sort: Annotated[str, Query(json_schema_extra={"enum": SORTS})] = "-created",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -89,9 +89,9 @@ async def search(
 ) -> Response:
     """Find jobs by any of their fields."""
     if sort.removeprefix("-") not in SORT_FIELDS:
-        raise Problem(422, f"there is no order by {sort[:64]}; try one of {', '.join(sorted(SORT_FIELDS))}")
+        raise HttpProblem(422, f"there is no order by {sort[:64]}; try one of {', '.join(sorted(SORT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
-    page = await desk.services.parts.store.search(query, sort=sort, limit=limit, cursor=cursor)
+    page = await context.services.components.store.search(query, sort=sort, limit=limit, cursor=cursor)
     jobs = [job_public(one.document, f"{one.version.number}.{one.version.term}") for one in page.jobs]
     return json_answer({"jobs": jobs, "cursor": page.cursor})
 
@@ -99,38 +99,38 @@ async def search(
 @router.get("/jobs/counts", response_model=CountsOut, responses=errors(400), openapi_extra=filters())
 async def counts(
     request: Request,
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     by: Annotated[str, Query(json_schema_extra={"enum": COUNTS})] = "state",
 ) -> Response:
     """How many jobs there are for each value of a field."""
     if by not in COUNT_FIELDS:
-        raise Problem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
+        raise HttpProblem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
-    return json_answer({"counts": dict(await desk.services.parts.store.count(query, by=by))})
+    return json_answer({"counts": dict(await context.services.components.store.count(query, by=by))})
 
 
 @router.get("/jobs/{job}", response_model=JobOut, responses=errors(404))
-async def read(desk: TheDesk, who: Viewer, job: str) -> Response:
+async def read(context: TheDesk, who: Viewer, job: str) -> Response:
     """One job."""
-    return shown(await desk.job(job, who))
+    return shown(await context.job(job, who))
 
 
 @router.get("/jobs/{job}/specification", response_model=SpecificationOut, responses=errors(404))
-async def specification(desk: TheDesk, who: Viewer, job: str) -> Response:
+async def specification(context: TheDesk, who: Viewer, job: str) -> Response:
     """What the job runs."""
-    name = (await desk.job(job, who)).document.specification
-    found = await desk.specifications([name])
+    name = (await context.job(job, who)).document.specification
+    found = await context.specifications([name])
     if name not in found:
-        raise Problem(404, "its specification is not there")
+        raise HttpProblem(404, "its specification is not there")
     return json_answer(specification_public(found[name]))
 
 
 @router.get("/jobs/{job}/story", response_model=StoryOut, responses=errors(404))
-async def story(desk: TheDesk, who: Viewer, job: str) -> Response:
+async def story(context: TheDesk, who: Viewer, job: str) -> Response:
     """Every transition, in plain words, with the evidence of what went wrong."""
-    stored = await desk.job(job, who)
-    records = await desk.services.parts.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
+    stored = await context.job(job, who)
+    records = await context.services.components.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
     chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
     lines = whole_story(stored.document, chapters)
     evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert", "staging")]
@@ -150,7 +150,7 @@ def _evidence(record: Record) -> dict[str, Any]:
     responses=errors(404) | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def log(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     job: str,
     *,
@@ -158,109 +158,111 @@ async def log(
     follow: bool = False,
 ) -> Response:
     """What an attempt printed: the end of it, or, followed, all from now on."""
-    stored = await desk.job(job, who)
+    stored = await context.job(job, who)
     if follow:
         if stored.document.claim is None:
-            await stored_log(desk, stored.document, attempt)  # says that there is none before a stream begins
-        return EventStream(_log_events(desk, stored, attempt), desk.stopping)
-    text = await stored_log(desk, stored.document, attempt)
+            await stored_log(context, stored.document, attempt)  # says that there is none before a stream begins
+        return EventStream(_log_events(context, stored, attempt), context.stopping)
+    text = await stored_log(context, stored.document, attempt)
     return Response(text, media_type="text/plain; charset=utf-8")
 
 
-async def _log_events(desk: Desk, stored: Stored, attempt: int | None) -> AsyncGenerator[bytes, None]:
-    async for text in followed_log(desk, stored, attempt):
+async def _log_events(context: RequestContext, stored: Stored, attempt: int | None) -> AsyncGenerator[bytes, None]:
+    async for text in followed_log(context, stored, attempt):
         yield event("log", {"text": text}) if text else event("ping", {})
     yield event("end", {})
 
 
 @router.get("/jobs/{job}/outputs", response_model=OutputsOut, responses=errors(404))
-async def outputs(desk: TheDesk, who: Viewer, job: str) -> Response:
+async def outputs(context: TheDesk, who: Viewer, job: str) -> Response:
     """Where the committed outputs are."""
-    winner = await desk.services.outputs.winner(await desk.job(job, who))
+    winner = await context.services.outputs.winner(await context.job(job, who))
     if winner is None or winner.manifest is None:
-        raise Problem(404, "the job has committed no outputs")
+        raise HttpProblem(404, "the job has committed no outputs")
     return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})
 
 
-async def _steerable(desk: Desk, who: Principal, job: str, what: str, why: str = "", **detail: object) -> None:
+async def _steerable(
+    context: RequestContext, who: Principal, job: str, what: str, why: str = "", **detail: object
+) -> None:
     """Whether the caller may steer the job. If it is another's, that goes into the audit log before anything is done."""
-    owner = (await desk.job(job, who)).document.owner
+    owner = (await context.job(job, who)).document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
-        raise Problem(403, f"the job belongs to {owner}; only they or an operator may do this")
-    await desk.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
+        raise HttpProblem(403, f"the job belongs to {owner}; only they or an operator may do this")
+    await context.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
 
 
 @router.post("/jobs/{job}/cancel", response_model=JobOut, responses=STEERED)
-async def cancel(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+async def cancel(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """End the job."""
     reason = body.reason if body else ""
-    await _steerable(desk, who, job, "cancel", reason)
-    return shown(settled(await desk.services.steer.cancel(job, by=who.subject, reason=reason)))
+    await _steerable(context, who, job, "cancel", reason)
+    return shown(settled(await context.services.steer.cancel(job, by=who.subject, reason=reason)))
 
 
 @router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
-async def hold(desk: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
+async def hold(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """Suspend the job; what runs may finish, and its end is kept."""
     reason = body.reason if body else ""
-    await _steerable(desk, who, job, "hold", reason)
-    return shown(settled(await desk.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
+    await _steerable(context, who, job, "hold", reason)
+    return shown(settled(await context.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
 
 
 @router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
-async def carry_on(desk: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
+async def carry_on(context: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
     """Take a hold away."""
     holder = (body.holder if body else None) or who.subject
     if holder != who.subject and not who.may(Role.OPERATOR):
-        await desk.job(job, who)
-        raise Problem(403, "only an operator takes another's hold away")
-    await _steerable(desk, who, job, "continue", holder=holder)
-    return shown(settled(await desk.services.steer.let_go(job, holder=holder, by=who.subject)))
+        await context.job(job, who)
+        raise HttpProblem(403, "only an operator takes another's hold away")
+    await _steerable(context, who, job, "continue", holder=holder)
+    return shown(settled(await context.services.steer.let_go(job, holder=holder, by=who.subject)))
 
 
 @router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED | WAITS)
-async def release(desk: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
+async def release(context: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
     """Take a claim away by hand, if it is still the one that was seen."""
-    owner = (await desk.job(job, who)).document.owner
-    if not alone(desk, who, "release", "job", owner=owner):
+    owner = (await context.job(job, who)).document.owner
+    if not alone(context, who, "release", "job", owner=owner):
         act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
         words = f"take the claim of attempt {body.expected_attempt} away from job {job}"
-        return await ask(desk, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
-    await _steerable(desk, who, job, "release", body.reason, attempt=body.expected_attempt)
-    answer = await desk.services.steer.release(
+        return await ask(context, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
+    await _steerable(context, who, job, "release", body.reason, attempt=body.expected_attempt)
+    answer = await context.services.steer.release(
         job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
     )
     return shown(settled(answer))
 
 
 @router.post("/jobs/{job}/retry", response_model=JobOut, responses=STEERED)
-async def retry(desk: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
+async def retry(context: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
     """Let a faulted job be claimed again."""
     reason = body.reason if body else ""
-    await _steerable(desk, who, job, "retry", reason)
-    return shown(settled(await desk.services.steer.retry(job, by=who.subject, reason=reason)))
+    await _steerable(context, who, job, "retry", reason)
+    return shown(settled(await context.services.steer.retry(job, by=who.subject, reason=reason)))
 
 
 @router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED | WAITS)
-async def force_complete(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+async def force_complete(context: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
     """Say that the job counts as done."""
-    return await _force(desk, who, job, body, State.FORCED_COMPLETE)
+    return await _force(context, who, job, body, State.FORCED_COMPLETE)
 
 
 @router.post("/jobs/{job}/force-fail", response_model=JobOut, responses=STEERED)
-async def force_fail(desk: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
+async def force_fail(context: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
     """Say that the job counts as failed."""
-    return await _force(desk, who, job, body, State.FAILED)
+    return await _force(context, who, job, body, State.FAILED)
 
 
-async def _force(desk: Desk, who: Principal, job: str, body: ForceIn, to: State) -> Response:
+async def _force(context: RequestContext, who: Principal, job: str, body: ForceIn, to: State) -> Response:
     what = "force-complete" if to is State.FORCED_COMPLETE else "force-fail"
-    owner = (await desk.job(job, who)).document.owner
-    if not alone(desk, who, what, "job", owner=owner):
+    owner = (await context.job(job, who)).document.owner
+    if not alone(context, who, what, "job", owner=owner):
         act = {"kind": "job.force", "to": to.value, "generation": body.expected_generation}
         act["attempt"] = body.expected_attempt
         words = f"count job {job} as {'done' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
-        return await ask(desk, who, what, job, owner=owner, why=body.reason, act=act, words=words)
-    await _steerable(desk, who, job, what, body.reason, attempt=body.expected_attempt)
+        return await ask(context, who, what, job, owner=owner, why=body.reason, act=act, words=words)
+    await _steerable(context, who, job, what, body.reason, attempt=body.expected_attempt)
     expected = Token(body.expected_generation, body.expected_attempt)
-    answer = await desk.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
+    answer = await context.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
     return shown(settled(answer))

@@ -7,20 +7,20 @@ from typing import Any
 
 import orjson
 
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.jobs.schemas import JobIn, ResourcesIn, SpecificationIn, SubmitIn
+from forestay.domain.jobs.colocation_key import MEET
 from forestay.domain.jobs.conversation import DOWNSTREAM_TAG
-from forestay.domain.jobs.inputs import Input, Staging, filled, produced, wrong_input
-from forestay.domain.jobs.meeting_key import MEET
-from forestay.domain.jobs.outbound import Outbound
+from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wrong_input
+from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy, Runner, Specification, WhenExhausted
+from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
 from forestay.domain.jobs.submission import Submission
 from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.ports.operations.callback_transport import CallbackTransport
 from forestay.ports.operations.identity import Principal, Role
-from forestay.ports.operations.notify import Notify
-from forestay.services.jobs.submit_jobs import specification_named
+from forestay.services.jobs.job_submitter import specification_named
 
 MAX_PARAMETERS = 16_384
 """Bytes of one job's parameters as JSON; what is larger belongs into a file."""
@@ -43,11 +43,11 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
         command=tuple(given.command),
         environment=given.environment,
         resources=resources_from(given.resources),
-        inputs=tuple(Input(one.name, one.source, one.bytes, one.sha256) for one in given.inputs),
+        inputs=tuple(JobInput(one.name, one.source, one.bytes, one.sha256) for one in given.inputs),
         staging=Staging(given.staging),
         outputs=tuple(given.outputs),
         effects=Effects(given.effects),
-        runner=Runner(given.runner),
+        runner=RunnerKind(given.runner),
         container=given.container,
         retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
         extra={MEET: meet} if meet else {},
@@ -57,11 +57,11 @@ def specification_from(given: SpecificationIn, tenant: str) -> Specification:
 def submissions_from(
     body: SubmitIn,
     who: Principal,
-    notify: Notify,
-    staging: Outbound,
+    notify: CallbackTransport,
+    staging: OutboundPolicy,
     downstream: Callable[[str, str], str | None] = lambda _tenant, _wanted: None,
 ) -> list[Submission]:
-    """One submission a job, in order; a `Problem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
+    """One submission a job, in order; a `HttpProblem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
     errors: list[dict[str, object]] = []
     common = specification_from(body.specification, who.tenant) if body.specification else None
     checked: dict[str, str | None] = {}
@@ -79,11 +79,11 @@ def submissions_from(
         if spec is not None and not problems:
             made.append(_submission(job, spec, who))
     if errors:
-        raise Problem(422, f"{len(errors)} field(s) are wrong; no job was taken", errors[:100])
+        raise HttpProblem(422, f"{len(errors)} field(s) are wrong; no job was taken", errors[:100])
     return made
 
 
-def _problems(job: JobIn, who: Principal, notify: Notify, checked: dict[str, str | None]) -> dict[str, str]:
+def _problems(job: JobIn, who: Principal, notify: CallbackTransport, checked: dict[str, str | None]) -> dict[str, str]:
     problems: dict[str, str] = {}
     if job.owner is not None and job.owner != who.subject and not who.may(Role.OPERATOR):
         problems["owner"] = "only an operator submits for others"
@@ -106,14 +106,14 @@ def _not_for_downstream(spec: Specification, wanted: str, found: str | None) -> 
     at = f"labels.{DOWNSTREAM_TAG}"
     if found is None:
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
-    if spec.inputs or spec.outputs or spec.runner is not Runner.PROCESS:
+    if spec.inputs or spec.outputs or spec.runner is not RunnerKind.PROCESS:
         return {
             at: "files and functions do not travel to a downstream; send a task by TES, which says where its files are"
         }
     return {}
 
 
-def _wrong_inputs(job: JobIn, spec: Specification, staging: Outbound) -> dict[str, str]:
+def _wrong_inputs(job: JobIn, spec: Specification, staging: OutboundPolicy) -> dict[str, str]:
     """What is wrong with the inputs of one job, once its parameters are filled in."""
     problems: dict[str, str] = {}
     names: set[str] = set()
@@ -155,7 +155,7 @@ async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
             continue
         errors.append({"at": f"body.jobs.{place}.specification.inputs", "detail": why})
     if errors:
-        raise Problem(422, f"{len(errors)} input(s) are not there yet; no job was taken", errors[:100])
+        raise HttpProblem(422, f"{len(errors)} input(s) are not there yet; no job was taken", errors[:100])
 
 
 def _unfit(parameters: Mapping[str, object]) -> str | None:

@@ -12,13 +12,13 @@ from fastapi import Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from forestay.apps.server.http.answers import errors
-from forestay.apps.server.http.desk import Desk, TheDesk, cookie_of
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, cookie_of
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.pages.page_routes import HEADERS, PageRoute, logged_in
 from forestay.ports.operations.identity import BadToken
-from forestay.services.operations.ask_provider import LOGIN_SECONDS, AskProvider
-from forestay.services.operations.open_sessions import PEOPLE
+from forestay.services.operations.browser_sessions import PEOPLE
+from forestay.services.operations.oidc_provider import LOGIN_SECONDS, OidcProvider
 
 router = Router(tags=["watch"], route_class=PageRoute)
 BACK = "/login/back"
@@ -26,41 +26,41 @@ _HERE = re.compile(r"/([A-Za-z0-9._~:%-][A-Za-z0-9._~:%/-]*)?")
 """Where one may be led on to: a page of ours. Two strokes at its beginning would be another host."""
 
 
-def _provider(desk: Desk) -> AskProvider:
-    provider = desk.services.provider
+def _provider(context: RequestContext) -> OidcProvider:
+    provider = context.services.provider
     if provider is None or not provider.terms.client:
-        raise Problem(404, "nobody is logged in by a provider here; `forestay link` makes a link for a browser")
+        raise HttpProblem(404, "nobody is logged in by a provider here; `forestay link` makes a link for a browser")
     return provider
 
 
-def _kept(desk: Desk) -> str:
-    return f"{cookie_of(desk)}-login"
+def _kept(context: RequestContext) -> str:
+    return f"{cookie_of(context)}-login"
 
 
-def _back(desk: Desk) -> str:
-    return desk.services.parts.settings.public_url.rstrip("/") + BACK
+def _back(context: RequestContext) -> str:
+    return context.services.components.settings.public_url.rstrip("/") + BACK
 
 
 @router.get("/login/provider", include_in_schema=False, responses=errors(403, 404))
-async def begin(desk: TheDesk, on: Annotated[str, Query(max_length=300)] = "/") -> Response:
+async def begin(context: TheDesk, on: Annotated[str, Query(max_length=300)] = "/") -> Response:
     """Lead the browser to the provider's page."""
-    begun = await _provider(desk).begin(_back(desk), on=on if _HERE.fullmatch(on) else "/")
+    begun = await _provider(context).begin(_back(context), on=on if _HERE.fullmatch(on) else "/")
     answer = RedirectResponse(begun.url, 303, headers=HEADERS)
     answer.set_cookie(
-        _kept(desk),
+        _kept(context),
         begun.kept,
         max_age=LOGIN_SECONDS,
         path=BACK,
         httponly=True,
         samesite="lax",  # the browser comes back from another site
-        secure=desk.services.parts.settings.public_url.startswith("https:"),
+        secure=context.services.components.settings.public_url.startswith("https:"),
     )
     return answer
 
 
 @router.get(BACK, include_in_schema=False, responses=errors(403, 404))
 async def finish(
-    desk: TheDesk,
+    context: TheDesk,
     request: Request,
     state: Annotated[str, Query(max_length=200)] = "",
     code: Annotated[str, Query(max_length=2000)] = "",
@@ -68,17 +68,17 @@ async def finish(
     error: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Begin the session of whom the provider knows."""
-    provider = _provider(desk)
-    kept = request.cookies.get(_kept(desk), "")
+    provider = _provider(context)
+    kept = request.cookies.get(_kept(context), "")
     if error or not code or not kept:
-        raise Problem(401, f"the provider says: {error}" if error else "no log-in was begun here, or too long ago")
+        raise HttpProblem(401, f"the provider says: {error}" if error else "no log-in was begun here, or too long ago")
     try:
-        who, on = await provider.finish(kept, state=state, code=code, issuer=iss, back=_back(desk))
+        who, on = await provider.finish(kept, state=state, code=code, issuer=iss, back=_back(context))
         if not who.roles & PEOPLE:
-            raise Problem(403, f"{who.subject} is known, and has no role in tenant {who.tenant}; ask your operator")
-        token, _ = desk.services.sessions.admit(subject=who.subject, tenant=who.tenant, roles=who.roles, until=None)
+            raise HttpProblem(403, f"{who.subject} is known, and has no role in tenant {who.tenant}; ask your operator")
+        token, _ = context.services.sessions.admit(subject=who.subject, tenant=who.tenant, roles=who.roles, until=None)
     except BadToken as bad:
-        raise Problem(401, str(bad)) from bad
-    answer = logged_in(desk, token, who.subject, on=on)
-    answer.delete_cookie(_kept(desk), path=BACK, httponly=True, samesite="lax")
+        raise HttpProblem(401, str(bad)) from bad
+    answer = logged_in(context, token, who.subject, on=on)
+    answer.delete_cookie(_kept(context), path=BACK, httponly=True, samesite="lax")
     return answer

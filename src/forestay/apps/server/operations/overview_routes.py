@@ -7,18 +7,18 @@ from typing import Literal
 from fastapi import Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import TheDesk, Viewer
+from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.rules.outcome import Came
+from forestay.domain.rules.incident_outcome import OutcomeKind
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.replay_json import hours
-from forestay.services.operations.look_back import Fates, Past, Span, Waits
+from forestay.services.operations.usage_history import FailedJobOutcomes, HistorySpan, UsageReport, WaitTimes
 
 router = Router(tags=["watch"])
 
 
-class WaitsOut(Out):
+class WaitTimesOut(Out):
     looked: int
     """Jobs whose wait was read: of each step those that ended last."""
     median: float | None
@@ -63,8 +63,8 @@ class OverviewOut(Out):
     """Jobs that ended well in each step."""
     failed: list[int]
     cancelled: list[int]
-    waits: list[WaitsOut]
-    wait: WaitsOut
+    waits: list[WaitTimesOut]
+    wait: WaitTimesOut
     standing: dict[str, int]
     """Jobs that have not ended, by state, now."""
     incidents: int
@@ -78,12 +78,12 @@ class OverviewOut(Out):
 
 
 @router.get("/v1/overview", response_model=OverviewOut, responses=errors())
-async def overview(desk: TheDesk, who: Viewer, span: Span = Span.DAY) -> Response:
+async def overview(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.DAY) -> Response:
     """What the tenant's jobs came to in the last hour, day, week or month; up to 15 seconds old."""
-    return json_answer(_shown(await desk.services.past.look(who.tenant, span)))
+    return json_answer(_shown(await context.services.usage_history.look(who.tenant, span)))
 
 
-def _shown(past: Past) -> dict[str, object]:
+def _shown(past: UsageReport) -> dict[str, object]:
     totals: dict[str, int] = {}
     for one in past.causes:
         for cause, many in one.items():
@@ -110,24 +110,24 @@ def _shown(past: Past) -> dict[str, object]:
                 "cause": cause,
                 "incidents": many,
                 "steps": [one.get(cause, 0) for one in past.causes],
-                "fates": _fates(past.by_cause.get(cause, Fates())),
+                "fates": _fates(past.by_cause.get(cause, FailedJobOutcomes())),
             }
             for cause, many in sorted(totals.items(), key=lambda one: (-one[1], one[0]))
         ],
     }
 
 
-def _waits(waits: Waits) -> dict[str, object]:
+def _waits(waits: WaitTimes) -> dict[str, object]:
     return waits._asdict()
 
 
-def _fates(fates: Fates) -> dict[str, object]:
+def _fates(fates: FailedJobOutcomes) -> dict[str, object]:
     came = fates.came
     return {
         "jobs": fates.jobs,
-        "mended": came[Came.MENDED],
-        "by_hand": came[Came.BY_HAND],
-        "not_well": fates.judged - came[Came.MENDED] - came[Came.BY_HAND],
-        "open": came[Came.OPEN],
+        "mended": came[OutcomeKind.MENDED],
+        "by_hand": came[OutcomeKind.BY_HAND],
+        "not_well": fates.judged - came[OutcomeKind.MENDED] - came[OutcomeKind.BY_HAND],
+        "open": came[OutcomeKind.OPEN],
         "core_hours_saved": hours(fates.saved),
     }

@@ -14,17 +14,17 @@ from starlette.responses import PlainTextResponse
 from forestay.adapters.prometheus.metrics import CONTENT_TYPE
 from forestay.apps.server.description import filters
 from forestay.apps.server.http.answers import errors
-from forestay.apps.server.http.desk import Desk, TheDesk, Viewer
 from forestay.apps.server.http.event_stream import EventStream, event
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_filters import job_query, wanted
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.operations.watch_answers import AlertsOut, StatusOut
-from forestay.domain.jobs.slots import own_slots
+from forestay.domain.jobs.hash_slots import own_hash_slots
 from forestay.formats.jobs.job_public import job_public, time_text, transition_public
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.services.jobs.follow_jobs import Mark, News
+from forestay.services.jobs.job_events import EventCursor, JobEvent
 
 router = Router(tags=["watch"])
 PING = 10.0
@@ -32,19 +32,21 @@ PING = 10.0
 
 @router.get("/v1/events", status_code=200, response_class=EventStream, responses=errors(400), openapi_extra=filters())
 async def events(
-    request: Request, desk: TheDesk, who: Viewer, last_event_id: Annotated[str | None, Header(max_length=200)] = None
+    request: Request, context: TheDesk, who: Viewer, last_event_id: Annotated[str | None, Header(max_length=200)] = None
 ) -> Response:
     """Every transition of the jobs that a search would find, from now on or from the last event that was read."""
     query = job_query(request.query_params, who.tenant)
     try:
-        mark = Mark.read(last_event_id) if last_event_id else None
+        mark = EventCursor.read(last_event_id) if last_event_id else None
     except ValueError:
-        raise Problem(400, "Last-Event-ID is not the id of one of our events") from None
-    return EventStream(_events(desk, query, who.tenant, mark), desk.stopping)
+        raise HttpProblem(400, "Last-Event-ID is not the id of one of our events") from None
+    return EventStream(_events(context, query, who.tenant, mark), context.stopping)
 
 
-async def _events(desk: Desk, query: JobQuery, tenant: str, mark: Mark | None) -> AsyncGenerator[bytes, None]:
-    follow = desk.services.follow
+async def _events(
+    context: RequestContext, query: JobQuery, tenant: str, mark: EventCursor | None
+) -> AsyncGenerator[bytes, None]:
+    follow = context.services.job_events
     fits = wanted(query)
     async with follow.listen(tenant, fits) as listener:
         yield event("open", {})
@@ -72,15 +74,15 @@ async def _events(desk: Desk, query: JobQuery, tenant: str, mark: Mark | None) -
                 yield _told(news)
 
 
-def _told(news: News) -> bytes:
+def _told(news: JobEvent) -> bytes:
     body = {"job": job_public(news.document), "transition": transition_public(news.line)}
-    return event("job", body, number=str(Mark(news.line.at, news.document.id, news.line.rev)))
+    return event("job", body, number=str(EventCursor(news.line.at, news.document.id, news.line.rev)))
 
 
 @router.get("/v1/alerts", response_model=AlertsOut, responses=errors())
-async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+async def alerts(context: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
     """What someone should look at, newest first."""
-    store = desk.services.parts.store
+    store = context.services.components.store
     found = [
         *await store.find_records(kind="alert", tenant=who.tenant, newest_first=True, limit=limit),
         *await store.find_records(kind="alert", tenant="", newest_first=True, limit=limit),
@@ -91,10 +93,10 @@ async def alerts(desk: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, l
 
 
 @router.get("/v1/status", response_model=StatusOut, responses=errors())
-async def status(desk: TheDesk, who: Viewer) -> Response:
+async def status(context: TheDesk, who: Viewer) -> Response:
     """How the domain stands, as this server sees it."""
-    services = desk.services
-    counts = await services.parts.store.count(JobQuery(tenant=who.tenant), by="state")
+    services = context.services
+    counts = await services.components.store.count(JobQuery(tenant=who.tenant), by="state")
     alive = services.beats.alive
     return json_answer(
         {
@@ -102,11 +104,12 @@ async def status(desk: TheDesk, who: Viewer) -> Response:
             "you": {"subject": who.subject, "tenant": who.tenant, "roles": sorted(who.roles)},
             "server": services.name,
             "servers": [
-                {"name": name, "url": url, "slots": len(own_slots(name, alive))} for name, url in sorted(alive.items())
+                {"name": name, "url": url, "slots": len(own_hash_slots(name, alive))}
+                for name, url in sorted(alive.items())
             ],
-            "store": services.parts.settings.store_url.split(":", 1)[0],
-            "lease": services.parts.settings.lease,
-            "slots_served": services.claims.windows.slots_served,
+            "store": services.components.settings.store_url.split(":", 1)[0],
+            "lease": services.components.settings.lease,
+            "slots_served": services.claims.buffers.slots_served,
             "requests_waiting": services.claims.waiting,
             "channels": services.channels.open_count,
             "jobs": dict(counts),
@@ -115,9 +118,9 @@ async def status(desk: TheDesk, who: Viewer) -> Response:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors())
-async def metrics(desk: TheDesk, _who: Viewer) -> Response:
+async def metrics(context: TheDesk, _who: Viewer) -> Response:
     """What this server has counted, for Prometheus."""
-    return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
+    return Response(context.metrics.text(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False, responses=errors())

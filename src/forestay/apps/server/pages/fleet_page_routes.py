@@ -10,27 +10,27 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, TheDesk, Viewer
 from forestay.apps.server.http.event_stream import EventStream, event
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.scheduling.routes import HostOut, host_told
 from forestay.domain.pilots.pilot import Pilot, PilotState
 from forestay.domain.pilots.presence import Presence, presence
-from forestay.domain.scheduling.host_health import HostHealth, Standing
+from forestay.domain.scheduling.host_health import HostHealth, HostStatus
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.errors import PortError
-from forestay.services.operations.look_back import STEPS, Span
-from forestay.services.pilots.count_inputs import STEP, WAYS
-from forestay.services.sites.keep_sites import Site
-from forestay.services.sites.look_at_fleet import FleetStanding
+from forestay.services.operations.usage_history import STEPS, HistorySpan
+from forestay.services.pilots.input_counter import STEP, WAYS
+from forestay.services.sites.fleet_view import FleetStatus
+from forestay.services.sites.site_registry import Site
 
 router = Router(prefix="/v1/fleet", tags=["watch"])
 LOOK_EVERY = 3.0
 MOST = 200
 """Rows of a tab; how many there are is said beside them."""
 Few = Annotated[int, Query(ge=1, le=MOST)]
-CLOSED_FIRST = (Standing.CLOSED, Standing.PROBING, Standing.OPEN)
+CLOSED_FIRST = (HostStatus.CLOSED, HostStatus.PROBING, HostStatus.OPEN)
 
 
 class SiteFleetOut(Out):
@@ -143,15 +143,15 @@ class FleetCachesOut(Out):
 
 
 @router.get("", response_model=FleetOut, responses=errors())
-async def fleet(desk: TheDesk, who: Viewer, span: Span = Span.DAY) -> Response:
+async def fleet(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.DAY) -> Response:
     """The tenant's sites, with how many pilots they have and had; up to 3 seconds old."""
-    now = await desk.services.fleet.look(who.tenant)
+    now = await context.services.fleet.look(who.tenant)
     step, steps = STEPS[span]
     since = (now.at // step - steps + 1) * step
     starts = [since + place * step for place in range(steps)]
     past = presence(now.pilots, [min(now.at, one + step) for one in starts])
     known = {one.name: one for one in now.sites}
-    closed = sum(one.standing is not Standing.OPEN for one in now.hosts.values())
+    closed = sum(one.standing is not HostStatus.OPEN for one in now.hosts.values())
     hosts = _hosts(now)
     return json_answer(
         {
@@ -170,7 +170,7 @@ async def fleet(desk: TheDesk, who: Viewer, span: Span = Span.DAY) -> Response:
     )
 
 
-def _site(name: str, site: Site | None, now: FleetStanding, past: Presence) -> dict[str, Any]:
+def _site(name: str, site: Site | None, now: FleetStatus, past: Presence) -> dict[str, Any]:
     here = [one for one in now.pilots if one.site == name]
     alive = [one for one in here if one.state is PilotState.ALIVE]
     busy = sum(now.running.get(one.id, 0) > 0 for one in alive)
@@ -199,7 +199,7 @@ def _site(name: str, site: Site | None, now: FleetStanding, past: Presence) -> d
 
 @router.get("/pilots", response_model=FleetPilotsOut, responses=errors())
 async def fleet_pilots(
-    desk: TheDesk,
+    context: TheDesk,
     who: Viewer,
     state: Literal["alive", "silent", "gone"] | None = None,
     site: Annotated[str | None, Query(max_length=64)] = None,
@@ -207,7 +207,7 @@ async def fleet_pilots(
     limit: Few = 100,
 ) -> Response:
     """Pilots, the newest first; without a state those that are not gone."""
-    now = await desk.services.fleet.look(who.tenant)
+    now = await context.services.fleet.look(who.tenant)
     found = [
         one
         for one in now.pilots
@@ -218,7 +218,7 @@ async def fleet_pilots(
     return json_answer({"pilots": [_pilot(one, now) for one in found[:limit]], "total": len(found)})
 
 
-def _pilot(pilot: Pilot, now: FleetStanding) -> dict[str, Any]:
+def _pilot(pilot: Pilot, now: FleetStatus) -> dict[str, Any]:
     return {
         "id": pilot.id,
         "site": pilot.site,
@@ -234,16 +234,16 @@ def _pilot(pilot: Pilot, now: FleetStanding) -> dict[str, Any]:
     }
 
 
-def _hosts(now: FleetStanding) -> dict[str, HostHealth]:
+def _hosts(now: FleetStatus) -> dict[str, HostHealth]:
     """The hosts that have pilots, and those of which something is known."""
     alive = {one.host for one in now.pilots if one.state is PilotState.ALIVE}
     return {host: HostHealth(host) for host in alive} | dict(now.hosts)
 
 
 @router.get("/hosts", response_model=FleetHostsOut, responses=errors())
-async def fleet_hosts(desk: TheDesk, who: Viewer, limit: Few = 100) -> Response:
+async def fleet_hosts(context: TheDesk, who: Viewer, limit: Few = 100) -> Response:
     """Hosts, those that get no jobs first, with why; and what they did in the last hour."""
-    looks = desk.services.fleet
+    looks = context.services.fleet
     now = await looks.look(who.tenant)
     hosts = _hosts(now)
     ended = await looks.ended_by_host(who.tenant) if hosts else {}
@@ -270,16 +270,16 @@ async def fleet_hosts(desk: TheDesk, who: Viewer, limit: Few = 100) -> Response:
 
 
 @router.get("/caches", response_model=FleetCachesOut, responses=errors())
-async def fleet_caches(desk: TheDesk, who: Viewer, limit: Few = 100) -> Response:
+async def fleet_caches(context: TheDesk, who: Viewer, limit: Few = 100) -> Response:
     """How the inputs of jobs came to their pilots, as this server heard since it was started; and how many files caches hold."""
-    services = desk.services
+    services = context.services
     counts = services.inputs.of(who.tenant)
     caches = {pilot: (host, site, files) for pilot, host, site, files in services.caches.sizes(who.tenant)}
     names = [*caches, *(one for one in reversed(counts.pilots) if one not in caches)]
     shown = []
     for pilot in names[:limit]:
-        site, _ = desk.places.get(pilot, ("", 0))
-        host, site, files = caches.get(pilot) or (desk.hosts.get(pilot, ""), site, None)
+        site, _ = context.places.get(pilot, ("", 0))
+        host, site, files = caches.get(pilot) or (context.hosts.get(pilot, ""), site, None)
         told = _inputs(counts.pilots.get(pilot, {}))
         shown.append({"pilot": pilot, "host": host, "site": site, "files": files, "inputs": told})
     whole = Counter[str]()
@@ -302,17 +302,17 @@ def _inputs(ways: Mapping[str, int]) -> dict[str, int]:
 
 
 @router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
-async def fleet_changes(desk: TheDesk, who: Viewer) -> Response:
+async def fleet_changes(context: TheDesk, who: Viewer) -> Response:
     """Says when pilots have come, gone or changed what they do, or hosts were closed or opened: an event `fleet`, at once and at most every three seconds."""
-    return EventStream(_changes(desk, who.tenant), desk.stopping)
+    return EventStream(_changes(context, who.tenant), context.stopping)
 
 
-async def _changes(desk: Desk, tenant: str) -> AsyncGenerator[bytes, None]:
+async def _changes(context: RequestContext, tenant: str) -> AsyncGenerator[bytes, None]:
     told: object = None
     quiet = 0
     while True:
         try:
-            now = await desk.services.fleet.look(tenant)
+            now = await context.services.fleet.look(tenant)
             seen: object = (
                 [(one.id, one.state, one.changed, now.running.get(one.id, 0)) for one in now.pilots],
                 sorted((one.host, one.standing, one.since, len(one.failures)) for one in now.hosts.values()),

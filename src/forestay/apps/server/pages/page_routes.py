@@ -16,14 +16,14 @@ from urllib.parse import quote
 from fastapi import Path, Query, Request, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, TheDesk, Viewer, cookie_of, desk_of, session_of
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, context_of, cookie_of, session_of
 from forestay.apps.server.http.router import Route, Router
 from forestay.apps.server.http.schemas import Model
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import IMPLIED, BadToken, Role
-from forestay.services.operations.open_sessions import SESSION_SECONDS, word_against_forgery
+from forestay.services.operations.browser_sessions import SESSION_SECONDS, word_against_forgery
 
 NONCE = "__NONCE__"
 """Stands in the built page where each answer has a word of its own."""
@@ -71,7 +71,7 @@ class PageRoute(Route):
         async def handle(request: Request) -> Response:
             try:
                 return await inner(request)
-            except Problem as problem:
+            except HttpProblem as problem:
                 if problem.status_code != 401 or "text/html" not in request.headers.get("accept", ""):
                     raise
                 return _stranger(request, str(problem.detail))
@@ -108,13 +108,13 @@ class EndedOut(Out):
 
 
 @api.post("/v1/logins", status_code=201, response_model=LinkOut, responses=errors(body=True))
-async def make_link(desk: TheDesk, who: Viewer, body: LinkIn | None = None) -> Response:
+async def make_link(context: TheDesk, who: Viewer, body: LinkIn | None = None) -> Response:
     """A link that logs a browser in once, as who asks, with their roles; good for ten minutes."""
     roles = frozenset[Role]() if body is not None and body.look else who.roles
-    invited = await desk.services.sessions.invite(
+    invited = await context.services.sessions.invite(
         subject=who.subject, tenant=who.tenant, roles=roles, until=who.expires
     )
-    url = f"{desk.services.parts.settings.public_url}/login?once={invited.once}"
+    url = f"{context.services.components.settings.public_url}/login?once={invited.once}"
     return json_answer({"url": url, "expires": time_text(invited.expires)}, 201)
 
 
@@ -129,43 +129,43 @@ async def read_session(request: Request, who: Viewer) -> Response:
 
 
 @api.delete("/v1/session", response_model=EndedOut, responses=errors())
-async def end_session(desk: TheDesk, _who: Viewer) -> Response:
+async def end_session(context: TheDesk, _who: Viewer) -> Response:
     """Log the browser out: its cookie is taken away."""
     answer = json_answer({"ended": True})
-    answer.delete_cookie(cookie_of(desk), path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(cookie_of(context), path="/", httponly=True, samesite="strict")
     return answer
 
 
 @router.get("/login", include_in_schema=False, responses=errors())
-async def log_in(desk: TheDesk, request: Request, once: Annotated[str, Query(max_length=200)] = "") -> Response:
+async def log_in(context: TheDesk, request: Request, once: Annotated[str, Query(max_length=200)] = "") -> Response:
     """Trade a link for a session."""
     try:
-        token, who = await desk.services.sessions.redeem(once)
+        token, who = await context.services.sessions.redeem(once)
     except BadToken as error:
-        raise Problem(401, str(error)) from error
-    return logged_in(desk, token, who.subject, on="/")
+        raise HttpProblem(401, str(error)) from error
+    return logged_in(context, token, who.subject, on="/")
 
 
-def logged_in(desk: Desk, token: str, subject: str, *, on: str) -> Response:
+def logged_in(context: RequestContext, token: str, subject: str, *, on: str) -> Response:
     """The answer that begins a session: a page that leads on, not a redirect, for then the browser sends the strict cookie wherever it came from."""
     leads = escape(on, quote=True)
     answer = plain_page(
         "Forestay", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Go on</a>.</p>", on=on
     )
     answer.set_cookie(
-        cookie_of(desk),
+        cookie_of(context),
         token,
         max_age=SESSION_SECONDS,
         path="/",
         httponly=True,
         samesite="strict",
-        secure=desk.services.parts.settings.public_url.startswith("https:"),
+        secure=context.services.components.settings.public_url.startswith("https:"),
     )
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _PageFile:
     kind: str
     whole: bytes
     packed: bytes
@@ -176,7 +176,7 @@ def _folder() -> Traversable:
 
 
 @cache
-def _file(name: str) -> _File | None:
+def _file(name: str) -> _PageFile | None:
     """A file of the pages, read and packed once; None: there is none, or what is asked for is no plain name."""
     if "/" in name or name.startswith(".") or name.rpartition(".")[2] not in KINDS:
         return None
@@ -184,7 +184,7 @@ def _file(name: str) -> _File | None:
     if not found.is_file():
         return None
     whole = found.read_bytes()
-    return _File(KINDS[name.rpartition(".")[2]], whole, gzip.compress(whole, 9, mtime=0))
+    return _PageFile(KINDS[name.rpartition(".")[2]], whole, gzip.compress(whole, 9, mtime=0))
 
 
 def _shell() -> str | None:
@@ -213,7 +213,7 @@ async def asset(request: Request, _who: Viewer, name: Annotated[str, Path(max_le
     """A file of the pages. Its name changes with its content, so it may be kept for ever."""
     found = _file(name)
     if found is None:
-        raise Problem(404, "there is no such file")
+        raise HttpProblem(404, "there is no such file")
     headers = HEADERS | {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=found.kind)
@@ -235,7 +235,7 @@ def _stranger(request: Request, detail: str) -> Response:
 
 
 def _by_provider(request: Request, here: str) -> str:
-    provider = desk_of(request).services.provider
+    provider = context_of(request).services.provider
     if provider is None or not provider.terms.client:
         return ""
     return f"<p><a href='/login/provider?on={quote(here)}'>Log in</a> with {escape(provider.terms.issuer)}.</p>"

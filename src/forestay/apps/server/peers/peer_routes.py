@@ -9,8 +9,8 @@ from fastapi import Depends, Path, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
-from forestay.apps.server.http.desk import Desk, TheDesk, Viewer, allow
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, allow
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Word
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -93,24 +93,24 @@ def _shown(peer: Peer, link: Link) -> dict[str, object]:
     }
 
 
-def _of_the_house(desk: Desk, who: Principal) -> None:
+def _of_the_house(context: RequestContext, who: Principal) -> None:
     """Peers are those of all tenants."""
-    house = desk.services.parts.settings.house_tenant
+    house = context.services.components.settings.house_tenant
     if who.tenant != house:
-        raise Problem(403, f"only an administrator of tenant {house} registers peers")
+        raise HttpProblem(403, f"only an administrator of tenant {house} registers peers")
 
 
 @router.get("", response_model=PeersOut, responses=errors())
-async def list_peers(desk: TheDesk, who: Viewer) -> Response:
+async def list_peers(context: TheDesk, who: Viewer) -> Response:
     """This domain's public key, and the peers that its administrators registered; in any tenant but the house's, those that concern it."""
-    keep = desk.services.parts.peers
-    house = desk.services.parts.settings.house_tenant
+    keep = context.services.components.peers
+    house = context.services.components.settings.house_tenant
     found = [
         one
         for one in await keep.all()
         if who.tenant == house or who.tenant in one.sends or who.tenant in one.tenants.values()
     ]
-    links = await desk.services.links.all({one.name: one for one in found})
+    links = await context.services.links.all({one.name: one for one in found})
     shown = [_shown(one, links[one.name]) for one in found]
     if who.tenant != house:
         for one in shown:
@@ -119,28 +119,28 @@ async def list_peers(desk: TheDesk, who: Viewer) -> Response:
 
 
 @router.put("/{peer}", response_model=PeerOut, responses=errors(409, body=True))
-async def put_peer(desk: TheDesk, who: Administrator, peer: PeerName, body: PeerIn) -> Response:
+async def put_peer(context: TheDesk, who: Administrator, peer: PeerName, body: PeerIn) -> Response:
     """Register a peer, or change what is registered of it."""
-    _of_the_house(desk, who)
+    _of_the_house(context, who)
     if peer in RESERVED:
-        raise Problem(422, f"{peer} means something else in flows; call the peer otherwise")
-    if why := desk.services.parts.peer_hosts.check(body.url):
-        raise Problem(422, f"url: {why}")
+        raise HttpProblem(422, f"{peer} means something else in flows; call the peer otherwise")
+    if why := context.services.components.peer_hosts.check(body.url):
+        raise HttpProblem(422, f"url: {why}")
     known = Peer(peer, body.url.rstrip("/"), body.key, dict(body.tenants), frozenset(body.sends), body.lease, body.cost)
-    await desk.note(who, "peer.put", peer, url=known.url, tenants=dict(known.tenants), sends=sorted(known.sends))
-    put = await desk.services.parts.peers.put(known)
-    return json_answer(_shown(put, await desk.services.links.get(peer)))
+    await context.note(who, "peer.put", peer, url=known.url, tenants=dict(known.tenants), sends=sorted(known.sends))
+    put = await context.services.components.peers.put(known)
+    return json_answer(_shown(put, await context.services.links.get(peer)))
 
 
 @router.delete("/{peer}", response_model=NothingOut, responses=errors(404, 409))
-async def remove_peer(desk: TheDesk, who: Administrator, peer: PeerName) -> Response:
+async def remove_peer(context: TheDesk, who: Administrator, peer: PeerName) -> Response:
     """Take a peer away: it is told so if it can be reached, its tokens are good no longer, and nothing more goes there."""
-    _of_the_house(desk, who)
-    await desk.note(who, "peer.remove", peer)
-    known = await desk.services.parts.peers.get(peer)
+    _of_the_house(context, who)
+    await context.note(who, "peer.remove", peer)
+    known = await context.services.components.peers.get(peer)
     if known is not None and known.sends:
         with suppress(PortError):  # without a word it stops what it runs for us when the lease ends
-            await desk.services.peer_calls.goodbye(known, Caller(min(known.sends), who.subject))
-    await desk.services.parts.peers.remove(peer)
-    await desk.services.links.left(peer, f"removed by {who.subject}")
+            await context.services.peer_calls.goodbye(known, Caller(min(known.sends), who.subject))
+    await context.services.components.peers.remove(peer)
+    await context.services.links.left(peer, f"removed by {who.subject}")
     return json_answer({})

@@ -10,17 +10,17 @@ from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import NothingOut, Out, errors
-from forestay.apps.server.http.desk import Desk, Submitter, TheDesk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model
 from forestay.apps.server.insertion.wes_routes import runs_of
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.peers.peer import Peer
-from forestay.formats.ga4gh.wes_run import ENDED, RunState
+from forestay.formats.ga4gh.wes_run import ENDED, WesRunState
 from forestay.ports.errors import NotFound
 from forestay.ports.operations.identity import Principal
-from forestay.services.peers.hold_leases import LAPSED, HoldLeases
+from forestay.services.peers.peer_leases import LAPSED, PeerLeases
 
 router = Router(prefix="/v1/peering", tags=["peers"])
 MOST = 1000
@@ -47,53 +47,53 @@ class RenewedOut(Out):
     """Those that were asked after and are there."""
 
 
-def sender(desk: Desk, who: Principal) -> tuple[Peer, HoldLeases]:
+def sender(context: RequestContext, who: Principal) -> tuple[Peer, PeerLeases]:
     """The peer that asks."""
-    engine_of(desk)
-    peer = desk.services.parts.peers.sender(who)
-    leases = desk.services.leases
+    engine_of(context)
+    peer = context.services.components.peers.sender(who)
+    leases = context.services.leases
     if peer is None or leases is None:
-        raise Problem(403, "this is for peers of this domain")
+        raise HttpProblem(403, "this is for peers of this domain")
     return peer, leases
 
 
 @router.post("/renew", response_model=RenewedOut, responses=errors(409, body=True))
-async def renew(desk: TheDesk, who: Submitter, body: RenewIn) -> Response:
+async def renew(context: TheDesk, who: Submitter, body: RenewIn) -> Response:
     """Hold the lease by a stamp, and say how runs stand."""
-    peer, leases = sender(desk, who)
-    stamp = desk.services.parts.clock.now()
+    peer, leases = sender(context, who)
+    stamp = context.services.components.clock.now()
     await leases.hold(peer, body.stamp)
     running = await leases.open(peer.name, who.tenant) if body.runs else {}
     found = {}
     for run in body.runs:
         if run in running:
-            found[run] = {"state": RunState.RUNNING.value, "outputs": {}, "reason": "", "stopped": False}
-        elif (told := await _standing(desk, who, run)) is not None:
+            found[run] = {"state": WesRunState.RUNNING.value, "outputs": {}, "reason": "", "stopped": False}
+        elif (told := await _standing(context, who, run)) is not None:
             found[run] = told
     return json_answer({"stamp": stamp, "runs": found})
 
 
-async def _standing(desk: Desk, who: Principal, run: str) -> dict[str, Any] | None:
+async def _standing(context: RequestContext, who: Principal, run: str) -> dict[str, Any] | None:
     """A run that has ended, or began just now; None: there is none of this peer's."""
-    runs = runs_of(desk)
+    runs = runs_of(context)
     known = await runs.get(who.tenant, run)
     if known is None or known.owner != who.subject:
         return None
     state = known.standing.state
     told: dict[str, Any] = {"state": state.value, "outputs": {}, "reason": "", "stopped": False}
-    if state in (RunState.CANCELED, RunState.CANCELING):
+    if state in (WesRunState.CANCELED, WesRunState.CANCELING):
         told["stopped"] = await runs.cancelled_by(run) == LAPSED
     if state in ENDED:
         with suppress(NotFound):
-            left = await engine_of(desk).state(run)
-            outputs = await desk.services.case_outputs.shown(who.tenant, run, left["outputs"])
+            left = await engine_of(context).state(run)
+            outputs = await context.services.case_outputs.shown(who.tenant, run, left["outputs"])
             told |= {"outputs": dict(outputs), "reason": str(left["reason"] or "")}
     return told
 
 
 @router.post("/goodbye", response_model=NothingOut, responses=errors(body=True))
-async def goodbye(desk: TheDesk, who: Submitter) -> Response:
+async def goodbye(context: TheDesk, who: Submitter) -> Response:
     """The peer disconnects: what it sent is stopped."""
-    peer, leases = sender(desk, who)
+    peer, leases = sender(context, who)
     await leases.end(peer.name)
     return json_answer({})

@@ -1,6 +1,6 @@
 """The inputs of claimed jobs, as their pilot needs them: filled in, checked again, and everything looked up that they come from.
 
-A source that the pilot tries first comes first: other pilots that have the file (`desk.peers_for`), then the storage elements by nearness, then what
+A source that the pilot tries first comes first: other pilots that have the file (`context.peers_for`), then the storage elements by nearness, then what
 the job itself names. The pilot's own cache comes before all of them, and is its own affair.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from forestay.apps.server.http.desk import Desk
+from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.insertion.tes_urls import s3_element
 from forestay.domain.data.replica import LogicalFile, Viewpoint
 from forestay.domain.data.staging_terms import transfer_of
 from forestay.domain.jobs.inputs import (
-    Input,
+    JobInput,
     Produced,
     catalogue_name,
     filled,
@@ -30,12 +30,12 @@ from forestay.domain.jobs.specification import Specification
 from forestay.formats.jobs.job_public import manifest_public
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.data.reach_elements import element_path
+from forestay.services.data.storage_access import element_path
 
 Json = dict[str, Any]
 
 
-class _Known(NamedTuple):
+class _KnownSources(NamedTuple):
     """What was looked up for all inputs of a claim together."""
 
     pilot: str
@@ -45,10 +45,10 @@ class _Known(NamedTuple):
 
 
 async def inputs_of(
-    desk: Desk, granted: list[Stored], specs: dict[str, Specification], pilot: str, view: Viewpoint
+    context: RequestContext, granted: list[Stored], specs: dict[str, Specification], pilot: str, view: Viewpoint
 ) -> dict[str, list[Json]]:
     """For each job that has inputs, what its pilot is to stage."""
-    wanted: dict[str, list[Input]] = {}
+    wanted: dict[str, list[JobInput]] = {}
     for one in granted:
         document = one.document
         given = specs[document.specification].inputs
@@ -58,28 +58,30 @@ async def inputs_of(
         return {}
     inputs = [entry for entries in wanted.values() for entry in entries]
     names = sorted({name for entry in inputs if (name := logical_name(entry)) is not None})
-    catalogue = desk.services.parts.catalogue
-    known = _Known(pilot, view, await _producers(desk, inputs), await catalogue.locate(names, view))
+    catalogue = context.services.components.catalogue
+    known = _KnownSources(pilot, view, await _producers(context, inputs), await catalogue.locate(names, view))
     jobs = {one.document.id: one.document for one in granted}
-    return {job: [await _input(desk, entry, jobs[job], known) for entry in entries] for job, entries in wanted.items()}
+    return {
+        job: [await _input(context, entry, jobs[job], known) for entry in entries] for job, entries in wanted.items()
+    }
 
 
-async def _producers(desk: Desk, inputs: list[Input]) -> Mapping[str, Stored]:
+async def _producers(context: RequestContext, inputs: list[JobInput]) -> Mapping[str, Stored]:
     """The jobs whose outputs are asked for, read together."""
     names = sorted({other.job for one in inputs if (other := produced(one.source)) is not None})
     found: dict[str, Stored] = {}
     for start in range(0, len(names), 1000):
-        found |= await desk.services.parts.store.get(names[start : start + 1000])
+        found |= await context.services.components.store.get(names[start : start + 1000])
     return found
 
 
-async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> Json:
+async def _input(context: RequestContext, given: JobInput, job: JobDocument, known: _KnownSources) -> Json:
     told: Json = {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
     if given.source.startswith("s3://"):  # only tasks of TES have such
-        place = s3_element(given.source, known.view.tenant, desk.services.parts.elements)
-        sources = desk.services.parts.elements.sources(place[0].name, place[1]) if place is not None else []
+        place = s3_element(given.source, known.view.tenant, context.services.components.elements)
+        sources = context.services.components.elements.sources(place[0].name, place[1]) if place is not None else []
         return told | ({"from": sources} if sources else {"missing": "no storage element here has its bucket"})
-    if why := wrong_input(given, desk.services.parts.staging):
+    if why := wrong_input(given, context.services.components.staging):
         # The list of hosts may have become shorter since the job was submitted.
         return told | {"refused": why}
     changed = transfer_of(job.extra)
@@ -91,14 +93,14 @@ async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> J
         told["file"] = file
     other = produced(given.source)
     if other is not None:
-        told |= await _produced(desk, other, known, file or "", protocol)
+        told |= await _produced(context, other, known, file or "", protocol)
     elif catalogue_name(given.source) is not None:
-        told |= _catalogued(desk, known.files[given.source], protocol)
+        told |= _catalogued(context, known.files[given.source], protocol)
     else:
-        told |= _named(desk, given, known, protocol)
+        told |= _named(context, given, known, protocol)
     if told.get("missing"):
         return told
-    peers = list(desk.peers_for(file, known.pilot)) if file is not None else []
+    peers = list(context.peers_for(file, known.pilot)) if file is not None else []
     sources = [*peers, *told.pop("from", [])]
     # What has a single source of its own, as of old, is told as of old.
     if sources and (len(sources) > 1 or peers or "element" in sources[0]):
@@ -106,49 +108,51 @@ async def _input(desk: Desk, given: Input, job: JobDocument, known: _Known) -> J
     return told
 
 
-def _replicas(desk: Desk, file: LogicalFile | None, protocol: str) -> list[Json]:
+def _replicas(context: RequestContext, file: LogicalFile | None, protocol: str) -> list[Json]:
     """How the known replicas of a file can be had, in their order."""
-    elements = desk.services.parts.elements
+    elements = context.services.components.elements
     replicas = file.replicas if file is not None else ()
     return [source for one in replicas for source in elements.sources(one.element, one.path, protocol)]
 
 
-def _catalogued(desk: Desk, file: LogicalFile, protocol: str) -> Json:
-    sources = _replicas(desk, file, protocol)
+def _catalogued(context: RequestContext, file: LogicalFile, protocol: str) -> Json:
+    sources = _replicas(context, file, protocol)
     if not sources:
         return {"missing": f"no storage element has {file.name}"}
     about = {"bytes": file.size, "sha256": file.sha256}
     return {name: value for name, value in about.items() if value is not None} | {"from": sources}
 
 
-def _named(desk: Desk, given: Input, known: _Known, protocol: str) -> Json:
+def _named(context: RequestContext, given: JobInput, known: _KnownSources, protocol: str) -> Json:
     """A path or an address; with a digest it may have replicas too."""
-    replicas = _replicas(desk, known.files.get(given.source), protocol)
+    replicas = _replicas(context, known.files.get(given.source), protocol)
     path = local_path(given.source)
     if path is not None:
         return {"from": [{"kind": "file", "path": path}, *replicas]}
-    private = desk.services.parts.staging.may_be_private(urlsplit(given.source).hostname or "")
+    private = context.services.components.staging.may_be_private(urlsplit(given.source).hostname or "")
     return {"private": private, "from": [{"kind": "http", "url": given.source, "private": private}, *replicas]}
 
 
-async def _produced(desk: Desk, other: Produced, known: _Known, file: str, protocol: str) -> Json:
+async def _produced(context: RequestContext, other: Produced, known: _KnownSources, file: str, protocol: str) -> Json:
     stored = known.producers.get(other.job)
     if stored is None or stored.document.tenant != known.view.tenant:
         return {"missing": f"there is no job {other.job}"}
-    winner = await desk.services.outputs.winner(stored)
+    winner = await context.services.outputs.winner(stored)
     if winner is None or winner.manifest is None:
         return {"missing": f"job {other.job} is {stored.document.state} and has committed no outputs"}
     if element_path(winner.manifest.path) is None:
         # The place of the manifest itself comes after what is told here; it also has the digest.
         return {"manifest": manifest_public(winner.manifest), "path": other.path} | {
-            "from": _replicas(desk, known.files.get(file), protocol)
+            "from": _replicas(context, known.files.get(file), protocol)
         }
-    return await _on_element(desk, winner.manifest, other.path, known, file, protocol)
+    return await _on_element(context, winner.manifest, other.path, known, file, protocol)
 
 
-async def _on_element(desk: Desk, manifest: Manifest, path: str, known: _Known, file: str, protocol: str) -> Json:
+async def _on_element(
+    context: RequestContext, manifest: Manifest, path: str, known: _KnownSources, file: str, protocol: str
+) -> Json:
     """An output on a storage element: the server reads the manifest, so that the pilot needs only the one file."""
-    elements = desk.services.parts.elements
+    elements = context.services.components.elements
     try:
         listed = (await elements.listed(known.view.tenant, manifest)).get(path)
     except Permanent as error:
@@ -160,7 +164,7 @@ async def _on_element(desk: Desk, manifest: Manifest, path: str, known: _Known, 
     place = (where.element, f"{os.path.dirname(where.path)}/{path}")
     found = known.files.get(file)
     replicas = found.replicas if found is not None else ()
-    now = desk.services.parts.clock.now()
+    now = context.services.components.clock.now()
     good = [one.place for one in replicas if not one.bad(now) and one.place != place]
     bad = [one.place for one in replicas if one.bad(now) and one.place != place]
     own_is_bad = any(one.place == place and one.bad(now) for one in replicas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.apps.server.http.desk import Desk
+from forestay.apps.server.http.request_context import RequestContext
 from forestay.domain.data.attempt_folder import attempt_folder as folder_of_attempt
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.storage_element import StorageElement
@@ -13,9 +13,9 @@ from forestay.domain.jobs.job_document import Token
 Json = dict[str, Any]
 
 
-def outputs_of(desk: Desk, view: Viewpoint) -> Json | None:
+def outputs_of(context: RequestContext, view: Viewpoint) -> Json | None:
     """What a claim says of it; None: nothing."""
-    element = desk.services.parts.elements.outputs_for(view.tenant, view.site, view.element)
+    element = context.services.components.elements.outputs_for(view.tenant, view.site, view.element)
     if element is None:
         return None
     door = element.doors[0]

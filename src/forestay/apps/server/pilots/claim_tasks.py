@@ -6,22 +6,24 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from forestay.apps.server.http.desk import Desk
+from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.insertion.tes_urls import s3_element
 from forestay.domain.jobs.inputs import local_path
 from forestay.domain.jobs.job_document import JobDocument, Manifest, State
 from forestay.domain.jobs.specification import Specification
 from forestay.formats.ga4gh.tes_job import MARK, OUTPUTS, TES, output_json, plan_of, task_of
-from forestay.formats.ga4gh.tes_task import Output
+from forestay.formats.ga4gh.tes_task import TaskOutput
 from forestay.formats.jobs.job_public import manifest_public
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.data.reach_elements import element_path
+from forestay.services.data.storage_access import element_path
 
 Json = dict[str, Any]
 
 
-async def tasks_told(desk: Desk, granted: list[Stored], specs: dict[str, Specification]) -> dict[str, Json]:
+async def tasks_told(
+    context: RequestContext, granted: list[Stored], specs: dict[str, Specification]
+) -> dict[str, Json]:
     """For each job of a task what its claim says beside what every claim says."""
     told: dict[str, Json] = {}
     for one in granted:
@@ -31,64 +33,66 @@ async def tasks_told(desk: Desk, granted: list[Stored], specs: dict[str, Specifi
             continue
         task = task_of(spec)
         if task is not None:
-            told[document.id] = {"task": plan_of(task, desk.services.parts.settings.tes_containers)}
+            told[document.id] = {"task": plan_of(task, context.services.components.settings.tes_containers)}
         else:
-            told[document.id] = await _outputs(desk, document)
+            told[document.id] = await _outputs(context, document)
     return told
 
 
-async def _outputs(desk: Desk, document: JobDocument) -> Json:
+async def _outputs(context: RequestContext, document: JobDocument) -> Json:
     """What a job of outputs brings, and where to."""
-    found = await outputs_asked(desk, document)
+    found = await outputs_asked(context, document)
     if found is None:
         return {"task": {"refused": "the task of these outputs is not there"}}
     outputs, manifest = found
     plan: Json = {
-        "outputs": [_output(desk, document.tenant, one) for one in outputs],
+        "outputs": [_output(context, document.tenant, one) for one in outputs],
         "manifest": manifest_public(manifest),
     }
     if element_path(manifest.path) is None:
         return {"task": {"bring": plan}}
     try:
-        return {"task": {"bring": plan}, "inputs": await _from_element(desk, document.tenant, manifest)}
+        return {"task": {"bring": plan}, "inputs": await _from_element(context, document.tenant, manifest)}
     except Permanent as error:
         return {"task": {"refused": str(error)}}
 
 
-async def outputs_asked(desk: Desk, document: JobDocument) -> tuple[tuple[Output, ...], Manifest] | None:
+async def outputs_asked(
+    context: RequestContext, document: JobDocument
+) -> tuple[tuple[TaskOutput, ...], Manifest] | None:
     """The outputs that a job brings away, and the manifest of the attempt that counts."""
     task = str(document.parameters.get("task"))
-    stored = (await desk.services.parts.store.get([task])).get(task)
+    stored = (await context.services.components.store.get([task])).get(task)
     if document.labels.get(MARK) != OUTPUTS or stored is None or stored.document.tenant != document.tenant:
         return None
-    ending = await desk.services.outputs.winner(stored)
+    ending = await context.services.outputs.winner(stored)
     if ending is None and stored.document.state is State.FAILED:
         ending = stored.document.last
     name = stored.document.specification
-    spec = (await desk.specifications([name])).get(name)
+    spec = (await context.specifications([name])).get(name)
     asked = task_of(spec) if spec is not None else None
     if ending is None or ending.manifest is None or asked is None:
         return None
     return asked.outputs, ending.manifest
 
 
-def _output(desk: Desk, tenant: str, output: Output) -> Json:
+def _output(context: RequestContext, tenant: str, output: TaskOutput) -> Json:
     told = output_json(output)
     if (path := local_path(output.url)) is not None:
         return told | {"to": {"kind": "file", "base": path}}
     if output.url.startswith("s3://"):
-        found = s3_element(output.url, tenant, desk.services.parts.elements)
+        found = s3_element(output.url, tenant, context.services.components.elements)
         return told | {"to": {"kind": "s3", "base": output.url, "private": found is not None and found[0].private}}
-    parts = desk.services.parts
+    parts = context.services.components
     if why := parts.staging.check(output.url):
         return told | {"refused": why}
     private = parts.staging.may_be_private(urlsplit(output.url).hostname or "")
     return told | {"to": {"kind": "http", "base": output.url, "private": private}}
 
 
-async def _from_element(desk: Desk, tenant: str, manifest: Manifest) -> list[Json]:
+async def _from_element(context: RequestContext, tenant: str, manifest: Manifest) -> list[Json]:
     """The committed files, to be staged as any input is."""
-    elements = desk.services.parts.elements
+    elements = context.services.components.elements
     where = element_path(manifest.path)
     assert where is not None  # noqa: S101 - the caller looked
     folder = os.path.dirname(where.path)
@@ -104,22 +108,22 @@ async def _from_element(desk: Desk, tenant: str, manifest: Manifest) -> list[Jso
     ]
 
 
-async def task_uploads(desk: Desk, document: JobDocument, urls: list[str]) -> dict[str, str] | None:
+async def task_uploads(context: RequestContext, document: JobDocument, urls: list[str]) -> dict[str, str] | None:
     """Signed addresses for outputs of a task on S3; None for a job of another kind. `Permanent` for what its client did not name."""
-    found = await outputs_asked(desk, document)
+    found = await outputs_asked(context, document)
     if found is None:
         return None
     signed: dict[str, str] = {}
     for url in urls:
         if not any(_beneath(url, one) for one in found[0]):
             raise Permanent(f"{url[:200]} is not among the outputs of the task")
-        place = s3_element(url, document.tenant, desk.services.parts.elements)
+        place = s3_element(url, document.tenant, context.services.components.elements)
         if place is None:
             raise Permanent(f"no storage element has the bucket of {url[:200]}")
         element, path = place
-        signed[url] = desk.services.parts.elements.uploads(element.name, [path])[path]
+        signed[url] = context.services.components.elements.uploads(element.name, [path])[path]
     return signed
 
 
-def _beneath(url: str, output: Output) -> bool:
+def _beneath(url: str, output: TaskOutput) -> bool:
     return url == output.url or (".." not in url.split("/") and url.startswith(output.url.rstrip("/") + "/"))

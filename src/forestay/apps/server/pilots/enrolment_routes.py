@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
-from forestay.apps.server.http.desk import AnEnroller, Desk, Enroller, SiteCaller, TheDesk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import AnEnroller, Enroller, RequestContext, SiteCaller, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.pilot_answers import EnrolmentOut
 from forestay.apps.server.pilots.schemas import EnrolmentIn, FailedChecksIn, PilotIn
-from forestay.domain.pilots.enrolment import Enrolment, ForAnother, Newcomer, NotGood, digest
+from forestay.domain.pilots.enrolment import Enrolment, EnrolmentCandidate, ForAnother, NotGood, digest
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import Role
-from forestay.services.scheduling.note_failed_checks import UnfitMachine
+from forestay.services.scheduling.node_check_failures import UnfitMachine
 
 router = Router(tags=["pilots"])
 REFUSED = "this enrolment secret was used, has expired, or never was"
@@ -22,23 +22,23 @@ REFUSED = "this enrolment secret was used, has expired, or never was"
 
 
 @router.post("/v1/enrolments", status_code=201, response_model=EnrolmentOut, responses=errors(body=True))
-async def enrolment(desk: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
+async def enrolment(context: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
     """A secret by which one pilot of a site may register, once and in time. It is told now and never again."""
     if who.may(Role.OPERATOR):  # a site's agent does nothing else all day, and its launches are noted
-        await desk.note(who, "enrol", f"site:{body.site}", launch=body.launch)
-    made = await desk.services.enrolments.make(
+        await context.note(who, "enrol", f"site:{body.site}", launch=body.launch)
+    made = await context.services.enrolments.make(
         tenant=who.tenant, site=body.site, launch=body.launch, by=who.subject, seconds=body.seconds
     )
     return json_answer({"secret": made.text, "expires": time_text(made.expires)}, 201)
 
 
 @router.post("/v1/pilots/failed-checks", status_code=201, response_model=NothingOut, responses=errors(body=True))
-async def failed_checks(desk: TheDesk, who: AnEnroller, body: FailedChecksIn) -> Response:
+async def failed_checks(context: TheDesk, who: AnEnroller, body: FailedChecksIn) -> Response:
     """A pilot found its machine not fit to run jobs and ends, before it was given any."""
     site, tenant = body.site or "local", who.tenant
     if who.secret:
-        newcomer = Newcomer("", body.nonce, body.site, body.launch)
-        enrolled = good(await desk.services.enrolments.give_up(who.secret, newcomer))
+        newcomer = EnrolmentCandidate("", body.nonce, body.site, body.launch)
+        enrolled = good(await context.services.enrolments.give_up(who.secret, newcomer))
         site, tenant = enrolled.site, enrolled.tenant
     unfit = UnfitMachine(
         tenant,
@@ -48,22 +48,22 @@ async def failed_checks(desk: TheDesk, who: AnEnroller, body: FailedChecksIn) ->
         body.batch_job or "",
         tuple((one.check, one.words) for one in body.findings),
     )
-    await desk.services.failed_checks.note(unfit, event=digest(body.nonce))
+    await context.services.failed_checks.note(unfit, event=digest(body.nonce))
     return json_answer({}, 201)
 
 
-async def let_in(desk: Desk, who: Enroller, name: str, body: PilotIn) -> Enrolment:
+async def let_in(context: RequestContext, who: Enroller, name: str, body: PilotIn) -> Enrolment:
     """The enrolment that a pilot's secret stands for, used by that pilot now; the problem otherwise."""
     if body.nonce is None:
-        raise Problem(422, "a pilot with an enrolment secret sends a nonce, a random number of its own")
-    newcomer = Newcomer(name, body.nonce, body.site, body.launch)
-    return good(await desk.services.enrolments.redeem(who.secret, newcomer))
+        raise HttpProblem(422, "a pilot with an enrolment secret sends a nonce, a random number of its own")
+    newcomer = EnrolmentCandidate(name, body.nonce, body.site, body.launch)
+    return good(await context.services.enrolments.redeem(who.secret, newcomer))
 
 
 def good(found: Enrolment | NotGood | ForAnother) -> Enrolment:
     """The enrolment, or the problem that the answer is."""
     if isinstance(found, NotGood):
-        raise Problem(401, REFUSED)
+        raise HttpProblem(401, REFUSED)
     if isinstance(found, ForAnother):
-        raise Problem(403, found.reason)
+        raise HttpProblem(403, found.reason)
     return found

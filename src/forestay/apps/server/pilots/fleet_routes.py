@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
-from forestay.apps.server.http.desk import Desk, Operator, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.pilot_answers import DrainedOut, PilotsOut
@@ -19,19 +19,19 @@ from forestay.formats.jobs.job_json import Json
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.jobs.pilot_json import pilot_to_json
 from forestay.ports.jobs.job_store import JobQuery
-from forestay.services.pilots.drain_pilots import Selection
+from forestay.services.pilots.pilot_drain import PilotSelection
 
 router = Router(tags=["watch"])
 
 
 @router.get("/v1/pilots", response_model=PilotsOut, responses=errors())
-async def pilots(desk: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
+async def pilots(context: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
     """The pilots of the tenant, newest first, with what they do; and those that have not begun to run."""
-    parts = desk.services.parts
+    parts = context.services.components
     found = await parts.pilots.find_pilots(tenant=who.tenant, state=state)
     running = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}))
     held = await parts.store.count(running, by="pilot") if found else {}
-    inactive = await _inactive(desk, who.tenant) if state in (None, "inactive") else []
+    inactive = await _inactive(context, who.tenant) if state in (None, "inactive") else []
     return json_answer({"pilots": [_shown(one, held.get(one.id, 0)) for one in found], "inactive": inactive})
 
 
@@ -45,9 +45,9 @@ def _shown(pilot: Pilot, claims: int) -> Json:
     }
 
 
-async def _inactive(desk: Desk, tenant: str) -> list[Json]:
+async def _inactive(context: RequestContext, tenant: str) -> list[Json]:
     """The launches whose pilots have not registered: they wait in the queue of their batch system, or begin just now."""
-    services = desk.services
+    services = context.services
     return [
         {
             "launch": one.id,
@@ -63,31 +63,31 @@ async def _inactive(desk: Desk, tenant: str) -> list[Json]:
 
 
 @router.post("/v1/pilots/drain", response_model=DrainedOut, responses=errors(404, body=True))
-async def drain(desk: TheDesk, who: Operator, body: DrainIn) -> Response:
+async def drain(context: TheDesk, who: Operator, body: DrainIn) -> Response:
     """Order pilots to take no more jobs: what they run they bring to its end, then they go."""
     if not (body.pilots or body.site or body.host):
-        raise Problem(422, "say which pilots: by name, by site or by host")
-    drains = desk.services.drains
-    chosen = await drains.choose(who.tenant, Selection(tuple(body.pilots), body.site, body.host))
+        raise HttpProblem(422, "say which pilots: by name, by site or by host")
+    drains = context.services.drains
+    chosen = await drains.choose(who.tenant, PilotSelection(tuple(body.pilots), body.site, body.host))
     missing = sorted({*body.pilots} - {one.id for one in chosen})
     if missing:
-        raise Problem(404, f"there is no such pilot, or it is gone: {', '.join(missing)[:500]}")
+        raise HttpProblem(404, f"there is no such pilot, or it is gone: {', '.join(missing)[:500]}")
     names = [one.id for one in chosen]
     if names:
         which = names[0] if len(names) == 1 else f"{len(names)} pilots"
-        await desk.note(who, "drain", which, why=body.reason, pilots=names[:100], site=body.site, host=body.host)
+        await context.note(who, "drain", which, why=body.reason, pilots=names[:100], site=body.site, host=body.host)
         await drains.drain(chosen, by=who.subject, reason=body.reason)
-        desk.services.fleet.changed(who.tenant)
+        context.services.fleet.changed(who.tenant)
     return json_answer({"pilots": names})
 
 
 @router.post("/v1/pilots/{pilot}/revoke", response_model=NothingOut, responses=errors(404, body=True))
-async def revoke(desk: TheDesk, who: Operator, pilot: str, body: RevokeIn) -> Response:
+async def revoke(context: TheDesk, who: Operator, pilot: str, body: RevokeIn) -> Response:
     """Take the right of one pilot away: from then on it is refused everywhere, and its jobs run again when its lease has ended."""
-    known = await desk.services.parts.pilots.get_pilot(pilot) if len(pilot) <= 64 else None
+    known = await context.services.components.pilots.get_pilot(pilot) if len(pilot) <= 64 else None
     if known is None or known.pilot.tenant != who.tenant:
-        raise Problem(404, f"there is no pilot {pilot[:64]}")
-    await desk.note(who, "revoke", pilot, why=body.reason, host=known.pilot.host, site=known.pilot.site)
-    await desk.services.revocations.revoke(known.pilot, by=who.subject, reason=body.reason)
-    desk.services.fleet.changed(who.tenant)
+        raise HttpProblem(404, f"there is no pilot {pilot[:64]}")
+    await context.note(who, "revoke", pilot, why=body.reason, host=known.pilot.host, site=known.pilot.site)
+    await context.services.revocations.revoke(known.pilot, by=who.subject, reason=body.reason)
+    context.services.fleet.changed(who.tenant)
     return json_answer({})

@@ -10,10 +10,18 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
-from forestay.apps.server.http.desk import REVOKED, AnEnroller, Desk, LatePilot, PilotCaller, TheDesk, settled
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.quick_beat import beat_answer, pilot_token
+from forestay.apps.server.http.request_context import (
+    REVOKED,
+    AnEnroller,
+    LatePilot,
+    PilotCaller,
+    RequestContext,
+    TheDesk,
+    settled,
+)
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
@@ -27,21 +35,21 @@ from forestay.apps.server.sites.routes import note_pilot
 from forestay.domain.data.attempt_folder import is_own_manifest
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.staging_terms import free_of
-from forestay.domain.jobs.job_document import Ending, Manifest, Outcome, State, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Manifest, State, Token
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.pilots.pilot import Beat, Pilot, PilotState
+from forestay.domain.pilots.pilot import Heartbeat, Pilot, PilotState
 from forestay.formats.ga4gh.tes_job import TES
 from forestay.formats.jobs.job_json import Json, resources_to_json
 from forestay.formats.jobs.job_public import specification_public, time_millis, time_text
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, Record, Stored, Written
 from forestay.ports.operations.identity import Principal
-from forestay.services.data.reach_elements import element_path
-from forestay.services.jobs.end_jobs import EndReport, Result
-from forestay.services.jobs.note_leftovers import Cleanup
-from forestay.services.pilots.drain_pilots import ORDER as DRAIN
-from forestay.services.pilots.hold_channels import HANG_UP, Channel
-from forestay.services.scheduling.keep_caches import CacheReport, Share
+from forestay.services.data.storage_access import element_path
+from forestay.services.jobs.cleanup_failures import FailedCleanup
+from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus
+from forestay.services.pilots.pilot_channels import HANG_UP, PilotChannel
+from forestay.services.pilots.pilot_drain import ORDER as DRAIN
+from forestay.services.scheduling.pilot_caches import CacheEndpoint, CacheReport
 
 router = Router(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
@@ -51,13 +59,13 @@ ONE_LOOK = 0.25
 
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
-async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
+async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
     """Make a pilot known; it gets its id and a token of its own."""
-    parts = desk.services.parts
+    parts = context.services.components
     now = parts.clock.now()
     name, tenant, site = f"p-{secrets.token_hex(8)}", who.tenant, body.site or "local"
     if who.secret:
-        enrolled = await let_in(desk, who, name, body)
+        enrolled = await let_in(context, who, name, body)
         name, tenant, site = enrolled.pilot, enrolled.tenant, enrolled.site
     lease = parts.settings.lease
     pilot = Pilot(
@@ -75,18 +83,18 @@ async def register(desk: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
         launch=body.launch,
         extra=_extra(body),
     )
-    if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(desk, name, tenant):
-        raise Problem(503, "the pilot could not be stored; register again")
+    if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(context, name, tenant):
+        raise HttpProblem(503, "the pilot could not be stored; register again")
     if who.secret:
-        await note_pilot(desk, tenant, site, enrolled.launch, name)
+        await note_pilot(context, tenant, site, enrolled.launch, name)
     answer = {
         "pilot": name,
         "lease": lease,
         "beat_every": lease / 3,
-        "servers": sorted(set(desk.services.beats.alive.values()) - {""}),
-        "neighbours": await desk.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
+        "servers": sorted(set(context.services.beats.alive.values()) - {""}),
+        "neighbours": await context.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
     }
-    return json_answer(answer | pilot_token(desk, name, tenant), 201)
+    return json_answer(answer | pilot_token(context, name, tenant), 201)
 
 
 def _extra(body: PilotIn) -> dict[str, object]:
@@ -95,39 +103,39 @@ def _extra(body: PilotIn) -> dict[str, object]:
     return {name: value for name, value in said.items() if value}
 
 
-async def _known(desk: Desk, pilot: str, tenant: str) -> bool:
+async def _known(context: RequestContext, pilot: str, tenant: str) -> bool:
     """Whether a pilot is there already: it asks again since the answer was lost."""
-    known = await desk.services.parts.pilots.get_pilot(pilot)
+    known = await context.services.components.pilots.get_pilot(pilot)
     if known is not None and known.pilot.revoked:
-        raise Problem(403, REVOKED)
+        raise HttpProblem(403, REVOKED)
     return known is not None and known.pilot.tenant == tenant and known.pilot.state is not PilotState.GONE
 
 
 @router.post("/{pilot}/token", response_model=TokenOut, responses=errors())
-async def renew(desk: TheDesk, who: LatePilot, pilot: str) -> Response:
+async def renew(context: TheDesk, who: LatePilot, pilot: str) -> Response:
     """A new token, also for one that ended less than a day ago."""
-    known = await desk.services.parts.pilots.get_pilot(pilot)
+    known = await context.services.components.pilots.get_pilot(pilot)
     if known is None or known.pilot.tenant != who.tenant:
-        raise Problem(403, "the pilot is not registered")
+        raise HttpProblem(403, "the pilot is not registered")
     if known.pilot.revoked:
-        raise Problem(403, REVOKED)
-    return json_answer(pilot_token(desk, pilot, who.tenant))
+        raise HttpProblem(403, REVOKED)
+    return json_answer(pilot_token(context, pilot, who.tenant))
 
 
 @router.get("/{pilot}/channel", status_code=200, response_class=EventStream, responses=errors())
 async def channel(
-    desk: TheDesk, who: PilotCaller, pilot: str, session: Annotated[int, Query(ge=1, le=2**62)]
+    context: TheDesk, who: PilotCaller, pilot: str, session: Annotated[int, Query(ge=1, le=2**62)]
 ) -> Response:
     """The channel that a pilot holds open for its whole life."""
-    draining = await desk.services.drains.ordered(pilot)
-    opened = await desk.services.channels.open(pilot, session, desk.services.parts.settings.lease)
-    desk.refuse_revoked(pilot)  # it may have been revoked while the session was stored
+    draining = await context.services.drains.ordered(pilot)
+    opened = await context.services.channels.open(pilot, session, context.services.components.settings.lease)
+    context.refuse_revoked(pilot)  # it may have been revoked while the session was stored
     if draining:
-        desk.services.channels.order(pilot, DRAIN, {})
-    return EventStream(_orders(desk, opened), desk.stopping)
+        context.services.channels.order(pilot, DRAIN, {})
+    return EventStream(_orders(context, opened), context.stopping)
 
 
-async def _orders(desk: Desk, held: Channel) -> AsyncGenerator[bytes, None]:
+async def _orders(context: RequestContext, held: PilotChannel) -> AsyncGenerator[bytes, None]:
     try:
         yield event("open", {"session": held.session})
         while True:
@@ -140,25 +148,25 @@ async def _orders(desk: Desk, held: Channel) -> AsyncGenerator[bytes, None]:
             except TimeoutError:
                 yield event("ping", {})
     finally:
-        if not desk.stopping.is_set():
-            desk.services.channels.closed(held)
+        if not context.stopping.is_set():
+            context.services.channels.closed(held)
 
 
 @router.post("/{pilot}/beat", response_model=BeatOut, responses=errors(body=True))
-async def beat(desk: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Response:
+async def beat(context: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Response:
     """A sign of life, acknowledged when it is stored."""
-    lease = desk.services.parts.settings.lease
-    await desk.services.beats.beat(pilot, Beat(body.counter, body.session, lease, tuple(body.claims)))
-    return json_answer(beat_answer(desk, who))
+    lease = context.services.components.settings.lease
+    await context.services.beats.beat(pilot, Heartbeat(body.counter, body.session, lease, tuple(body.claims)))
+    return json_answer(beat_answer(context, who))
 
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
-async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
+async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
     """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
-    known = await _pilot_host(desk, pilot, who)
-    services = desk.services
-    site, slots = desk.places.get(pilot, ("", 1))
-    cache = _cache_known(desk, pilot, who.tenant, known, site, body.cache) if body.cache is not None else {}
+    known = await _pilot_host(context, pilot, who)
+    services = context.services
+    site, slots = context.places.get(pilot, ("", 1))
+    cache = _cache_known(context, pilot, who.tenant, known, site, body.cache) if body.cache is not None else {}
     if pilot in services.drains.known:
         await asyncio.sleep(min(body.wait, ONE_LOOK))
         return json_answer({"claims": []})
@@ -174,18 +182,18 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
         slots=slots,
         wait=max(body.wait, ONE_LOOK),
     )
-    granted = await while_wanted(asking, request.receive, desk.stopping) or []
+    granted = await while_wanted(asking, request.receive, context.stopping) or []
     if granted and pilot in services.revocations.known:
         why = "its pilot's right was taken away while it waited"
-        await services.parts.release.release(granted, by="server", reason=why, overlap_possible=False)
-        raise Problem(403, REVOKED)
+        await services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
+        raise HttpProblem(403, REVOKED)
     services.ends.granted(granted)
     for one in granted:
         if one.document.attempt == 1 and one.document.claim is not None:
-            desk.metrics.waits.observe((one.document.claim.granted - one.document.created) / 1000)
-    view = await desk.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
-    specs, inputs, tasks = await _specifications(desk, granted, pilot, view)
-    outputs_to = outputs_of(desk, view)
+            context.metrics.waits.observe((one.document.claim.granted - one.document.created) / 1000)
+    view = await context.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
+    specs, inputs, tasks = await _specifications(context, granted, pilot, view)
+    outputs_to = outputs_of(context, view)
     return json_answer(
         cache
         | {
@@ -198,41 +206,41 @@ async def claim(request: Request, desk: TheDesk, who: PilotCaller, pilot: str, b
     )
 
 
-def _cache_known(desk: Desk, pilot: str, tenant: str, host: str, site: str, given: CacheReportIn) -> Json:
+def _cache_known(context: RequestContext, pilot: str, tenant: str, host: str, site: str, given: CacheReportIn) -> Json:
     """Take in what a pilot tells of its cache; it is told what is known of it here."""
-    share = Share(given.share.url, given.share.secret) if given.share is not None else None
+    share = CacheEndpoint(given.share.url, given.share.secret) if given.share is not None else None
     report = CacheReport(given.version, given.base, given.added, given.removed, given.gone, share)
-    return {"cache": {"known": desk.services.caches.report(pilot, tenant, host, site, report)}}
+    return {"cache": {"known": context.services.caches.report(pilot, tenant, host, site, report)}}
 
 
 async def _specifications(
-    desk: Desk, granted: list[Stored], pilot: str, view: Viewpoint
+    context: RequestContext, granted: list[Stored], pilot: str, view: Viewpoint
 ) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
     """What the claimed jobs run, their inputs, and what belongs to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [one.document.specification for one in granted]
     try:
-        specs = await desk.specifications(names)
+        specs = await context.specifications(names)
         if all(name in specs for name in names):
-            inputs = await inputs_of(desk, granted, specs, pilot, view)
-            return specs, inputs, await tasks_told(desk, granted, specs)
+            inputs = await inputs_of(context, granted, specs, pilot, view)
+            return specs, inputs, await tasks_told(context, granted, specs)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
-    await desk.services.parts.release.release(granted, by="server", reason=why, overlap_possible=False)
-    raise Problem(503, why)
+    await context.services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
+    raise HttpProblem(503, why)
 
 
-async def _pilot_host(desk: Desk, pilot: str, who: Principal) -> str:
-    host = desk.hosts.get(pilot)
+async def _pilot_host(context: RequestContext, pilot: str, who: Principal) -> str:
+    host = context.hosts.get(pilot)
     if host is None:
-        known = await desk.services.parts.pilots.get_pilot(pilot)
+        known = await context.services.components.pilots.get_pilot(pilot)
         if known is None or known.pilot.tenant != who.tenant:
-            raise Problem(403, "the pilot is not registered; register again")
+            raise HttpProblem(403, "the pilot is not registered; register again")
         if known.pilot.revoked:  # also of a server that has just come, and has not heard of it yet
-            raise Problem(403, REVOKED)
-        host = desk.hosts[pilot] = known.pilot.host
-        desk.services.neighbours.meet(known.pilot)
-        desk.places[pilot] = (known.pilot.site, known.pilot.slots)
+            raise HttpProblem(403, REVOKED)
+        host = context.hosts[pilot] = known.pilot.host
+        context.services.neighbours.meet(known.pilot)
+        context.places[pilot] = (known.pilot.site, known.pilot.slots)
     return host
 
 
@@ -261,21 +269,21 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
 
 
 @router.post("/{pilot}/ends", response_model=EndResultsOut, responses=errors(body=True))
-async def ends(desk: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
+async def ends(context: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
     """Bring the ends of attempts."""
-    reports = [_report(_believed(desk, who.tenant, one)) for one in body.ends]
-    results = await desk.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
+    reports = [_report(_believed(context, who.tenant, one)) for one in body.ends]
+    results = await context.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
     for end, report, told in zip(body.ends, reports, results, strict=True):
-        if told.result is Result.COMMITTED:
-            desk.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
+        if told.result is CompletionStatus.COMMITTED:
+            context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
-                desk.metrics.runs.labels(end.outcome).observe(end.wall)
+                context.metrics.runs.labels(end.outcome).observe(end.wall)
     return json_answer(
         {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
     )
 
 
-def _believed(desk: Desk, tenant: str, end: EndIn) -> EndIn:
+def _believed(context: RequestContext, tenant: str, end: EndIn) -> EndIn:
     """An end is believed only if its manifest is in the attempt's own folder, on every kind of storage: nobody commits what is another's."""
     if end.manifest is None:
         return end
@@ -285,7 +293,7 @@ def _believed(desk: Desk, tenant: str, end: EndIn) -> EndIn:
         return end
     if where is None:
         return _disbelieved(end)
-    element = desk.services.parts.elements.elements.get(where.element)
+    element = context.services.components.elements.elements.get(where.element)
     own = attempt_folder(element, tenant, end.job, token, end.claim) if element else None
     if own is not None and where.path == f"{own}/manifest.json":
         return end
@@ -297,12 +305,12 @@ def _disbelieved(end: EndIn) -> EndIn:
     return end.model_copy(update={"manifest": None, **words})
 
 
-def _report(end: EndIn) -> EndReport:
+def _report(end: EndIn) -> CompletionReport:
     manifest = end.manifest
-    ending = Ending(
+    ending = AttemptResult(
         token=Token(end.generation, end.attempt),
         claim=end.claim,
-        outcome=Outcome(end.outcome),
+        outcome=AttemptOutcome(end.outcome),
         reason=end.reason,
         exit_code=end.exit_code,
         signal=end.signal,
@@ -319,9 +327,9 @@ def _report(end: EndIn) -> EndReport:
         manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
         result=end.result,
     )
-    cleanup = Cleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
+    cleanup = FailedCleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
     staging = [one.model_dump(by_alias=True, exclude_defaults=True) for one in end.staging]
-    return EndReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
+    return CompletionReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
 
 
 def _started(value: str | float | None) -> int | None:
@@ -335,42 +343,42 @@ def _started(value: str | float | None) -> int | None:
 
 
 @router.post("/{pilot}/begun", response_model=NothingOut, responses=errors(404, 409, body=True))
-async def begun(desk: TheDesk, who: PilotCaller, pilot: str, body: BegunIn) -> Response:
+async def begun(context: TheDesk, who: PilotCaller, pilot: str, body: BegunIn) -> Response:
     """The inputs of a job are there, and it starts."""
-    settled(await desk.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant))
+    settled(await context.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant))
     return json_answer({})
 
 
 @router.post("/{pilot}/log", response_model=NothingOut, responses=errors(body=True))
-async def log(desk: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Response:
+async def log(context: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Response:
     """A piece of a log that someone follows."""
-    followers = desk.logs.get((pilot, body.claim))
+    followers = context.logs.get((pilot, body.claim))
     if followers:
         for queue in followers:
             if not queue.full():
                 queue.put_nowait((body.offset, body.text, body.last))
         return json_answer({})
-    await _leave_piece(desk, who, pilot, body)
+    await _leave_piece(context, who, pilot, body)
     return json_answer({})
 
 
-async def _leave_piece(desk: Desk, who: Principal, pilot: str, body: LogIn) -> None:
+async def _leave_piece(context: RequestContext, who: Principal, pilot: str, body: LogIn) -> None:
     """Whoever follows does so at another server, which finds the piece in the store."""
-    parts = desk.services.parts
+    parts = context.services.components
     known = (pilot, body.claim)
-    if known not in desk.logged:
-        desk.logged[known] = await _job_held(desk, who, pilot, body.claim)
-        if len(desk.logged) > LOGGED:
-            desk.logged.popitem(last=False)
-    if job := desk.logged[known]:
+    if known not in context.logged:
+        context.logged[known] = await _job_held(context, who, pilot, body.claim)
+        if len(context.logged) > LOGGED:
+            context.logged.popitem(last=False)
+    if job := context.logged[known]:
         name = f"live:{body.claim}:{body.offset}:{body.last}"
         piece = {"claim": body.claim, "offset": body.offset, "text": body.text, "last": body.last}
         await parts.store.add_records([Record(name, who.tenant, "live-log", job, parts.clock.now(), piece)])
 
 
-async def _job_held(desk: Desk, who: Principal, pilot: str, claim: str) -> str | None:
+async def _job_held(context: RequestContext, who: Principal, pilot: str, claim: str) -> str | None:
     """The job that a pilot holds by a claim."""
-    store = desk.services.parts.store
+    store = context.services.components.store
     query = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}), anyof={"pilot": [pilot]})
     await store.refresh()  # it may have been claimed just now
     page = await store.search(query, limit=1000)
@@ -379,11 +387,11 @@ async def _job_held(desk: Desk, who: Principal, pilot: str, claim: str) -> str |
 
 
 @router.delete("/{pilot}", response_model=ByeOut, responses=errors())
-async def bye(desk: TheDesk, who: PilotCaller, pilot: str) -> Response:
+async def bye(context: TheDesk, who: PilotCaller, pilot: str) -> Response:
     """The pilot ends by itself."""
-    services = desk.services
+    services = context.services
     services.channels.dismiss(pilot)
-    release = services.parts.release
+    release = services.components.release
     count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
     services.beats.forget(pilot)
     services.drains.forget(pilot)

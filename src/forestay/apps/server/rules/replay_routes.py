@@ -10,9 +10,9 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, RuleAuthor, TheDesk
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
-from forestay.apps.server.http.problems import STATUS, Problem, body_of
+from forestay.apps.server.http.problems import STATUS, HttpProblem, body_of
+from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -32,15 +32,15 @@ from forestay.domain.rules.rule_tree import RuleState
 from forestay.formats.jobs.job_public import time_millis
 from forestay.formats.rules.replay_json import proposal_shown, replay_shown
 from forestay.ports.errors import PortError
-from forestay.services.rules.promote_rules import NotPromoted, Summary
-from forestay.services.rules.replay_rules import (
+from forestay.services.rules.rule_promotion import NotPromoted, Summary
+from forestay.services.rules.rule_replay import (
     MOST,
     MOST_ALLOWED,
     MOST_DRAFTS,
     NotReplayed,
     Progress,
-    Question,
     Replayed,
+    ReplayRequest,
 )
 
 router = Router(prefix="/v1/rules", tags=["rules"])
@@ -85,7 +85,7 @@ class RuleTallyOut(Out):
     examples: list[str]
 
 
-class GroupOut(Out):
+class ReplayGroupOut(Out):
     by: str
     cause: str
     then: str
@@ -147,7 +147,7 @@ class ReplayOut(SummaryOut):
     first: Time | None
     last: Time | None
     rules: list[RuleTallyOut]
-    groups: list[GroupOut]
+    groups: list[ReplayGroupOut]
     more_groups: int
     examples: list[ComparedOut]
     messages: list[MessageOut]
@@ -194,19 +194,19 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/{level}/{name}/replay", response_model=ReplayOut, responses=STREAM | errors(404, 429, body=True))
 async def replay_rules(
-    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: ReplayIn
+    request: Request, context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: ReplayIn
 ) -> Response:
     """Run a rule set over recorded incidents: what would be decided otherwise, which verdicts would be wrong, what it would cost. Nothing is done.
 
     With `Accept: text/event-stream` the answer is a stream that says how far it is: `progress`, and at the end `answer` or `problem`.
     """
     rule_set = set_named(who, level, name)
-    question = Question(
+    question = ReplayRequest(
         rule_set,
         body.version,
         acting=body.acting,
         promoted=body.promoted,
-        drafts=[await draft_of(desk, who, rule_set, one) for one in body.rules],
+        drafts=[await draft_of(context, who, rule_set, one) for one in body.rules],
         since=_millis(body.since, "since"),
         until=_millis(body.until, "until"),
         most=body.most,
@@ -214,18 +214,18 @@ async def replay_rules(
     )
 
     async def work(progress: Progress) -> dict[str, Any]:
-        done = await desk.services.replay_rules.replay(question, progress)
+        done = await context.services.rule_replay.replay(question, progress)
         if isinstance(done, NotReplayed):
-            raise Problem(422, *_wrong(done))
+            raise HttpProblem(422, *_wrong(done))
         return _shown(done)
 
-    return await _answer(request, desk, question, work)
+    return await _answer(request, context, question, work)
 
 
 @router.get("/{level}/{name}/proposals", response_model=ProposalsOut, responses=STREAM | errors(404, 429, body=True))
 async def propose_rules(
     request: Request,
-    desk: TheDesk,
+    context: TheDesk,
     who: RuleAuthor,
     level: LevelName,
     name: SetName,
@@ -237,24 +237,24 @@ async def propose_rules(
 
     With `Accept: text/event-stream` the answer is a stream, as for a replay.
     """
-    question = Question(
+    question = ReplayRequest(
         set_named(who, level, name), since=_millis(since, "since"), until=_millis(until, "until"), most=most
     )
 
     async def work(progress: Progress) -> dict[str, Any]:
-        found = await desk.services.propose_rules.propose(question, progress)
+        found = await context.services.rule_proposals.propose(question, progress)
         shown = [proposal_shown(one.proposal, one.report) for one in found.proposals]
         about = {"rule_set": str(question.rule_set), "incidents": found.incidents, "all": found.whole}
         return {**about, "proposals": shown}
 
-    return await _answer(request, desk, question, work)
+    return await _answer(request, context, question, work)
 
 
 @router.post(
     "/{level}/{name}/rules/{rule}/state", response_model=EditedOut, responses=STREAM | errors(404, 409, 429, body=True)
 )
 async def set_state(
-    request: Request, desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, rule: RuleName, body: StateIn
+    request: Request, context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, rule: RuleName, body: StateIn
 ) -> Response:
     """Let a rule act, or make it a shadow again. Before it may act it is replayed over every incident that is recorded; where it would have been wrong, or would have erred, it is
     refused unless that is confirmed with a reason. The summary of the replay is kept with the version.
@@ -264,16 +264,16 @@ async def set_state(
     rule_set = set_named(who, level, name)
     named = f"{rule_set}#{rule}"
     if body.state is RuleState.SHADOW:
-        await desk.note(who, "rule.state", named, state=body.state.value)
+        await context.note(who, "rule.state", named, state=body.state.value)
         return json_answer(
-            edited(await desk.services.edit_rules.promote(rule_set, rule, by=who.subject, to=body.state))
+            edited(await context.services.rule_editor.promote(rule_set, rule, by=who.subject, to=body.state))
         )
 
     async def about_to(summary: Summary) -> None:
-        await desk.note(who, "rule.state", named, why=body.reason, state=body.state.value, replay=summary)
+        await context.note(who, "rule.state", named, why=body.reason, state=body.state.value, replay=summary)
 
     async def work(progress: Progress) -> dict[str, Any]:
-        done = await desk.services.promote_rules.promote(
+        done = await context.services.rule_promotion.promote(
             rule_set,
             rule,
             by=who.subject,
@@ -283,20 +283,20 @@ async def set_state(
             progress=progress,
         )
         if isinstance(done, NotPromoted):
-            raise Problem(409, *_against(done))
+            raise HttpProblem(409, *_against(done))
         return edited(done)
 
-    return await _answer(request, desk, Question(rule_set), work)
+    return await _answer(request, context, ReplayRequest(rule_set), work)
 
 
-async def _answer(request: Request, desk: Desk, question: Question, work: Work) -> Response:
-    if desk.services.replay_rules.waiting >= MOST_WAITING:
-        raise Problem(429, "several replays wait for this server already; ask again when they are done")
+async def _answer(request: Request, context: RequestContext, question: ReplayRequest, work: Work) -> Response:
+    if context.services.rule_replay.waiting >= MOST_WAITING:
+        raise HttpProblem(429, "several replays wait for this server already; ask again when they are done")
     if "text/event-stream" in request.headers.get("accept", ""):
-        return EventStream(_told(desk, question, work), desk.stopping)
-    done = await while_wanted(_done(work), request.receive, desk.stopping)
+        return EventStream(_told(context, question, work), context.stopping)
+    done = await while_wanted(_done(work), request.receive, context.stopping)
     if done is None:
-        raise Problem(503, "the server stops; ask another one")
+        raise HttpProblem(503, "the server stops; ask another one")
     return json_answer(done)
 
 
@@ -304,7 +304,7 @@ async def _done(work: Work) -> dict[str, Any]:
     return await work(lambda _: None)
 
 
-async def _told(desk: Desk, question: Question, work: Work) -> AsyncGenerator[bytes, None]:
+async def _told(context: RequestContext, question: ReplayRequest, work: Work) -> AsyncGenerator[bytes, None]:
     """How far it is, and at the end what it came to."""
     looked = 0
 
@@ -314,13 +314,13 @@ async def _told(desk: Desk, question: Question, work: Work) -> AsyncGenerator[by
 
     task = asyncio.ensure_future(work(progress))
     try:
-        total = await desk.services.replay_rules.count(question)
+        total = await context.services.rule_replay.count(question)
         while not task.done():
             yield event("progress", {"incidents": looked, "of": total})
             await asyncio.wait([task], timeout=TOLD_EVERY)
         try:
             yield event("answer", await task)
-        except Problem as problem:
+        except HttpProblem as problem:
             yield event("problem", body_of(problem.status_code, str(problem.detail), problem.errors))
         except PortError as error:
             status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
@@ -356,4 +356,4 @@ def _millis(text: str | None, field: str) -> int | None:
     try:
         return time_millis(text)
     except (ValueError, OverflowError):
-        raise Problem(422, f"{field} is no time; write it as 2026-05-01T12:00:00Z") from None
+        raise HttpProblem(422, f"{field} is no time; write it as 2026-05-01T12:00:00Z") from None

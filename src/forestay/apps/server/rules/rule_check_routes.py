@@ -8,8 +8,8 @@ from fastapi import Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
-from forestay.apps.server.http.desk import RuleAuthor, TheDesk
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RuleAuthor, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, NoNul
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -19,7 +19,7 @@ from forestay.domain.rules.condition import Erred
 from forestay.domain.rules.context import NOTHING_KNOWN, read_context
 from forestay.domain.rules.incident_context import told_by
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.services.rules.edit_rules import check_conclusion
+from forestay.services.rules.rule_editor import check_conclusion
 
 router = Router(prefix="/v1/rules", tags=["rules"])
 
@@ -35,7 +35,7 @@ class CheckIn(Model):
     conclusion: ConclusionIn | None = None
 
 
-class PlaceOut(Out):
+class TextPositionOut(Out):
     line: int
     """From 1; 0: no place can be named."""
     column: int
@@ -47,7 +47,7 @@ class CheckedOut(Out):
     """None: there is no condition to try, or it does not compile."""
     message: str
     """Of an error."""
-    problems: list[PlaceOut]
+    problems: list[TextPositionOut]
     """Of the condition's text."""
     conclusion: list[str]
     """What is wrong with the steps."""
@@ -56,19 +56,19 @@ class CheckedOut(Out):
 
 
 @router.post("/check", response_model=CheckedOut, responses=errors(404, body=True))
-async def check_draft(desk: TheDesk, who: RuleAuthor, body: CheckIn) -> Response:
+async def check_draft(request_context: TheDesk, who: RuleAuthor, body: CheckIn) -> Response:
     """Try a rule that is being written. Nothing is kept."""
     told: dict[str, Any] = dict(body.context or {})
     kind = body.type
     if body.incident is not None:
-        found = (await desk.services.parts.incidents.get_incidents([body.incident])).get(body.incident)
+        found = (await request_context.services.components.incidents.get_incidents([body.incident])).get(body.incident)
         if found is None or found.tenant != who.tenant:
-            raise Problem(404, f"there is no incident {body.incident}")
+            raise HttpProblem(404, f"there is no incident {body.incident}")
         told, kind = told_by(found), kind or found.kind
     context, _ = read_context(told)
     answer, message, problems = None, "", list[dict[str, object]]()
     if body.condition.strip():
-        trial = await desk.services.trying.try_out(body.condition, [context])
+        trial = await request_context.services.trying.try_out(body.condition, [context])
         problems = [{"line": one.line, "column": one.column, "detail": one.message} for one in trial.problems]
         if not problems:
             said = trial.answers[0]
@@ -79,7 +79,7 @@ async def check_draft(desk: TheDesk, who: RuleAuthor, body: CheckIn) -> Response
         concluded = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
         wrong = list(check_conclusion(concluded, kind))
         if not wrong:
-            known = await desk.services.parts.exlets.concluded(who.tenant, concluded, kind)
+            known = await request_context.services.components.exlets.concluded(who.tenant, concluded, kind)
             wrong = [known] if isinstance(known, str) else []
     values = {name: value for name, value in context.items() if value != NOTHING_KNOWN[name]}
     return json_answer(

@@ -8,8 +8,8 @@ from fastapi import Path, Query, Response
 from pydantic import Field, JsonValue
 
 from forestay.apps.server.http.answers import Out, errors
-from forestay.apps.server.http.desk import Desk, RuleAuthor, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -18,16 +18,16 @@ from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.rules.context import FIELDS, read_context
 from forestay.domain.rules.in_words import walk_in_words
 from forestay.domain.rules.incident_context import told_by
-from forestay.domain.rules.rule_set import Level, RuleSetId, Ruling
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel, Ruling
 from forestay.domain.rules.rule_tree import Conclusion, RuleState
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.rule_json import change_shown, rule_shown, ruling_shown, set_shown
 from forestay.ports.operations.identity import Principal
-from forestay.services.rules.edit_rules import Draft, Edited, NotEdited, found_at
 from forestay.services.rules.rule_cache import Rulings, rulings
+from forestay.services.rules.rule_editor import Edited, NotEdited, RuleDraft, found_at
 
 router = Router(prefix="/v1/rules", tags=["rules"])
-LevelName = Annotated[Level, Path()]
+LevelName = Annotated[RuleSetLevel, Path()]
 SetName = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
 RuleName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 TaskName = Annotated[str, Field(max_length=100, pattern=r"^(\*|[A-Za-z_][A-Za-z0-9_.-]*)?$")]
@@ -150,7 +150,7 @@ class RulingOut(Out):
     problems: list[str]
 
 
-def set_named(who: Principal, level: Level, name: str) -> RuleSetId:
+def set_named(who: Principal, level: RuleSetLevel, name: str) -> RuleSetId:
     return RuleSetId(who.tenant, level, name)
 
 
@@ -164,7 +164,7 @@ def edited(done: Edited | NotEdited) -> dict[str, Any]:
             for one in done.overturned
         ]
         words = done.reasons[0] if done.reasons else str(done.problems[0])
-        raise Problem(409 if done.overturned else 422, words, told)
+        raise HttpProblem(409 if done.overturned else 422, words, told)
     overturned = [one._asdict() for one in done.overturned]
     return {
         "version": done.version.number,
@@ -174,30 +174,30 @@ def edited(done: Edited | NotEdited) -> dict[str, Any]:
     }
 
 
-async def _incident(desk: Desk, who: Principal, name: str) -> Incident | None:
-    found = (await desk.services.parts.incidents.get_incidents([name])).get(name)
+async def _incident(request_context: RequestContext, who: Principal, name: str) -> Incident | None:
+    found = (await request_context.services.components.incidents.get_incidents([name])).get(name)
     return found if found is not None and found.tenant == who.tenant else None
 
 
-async def draft_of(desk: Desk, who: Principal, rule_set: RuleSetId, body: RuleIn) -> Draft:
+async def draft_of(request_context: RequestContext, who: Principal, rule_set: RuleSetId, body: RuleIn) -> RuleDraft:
     """The rule with what was known of its cornerstone."""
     context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     if context is None:
-        incident = await _incident(desk, who, body.cornerstone)
+        incident = await _incident(request_context, who, body.cornerstone)
         if incident is None:
-            raise Problem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
+            raise HttpProblem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
         context = told_by(incident)
     conclusion = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
-    return Draft(
+    return RuleDraft(
         rule_set, body.type, body.task, body.condition, conclusion, body.cornerstone, context, body.description
     )
 
 
 @router.get("", response_model=SetsOut, responses=errors())
-async def find_rule_sets(desk: TheDesk, who: Viewer) -> Response:
+async def find_rule_sets(request_context: TheDesk, who: Viewer) -> Response:
     """Every rule set: the flows', the domain's, the packs'."""
-    await desk.services.rule_cache.refresh()
-    found = desk.services.rule_cache.sets_of(who.tenant)
+    await request_context.services.rule_cache.refresh()
+    found = request_context.services.rule_cache.sets_of(who.tenant)
     shown = [
         {"level": one.id.level.value, "name": one.id.name, "version": one.version, "rules": len(one)} for one in found
     ]
@@ -212,30 +212,30 @@ async def describe_context(who: Viewer) -> Response:
 
 
 @router.post("/test", response_model=RulingOut, responses=errors(400, 404, body=True))
-async def ask_rules(desk: TheDesk, who: Viewer, body: AskIn) -> Response:
+async def ask_rules(request_context: TheDesk, who: Viewer, body: AskIn) -> Response:
     """What the rules would say to an exception. Nothing is done and nothing is kept."""
     told: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     type_, task = body.type, body.task
     if told is None:
         if body.incident is None:
-            raise Problem(400, "send a context or name an incident")
-        incident = await _incident(desk, who, body.incident)
+            raise HttpProblem(400, "send a context or name an incident")
+        incident = await _incident(request_context, who, body.incident)
         if incident is None:
-            raise Problem(404, f"there is no incident {body.incident}")
+            raise HttpProblem(404, f"there is no incident {body.incident}")
         told = told_by(incident)
         type_ = type_ or incident.kind
         task = task or str(told.get("exception.task", ""))
     if type_ is None:
-        raise Problem(400, "say which type of exception it is")
+        raise HttpProblem(400, "say which type of exception it is")
     context, wrong = read_context(told)
-    cache = desk.services.rule_cache
+    cache = request_context.services.rule_cache
     await cache.refresh()
     if body.rule_set is None:
         said = cache.decide(who.tenant, body.flow, type_, task, context)
     else:
         level, _, name = body.rule_set.partition("/")
-        chosen = await desk.services.rules.load(set_named(who, Level(level), name), body.version)
-        said = rulings([chosen], type_, task, desk.services.conditions.over(context))
+        chosen = await request_context.services.rules.load(set_named(who, RuleSetLevel(level), name), body.version)
+        said = rulings([chosen], type_, task, request_context.services.conditions.over(context))
     return json_answer(_ruling(said, wrong))
 
 
@@ -266,33 +266,37 @@ def _words(ruling: Ruling) -> list[str]:
 
 @router.get("/{level}/{name}", response_model=SetWholeOut, responses=errors(404))
 async def read_rule_set(
-    desk: TheDesk,
+    request_context: TheDesk,
     who: Viewer,
     level: LevelName,
     name: SetName,
     version: Annotated[int | None, Query(ge=0, le=INT64)] = None,
 ) -> Response:
     """A rule set, tree by tree, each also in words."""
-    found = await desk.services.rules.load(set_named(who, level, name), version)
+    found = await request_context.services.rules.load(set_named(who, level, name), version)
     if found.version == 0:
-        raise Problem(404, f"there are no rules in {level}/{name}")
+        raise HttpProblem(404, f"there are no rules in {level}/{name}")
     return json_answer(set_shown(found))
 
 
 @router.post("/{level}/{name}", response_model=EditedOut, responses=errors(404, 409, body=True))
-async def add_rule(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleIn) -> Response:
+async def add_rule(
+    request_context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleIn
+) -> Response:
     """Add a rule for its cornerstone, as a shadow. It is refused where its condition is not true on the cornerstone, and where an earlier
     cornerstone would be answered otherwise, unless that is confirmed."""
-    draft = await draft_of(desk, who, set_named(who, level, name), body)
+    draft = await draft_of(request_context, who, set_named(who, level, name), body)
     written = {"type": body.type.value, "task": body.task, "condition": body.condition, "cornerstone": body.cornerstone}
-    await desk.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
-    return json_answer(edited(await desk.services.edit_rules.add(draft, by=who.subject, confirmed=body.confirmed)))
+    await request_context.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
+    return json_answer(
+        edited(await request_context.services.rule_editor.add(draft, by=who.subject, confirmed=body.confirmed))
+    )
 
 
 @router.get("/{level}/{name}/versions", response_model=VersionsOut, responses=errors(404))
-async def find_versions(desk: TheDesk, who: Viewer, level: LevelName, name: SetName) -> Response:
+async def find_versions(request_context: TheDesk, who: Viewer, level: LevelName, name: SetName) -> Response:
     """The versions of a set, the newest first; at most 500."""
-    rules, whose = desk.services.rules, set_named(who, level, name)
+    rules, whose = request_context.services.rules, set_named(who, level, name)
     newest = await rules.newest(whose)
     found = await rules.versions(whose, max(1, newest - MOST_VERSIONS + 1), newest)
     shown = [
@@ -311,7 +315,7 @@ async def find_versions(desk: TheDesk, who: Viewer, level: LevelName, name: SetN
 
 @router.get("/{level}/{name}/diff", response_model=DiffOut, responses=errors(404))
 async def differ(
-    desk: TheDesk,
+    request_context: TheDesk,
     who: Viewer,
     level: LevelName,
     name: SetName,
@@ -319,29 +323,35 @@ async def differ(
     new: Annotated[int | None, Query(ge=0, le=INT64)] = None,
 ) -> Response:
     """What differs between two versions, rule by rule; without `new`, the newest."""
-    changes = await desk.services.edit_rules.diff(set_named(who, level, name), old, new)
+    changes = await request_context.services.rule_editor.diff(set_named(who, level, name), old, new)
     return json_answer({"changes": [shown for shown in map(change_shown, changes) if shown is not None]})
 
 
 @router.post("/{level}/{name}/rollback", response_model=EditedOut, responses=errors(404, 409, body=True))
-async def roll_back(desk: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: BackIn) -> Response:
+async def roll_back(
+    request_context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: BackIn
+) -> Response:
     """Make everything as it was in an older version, by a new one."""
-    await desk.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
+    await request_context.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
     return json_answer(
-        edited(await desk.services.edit_rules.roll_back(set_named(who, level, name), body.version, by=who.subject))
+        edited(
+            await request_context.services.rule_editor.roll_back(
+                set_named(who, level, name), body.version, by=who.subject
+            )
+        )
     )
 
 
 @router.get("/{level}/{name}/rules/{rule}", response_model=RuleOut, responses=errors(404))
-async def read_rule(desk: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
+async def read_rule(request_context: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
     """One rule, and what it says where it stands."""
-    found = await desk.services.rules.load(set_named(who, level, name))
+    found = await request_context.services.rules.load(set_named(who, level, name))
     return json_answer({"rule": rule_shown(found, *found_at(found, rule))})
 
 
 @router.delete("/{level}/{name}/rules/{rule}", response_model=EditedOut, responses=errors(404, 409, 422))
 async def remove_rule(
-    desk: TheDesk,
+    request_context: TheDesk,
     who: RuleAuthor,
     level: LevelName,
     name: SetName,
@@ -349,10 +359,10 @@ async def remove_rule(
     confirmed: Annotated[Literal["true", "false"], Query()] = "false",
 ) -> Response:
     """Take a rule away that nothing refines; its own cornerstone is answered otherwise then, so it wants to be confirmed."""
-    await desk.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
+    await request_context.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
     return json_answer(
         edited(
-            await desk.services.edit_rules.remove(
+            await request_context.services.rule_editor.remove(
                 set_named(who, level, name), rule, by=who.subject, confirmed=confirmed == "true"
             )
         )

@@ -8,7 +8,7 @@ from fastapi import Path, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Operator, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Name, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -50,29 +50,31 @@ class OpenHostIn(Model):
 
 
 @router.get("", response_model=HostsOut, responses=errors())
-async def hosts(desk: TheDesk, who: Viewer) -> Response:
+async def hosts(context: TheDesk, who: Viewer) -> Response:
     """The hosts that ask for jobs, and those that get none, with why."""
-    found = await desk.services.hosts.all(who.tenant)
-    now = desk.services.parts.clock.now()
+    found = await context.services.hosts.all(who.tenant)
+    now = context.services.components.clock.now()
     return json_answer({"hosts": [host_told(found[name], now) for name in sorted(found)]})
 
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
-async def close(desk: TheDesk, who: Operator, host: HostName, body: CloseHostIn) -> Response:
+async def close(context: TheDesk, who: Operator, host: HostName, body: CloseHostIn) -> Response:
     """Give a host no jobs. What runs there runs on."""
-    await desk.note(who, "close host", host, why=body.reason)
-    closed = await desk.services.hosts.close(who.tenant, host, by=who.subject, reason=body.reason, seconds=body.seconds)
-    desk.services.fleet.changed(who.tenant)
-    return json_answer(host_told(closed, desk.services.parts.clock.now()))
+    await context.note(who, "close host", host, why=body.reason)
+    closed = await context.services.hosts.close(
+        who.tenant, host, by=who.subject, reason=body.reason, seconds=body.seconds
+    )
+    context.services.fleet.changed(who.tenant)
+    return json_answer(host_told(closed, context.services.components.clock.now()))
 
 
 @router.post("/{host}/open", response_model=HostOut, responses=errors(body=True))
-async def open_(desk: TheDesk, who: Operator, host: HostName, body: OpenHostIn) -> Response:
+async def open_(context: TheDesk, who: Operator, host: HostName, body: OpenHostIn) -> Response:
     """Give a host jobs again, whoever closed it; what was held against it is forgotten."""
-    await desk.note(who, "open host", host, why=body.reason)
-    opened = await desk.services.hosts.open(who.tenant, host)
-    desk.services.fleet.changed(who.tenant)
-    return json_answer(host_told(opened, desk.services.parts.clock.now()))
+    await context.note(who, "open host", host, why=body.reason)
+    opened = await context.services.hosts.open(who.tenant, host)
+    context.services.fleet.changed(who.tenant)
+    return json_answer(host_told(opened, context.services.components.clock.now()))
 
 
 def host_told(one: HostHealth, now: int) -> Json:

@@ -8,17 +8,17 @@ from fastapi import Path, Response
 from pydantic import AfterValidator, Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.desk import Desk, SiteCaller, TheDesk, Viewer
-from forestay.apps.server.http.problems import Problem
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import RequestContext, SiteCaller, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Name, Word
 from forestay.apps.server.jobs.job_answers import ResourcesOut
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchState, NotNext, Report, end_to_plain
+from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchReport, LaunchState, NotNext, end_to_plain
 from forestay.formats.jobs.job_json import resources_to_json
 from forestay.formats.jobs.job_public import time_text
-from forestay.services.sites.keep_sites import Site
-from forestay.services.sites.measure_demand import Demand
+from forestay.services.sites.demand_meter import Demand
+from forestay.services.sites.site_registry import Site
 
 router = Router(prefix="/v1/sites", tags=["sites"])
 SiteName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
@@ -192,20 +192,20 @@ class SiteWholeOut(SiteOut):
 
 
 @router.get("", response_model=SitesOut, responses=errors())
-async def find_sites(desk: TheDesk, who: Viewer) -> Response:
+async def find_sites(context: TheDesk, who: Viewer) -> Response:
     """Every site whose agent ever said that it is there."""
-    now = desk.services.parts.clock.now()
-    return json_answer({"sites": [_site(one, now) for one in await desk.services.sites.all(who.tenant)]})
+    now = context.services.components.clock.now()
+    return json_answer({"sites": [_site(one, now) for one in await context.services.sites.all(who.tenant)]})
 
 
 @router.get("/{site}", response_model=SiteWholeOut, responses=errors(404))
-async def read_site(desk: TheDesk, who: Viewer, site: SiteName) -> Response:
+async def read_site(context: TheDesk, who: Viewer, site: SiteName) -> Response:
     """A site: its agent, what is asked of it, its pilots, its launches."""
-    services = desk.services
+    services = context.services
     known = await services.sites.get(who.tenant, site)
     if known is None:
-        raise Problem(404, f"no agent ever looked after a site {site} in tenant {who.tenant}")
-    now = services.parts.clock.now()
+        raise HttpProblem(404, f"no agent ever looked after a site {site} in tenant {who.tenant}")
+    now = services.components.clock.now()
     demand = await services.demand.measure(who.tenant, site)
     ended = sorted(await services.launches.ended(who.tenant, site), key=lambda one: -one.changed)[:20]
     shown = {"demand": _demand(site, demand, now), "ended": [_launch(one, now) for one in ended]}
@@ -213,55 +213,57 @@ async def read_site(desk: TheDesk, who: Viewer, site: SiteName) -> Response:
 
 
 @router.put("/{site}", response_model=SiteOut, responses=errors(409, body=True))
-async def hello(desk: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn) -> Response:
+async def hello(context: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn) -> Response:
     """A site agent says that it is there. 409: another one looks after this site."""
     said = body.model_dump(exclude={"agent", "host", "every"})
-    told = await desk.services.sites.hello(
+    told = await context.services.sites.hello(
         who.tenant, site, agent=body.agent, host=body.host, every=body.every, said=said
     )
     return json_answer(_site(told, told.seen))
 
 
 @router.get("/{site}/demand", response_model=DemandOut, responses=errors())
-async def demand(desk: TheDesk, who: SiteCaller, site: SiteName) -> Response:
+async def demand(context: TheDesk, who: SiteCaller, site: SiteName) -> Response:
     """What is asked of a site: queued jobs that may run there by what they need, its pilots by state, its open launches."""
-    measured = await desk.services.demand.measure(who.tenant, site)
-    return json_answer(_demand(site, measured, desk.services.parts.clock.now()))
+    measured = await context.services.demand.measure(who.tenant, site)
+    return json_answer(_demand(site, measured, context.services.components.clock.now()))
 
 
 @router.get("/{site}/launches", response_model=PilotLaunchesOut, responses=errors())
 async def find_launches(
-    desk: TheDesk, who: SiteCaller, site: SiteName, state: Literal["open", "ended"] = "open"
+    context: TheDesk, who: SiteCaller, site: SiteName, state: Literal["open", "ended"] = "open"
 ) -> Response:
     """The launches that have not ended, or those that ended in the last six hours and more."""
-    keep = desk.services.launches
+    keep = context.services.launches
     found = await (keep.open if state == "open" else keep.ended)(who.tenant, site)
-    now = desk.services.parts.clock.now()
+    now = context.services.components.clock.now()
     return json_answer({"launches": [_launch(one, now) for one in found]})
 
 
 @router.post("/{site}/launches", status_code=201, response_model=PilotLaunchesOut, responses=errors(body=True))
-async def plan_launches(desk: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
+async def plan_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
     """Write launches down before they are submitted; the same again changes nothing."""
     wanted = {one.launch: one.size for one in body.launches}
-    planned = await desk.services.launches.plan(who.tenant, site, wanted)
-    now = desk.services.parts.clock.now()
+    planned = await context.services.launches.plan(who.tenant, site, wanted)
+    now = context.services.components.clock.now()
     return json_answer({"launches": [_launch(planned[one], now) for one in wanted]}, 201)
 
 
 @router.post("/{site}/launches/reports", response_model=ReportsOut, responses=errors(body=True))
-async def report_launches(desk: TheDesk, who: SiteCaller, site: SiteName, body: ReportsIn) -> Response:
+async def report_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: ReportsIn) -> Response:
     """Tell how launches stand. States only go forward; a new try to submit is refused when somebody else has written it down."""
     reports = {one.launch: _report(one) for one in body.reports}
-    answers = await desk.services.launches.report(who.tenant, site, list(reports.values()))
+    answers = await context.services.launches.report(who.tenant, site, list(reports.values()))
     ended = [one for one in reports if reports[one].state is LaunchState.ENDED]
-    await desk.services.parts.batch.over([launch for one in ended if isinstance(launch := answers[one], Launch)])
+    await context.services.components.batch.over(
+        [launch for one in ended if isinstance(launch := answers[one], Launch)]
+    )
     return json_answer({"results": [_telling(one, answers[one]) for one in reports]})
 
 
-def _report(told: ReportIn) -> Report:
+def _report(told: ReportIn) -> LaunchReport:
     end = told.end
-    return Report(
+    return LaunchReport(
         told.launch,
         LaunchState(told.state),
         told.batch_job,
@@ -325,7 +327,7 @@ def _site(site: Site, now: int) -> dict[str, object]:
     }
 
 
-async def note_pilot(desk: Desk, tenant: str, site: str, launch: str, pilot: str) -> None:
+async def note_pilot(context: RequestContext, tenant: str, site: str, launch: str, pilot: str) -> None:
     """A pilot that came by a launch is there; asked again, nothing changes."""
     if launch:
-        await desk.services.launches.registered(tenant, site, launch, pilot)
+        await context.services.launches.registered(tenant, site, launch, pilot)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.causes.pilot_finding import LOST, decided_by_error, pilot_finding
-from forestay.domain.exceptions.evidence.evidence import LONGEST_WORD, Evidence, Stage, bounded_lines
+from forestay.domain.exceptions.evidence.evidence import LONGEST_WORD, AttemptStage, Evidence, bounded_lines
 from forestay.domain.exceptions.evidence.redaction import redacted, redacted_lines
-from forestay.domain.jobs.job_document import Ending, JobDocument
+from forestay.domain.jobs.job_document import AttemptResult, JobDocument
 from forestay.domain.jobs.lifecycle import Event
 
 _STAGES = {
-    "data-missing": Stage.STAGING_IN,
-    "transfer": Stage.STAGING_IN,
-    "data-corrupt": Stage.STAGING_IN,
-    "output-missing": Stage.STAGING_OUT,
-    "output-failed": Stage.STAGING_OUT,
+    "data-missing": AttemptStage.STAGING_IN,
+    "transfer": AttemptStage.STAGING_IN,
+    "data-corrupt": AttemptStage.STAGING_IN,
+    "output-missing": AttemptStage.STAGING_OUT,
+    "output-failed": AttemptStage.STAGING_OUT,
 }
 """How far an attempt was whose pilot does not say it, by the reason of its end; others were executing."""
 _KILL = 9
@@ -74,22 +74,22 @@ def cleanup_evidence(document: JobDocument, error: str, words: str) -> Evidence:
     """The evidence that the working folder of a job's last attempt could not be cleared."""
     before = evidence_of(document, "")
     line = redacted_lines(bounded_lines(words))
-    return replace(before, stage=Stage.CLEANUP, log_tail=line, more={"reason": "cleanup", "error": error})
+    return replace(before, stage=AttemptStage.CLEANUP, log_tail=line, more={"reason": "cleanup", "error": error})
 
 
-def _stage(ending: Ending) -> Stage:
+def _stage(ending: AttemptResult) -> AttemptStage:
     try:
-        return Stage(ending.stage or "")
+        return AttemptStage(ending.stage or "")
     except ValueError:
-        return _STAGES.get(ending.reason, Stage.EXECUTING)
+        return _STAGES.get(ending.reason, AttemptStage.EXECUTING)
 
 
-def _told(ending: Ending) -> dict[str, object]:
+def _told(ending: AttemptResult) -> dict[str, object]:
     told = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
     return {name: value for name, value in told.items() if value}
 
 
-def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> Finding:
+def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> CauseFinding:
     """Why the last attempt did not end well: what the pilot knows for sure, or else what the patterns say."""
     if document.last is None or evidence.more.get("reason") == "lost":
         return _lost_finding(evidence, classifier)
@@ -105,7 +105,7 @@ def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier
     return replace(known, also=(read,) if read.pattern else ())
 
 
-def _lost_finding(evidence: Evidence, classifier: Classifier) -> Finding:
+def _lost_finding(evidence: Evidence, classifier: Classifier) -> CauseFinding:
     """Why its pilots were lost: by the batch system's word where there is one that says why."""
     if not evidence.scheduler_state:
         return LOST
@@ -113,15 +113,15 @@ def _lost_finding(evidence: Evidence, classifier: Classifier) -> Finding:
     return read if read.pattern and read.cause is not Cause.UNKNOWN else LOST
 
 
-def _not_for_memory(evidence: Evidence, read: Finding) -> Finding:
+def _not_for_memory(evidence: Evidence, read: CauseFinding) -> CauseFinding:
     """A bare SIGKILL looks like the kernel's for want of memory; where the kernel says that it killed nothing, it was someone else's."""
     killed = evidence.signal == _KILL and evidence.oom_kills == 0 and read.cause is Cause.MEMORY
     if not killed or read.lines:
         return read
-    return Finding(
+    return CauseFinding(
         Cause.UNKNOWN,
         0.3,
-        Retry.SAME,
+        RetryNeed.SAME,
         words="Something outside killed it (SIGKILL), and it was not the kernel for want of memory.",
         advice="Ask who ends processes on that host: a person, a limit, a monitor. Another try may go well.",
         also=(read,),

@@ -43,7 +43,7 @@ class Cause(StrEnum):
     """Nothing points anywhere, or two things point to different places."""
 
 
-class Retry(StrEnum):
+class RetryNeed(StrEnum):
     """What another try would need."""
 
     SAME = "same"
@@ -56,18 +56,18 @@ class Retry(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CauseFinding:
     """One reading of the evidence: what it points to, how surely, and by what."""
 
     cause: Cause
     confidence: float
     """From 0 to 1."""
-    retry: Retry
+    retry: RetryNeed
     pattern: str = ""
     """The pattern that decided; empty when none did."""
     lines: tuple[str, ...] = ()
     """The lines that decided; empty when it was the exit code, the batch system or a measure."""
     words: str = ""
     advice: str = ""
-    also: tuple[Finding, ...] = ()
+    also: tuple[CauseFinding, ...] = ()
     """Other readings that were weighed, the strongest first."""

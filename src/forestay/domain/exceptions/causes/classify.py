@@ -22,13 +22,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
-from forestay.domain.exceptions.causes.fault_pattern import MOST_LINES_SHOWN, FaultPattern, Match
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.fault_pattern import MOST_LINES_SHOWN, FaultPattern, PatternMatch
 from forestay.domain.exceptions.causes.pattern_index import PatternIndex
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
 from forestay.domain.exceptions.evidence.redaction import redacted
-from forestay.domain.exceptions.evidence.seen import Seen
 
 LATER = 8.0
 """What the last of several errors loses to the first; one right behind it loses `NEXT`."""
@@ -57,8 +57,8 @@ _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    match: Match
+class _PatternReading:
+    match: PatternMatch
     place: int | None
     points: float
     confidence: float
@@ -86,9 +86,9 @@ class Classifier:
         self.patterns = tuple(sorted(patterns, key=lambda one: (one.name, one.pack)))
         self._index = PatternIndex(self.patterns)
 
-    def classify(self, evidence: Evidence) -> Finding:
+    def classify(self, evidence: Evidence) -> CauseFinding:
         """What the evidence points to; `unknown` rather than a guess."""
-        seen = Seen(evidence)
+        seen = PreparedEvidence(evidence)
         readings = _weighed(seen, self.matches(seen))
         if not readings:
             return _nothing(evidence)
@@ -109,7 +109,7 @@ class Classifier:
         factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
         return replace(chosen, confidence=round(min(SUREST, best.confidence * factor), 2), also=others)
 
-    def matches(self, seen: Seen) -> list[Match]:
+    def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
         return [match for pattern in self._index.candidates(seen) if (match := pattern.match(seen)) is not None]
 
@@ -118,20 +118,20 @@ class Classifier:
 class _Group:
     """All readings that point to one cause, the strongest first."""
 
-    readings: tuple[_Reading, ...]
+    readings: tuple[_PatternReading, ...]
     strength: float
     confidence: float
 
 
-def _by_cause(readings: Sequence[_Reading]) -> list[_Group]:
-    by_cause: dict[Cause, list[_Reading]] = {}
+def _by_cause(readings: Sequence[_PatternReading]) -> list[_Group]:
+    by_cause: dict[Cause, list[_PatternReading]] = {}
     for one in sorted(readings, key=lambda one: one.order):
         by_cause.setdefault(one.pattern.cause, []).append(one)
     groups = [_group(ones) for ones in by_cause.values()]
     return sorted(groups, key=lambda one: (-one.strength, one.readings[0].order))
 
 
-def _group(readings: list[_Reading]) -> _Group:
+def _group(readings: list[_PatternReading]) -> _Group:
     first, *rest = readings
     heard = first.pattern.when.tellers
     strength, doubt = first.strength, 1.0 - first.confidence
@@ -144,7 +144,7 @@ def _group(readings: list[_Reading]) -> _Group:
     return _Group(tuple(readings), strength, 1.0 - doubt)
 
 
-def _weighed(seen: Seen, matches: Sequence[Match]) -> list[_Reading]:
+def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> list[_PatternReading]:
     went_on = _ordinary_behind(seen, matches)
     readings = [_judged(seen, match, went_on) for match in matches]
     # Only errors that ended it are put in order: a warning is neither the root of anything nor its consequence.
@@ -163,7 +163,7 @@ def _weighed(seen: Seen, matches: Sequence[Match]) -> list[_Reading]:
     return [_put_in_order(seen, one, first, span) for one in readings]
 
 
-def _put_in_order(seen: Seen, one: _Reading, first: int, span: int) -> _Reading:
+def _put_in_order(seen: PreparedEvidence, one: _PatternReading, first: int, span: int) -> _PatternReading:
     if one.place is None or one.place >= seen.log_lines or one.place <= first:
         return one
     if _ROOT.search(seen.lines[one.place]):
@@ -171,10 +171,10 @@ def _put_in_order(seen: Seen, one: _Reading, first: int, span: int) -> _Reading:
     return replace(one, points=one.points - NEXT - (LATER - NEXT) * min(1.0, (one.place - first) / span))
 
 
-def _judged(seen: Seen, match: Match, went_on: Sequence[int]) -> _Reading:
+def _judged(seen: PreparedEvidence, match: PatternMatch, went_on: Sequence[int]) -> _PatternReading:
     pattern = match.pattern
     if not match.places:
-        return _Reading(match, match.beside[0] if match.beside else None, pattern.weight, pattern.confidence)
+        return _PatternReading(match, match.beside[0] if match.beside else None, pattern.weight, pattern.confidence)
     best = None
     for place in match.places:
         points, confidence = float(pattern.weight), pattern.confidence
@@ -191,12 +191,12 @@ def _judged(seen: Seen, match: Match, went_on: Sequence[int]) -> _Reading:
             points, confidence = points * TOLD, confidence * 0.7
         # Of equals the first line stands.
         if best is None or points > best.points:
-            best = _Reading(match, place, max(points, 1.0), confidence, warned)
+            best = _PatternReading(match, place, max(points, 1.0), confidence, warned)
     assert best is not None  # noqa: S101 - there are places
     return best
 
 
-def _ordinary_behind(seen: Seen, matches: Sequence[Match]) -> Sequence[int]:
+def _ordinary_behind(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> Sequence[int]:
     """How many lines of ordinary output stand behind each line of the log: behind an error they say that the program went on."""
     counts = [0] * len(seen.lines)
     first = min((match.places[0] for match in matches if match.places), default=len(counts))
@@ -209,7 +209,7 @@ def _ordinary_behind(seen: Seen, matches: Sequence[Match]) -> Sequence[int]:
     return counts
 
 
-def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
+def _finding(reading: _PatternReading, seen: PreparedEvidence, confidence: float) -> CauseFinding:
     pattern = reading.pattern
     places = sorted(
         {
@@ -221,7 +221,7 @@ def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
     shown = places[:MOST_LINES_SHOWN]
     if reading.place is not None and reading.place not in shown:
         shown = [*shown[:-1], reading.place]
-    return Finding(
+    return CauseFinding(
         cause=pattern.cause,
         confidence=round(min(SUREST, confidence), 2),
         retry=pattern.retry,
@@ -232,11 +232,11 @@ def _finding(reading: _Reading, seen: Seen, confidence: float) -> Finding:
     )
 
 
-def _only_warned(one: Finding, others: tuple[Finding, ...]) -> Finding:
-    return Finding(
+def _only_warned(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+    return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.3,
-        retry=Retry.NO,
+        retry=RetryNeed.NO,
         lines=one.lines,
         words=f"Nothing says why it failed; a warning points to {one.cause} ({one.pattern}).",
         advice="Look at the log; a warning did not stop it by itself.",
@@ -244,12 +244,12 @@ def _only_warned(one: Finding, others: tuple[Finding, ...]) -> Finding:
     )
 
 
-def _both(one: Finding, others: tuple[Finding, ...]) -> Finding:
+def _both(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
     other = others[0]
-    return Finding(
+    return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.4,
-        retry=one.retry if one.retry is other.retry else Retry.NO,
+        retry=one.retry if one.retry is other.retry else RetryNeed.NO,
         lines=(*one.lines, *(line for line in other.lines if line not in one.lines))[:MOST_LINES_SHOWN],
         words=f"Two things point to different causes: {one.cause} ({one.pattern}) and {other.cause} ({other.pattern}).",
         advice="Look at the log, and write a pattern that tells them apart.",
@@ -257,7 +257,7 @@ def _both(one: Finding, others: tuple[Finding, ...]) -> Finding:
     )
 
 
-def _nothing(evidence: Evidence) -> Finding:
+def _nothing(evidence: Evidence) -> CauseFinding:
     silent = not evidence.log_tail and not evidence.scheduler_reason
     failed = bool(evidence.exit_code or evidence.signal)
     if evidence.exit_code == 0 and not failed:
@@ -266,10 +266,10 @@ def _nothing(evidence: Evidence) -> Finding:
         words = "It failed without a word: there is no log to read."
     else:
         words = "No pattern knows this failure."
-    return Finding(
+    return CauseFinding(
         Cause.UNKNOWN,
         0.2,
-        Retry.NO,
+        RetryNeed.NO,
         words=words,
         advice="Look at the log; a pattern written from it knows the next one.",
     )

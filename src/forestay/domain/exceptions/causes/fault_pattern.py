@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 
-from forestay.domain.exceptions.causes.cause import Cause, Retry
-from forestay.domain.exceptions.evidence.evidence import Scheduler, Stage, shortened
+from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, Scheduler, shortened
 from forestay.domain.exceptions.evidence.line_tone import warns
-from forestay.domain.exceptions.evidence.seen import Search, Seen
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 
 MOST_LINES_SHOWN = 5
 NEAR = 12
 """An `unless` counts only so many lines around a line that matches."""
 
 
-class Teller(IntFlag):
+class EvidenceSource(IntFlag):
     """Who told what a pattern matched by."""
 
     PROCESS = 1
@@ -37,7 +37,7 @@ OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MeasureComparison:
     """A measure against a bound; it does not hold when the measure is unknown."""
 
     measure: str
@@ -50,7 +50,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class PatternConditions:
     """What must hold; what is empty is not asked."""
 
     exit_code: frozenset[int] = frozenset()
@@ -63,32 +63,32 @@ class When:
     scheduler_reason: tuple[Search, ...] = ()
     hold_code: frozenset[int] = frozenset()
     hold_subcode: frozenset[int] = frozenset()
-    stage: frozenset[Stage] = frozenset()
+    stage: frozenset[AttemptStage] = frozenset()
     transfer: tuple[Search, ...] = ()
     lines: tuple[Search, ...] = ()
     not_lines: tuple[Search, ...] = ()
     """A line that one of these matches does not count among `lines`."""
     also: tuple[Search, ...] = ()
     unless: tuple[Search, ...] = ()
-    compare: tuple[Comparison, ...] = ()
+    compare: tuple[MeasureComparison, ...] = ()
 
     @property
-    def tellers(self) -> Teller:
+    def tellers(self) -> EvidenceSource:
         """Who must have told something for this to hold."""
-        found = Teller(0)
+        found = EvidenceSource(0)
         if self.exit_code or self.signal:
-            found |= Teller.PROCESS
+            found |= EvidenceSource.PROCESS
         if self.scheduler_state or self.scheduler_word or self.scheduler_reason or self.hold_code:
-            found |= Teller.SCHEDULER
+            found |= EvidenceSource.SCHEDULER
         if self.lines or self.also:
-            found |= Teller.LOG
+            found |= EvidenceSource.LOG
         if self.compare:
-            found |= Teller.MEASURES
+            found |= EvidenceSource.MEASURES
         if self.transfer:
-            found |= Teller.TRANSFER
+            found |= EvidenceSource.TRANSFER
         return found
 
-    def facts_hold(self, seen: Seen) -> bool:
+    def facts_hold(self, seen: PreparedEvidence) -> bool:
         """Everything but the lines: cheap, so it is asked first."""
         evidence = seen.evidence
         if self.exit_code and not (self.exit_code & seen.exit_codes):
@@ -115,7 +115,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PatternMatch:
     """A pattern that holds, and the lines by which it does."""
 
     pattern: FaultPattern
@@ -131,16 +131,16 @@ class FaultPattern:
 
     name: str
     cause: Cause
-    retry: Retry
+    retry: RetryNeed
     confidence: float
     weight: int
     """How near the root of the matter, 0 to 100."""
-    when: When
+    when: PatternConditions
     words: str
     advice: str = ""
     pack: str = ""
 
-    def match(self, seen: Seen) -> Match | None:
+    def match(self, seen: PreparedEvidence) -> PatternMatch | None:
         """Whether the evidence shows it."""
         when = self.when
         if not when.facts_hold(seen):
@@ -164,7 +164,7 @@ class FaultPattern:
         near = _bits(places, NEAR) if places else -1
         if any(_speaks_against(seen, seen.places(search, among=near), places) for search in when.unless):
             return None
-        return Match(self, tuple(sorted(set(places))), tuple(sorted(set(beside))))
+        return PatternMatch(self, tuple(sorted(set(places))), tuple(sorted(set(beside))))
 
 
 def _bits(places: list[int], around: int = 0) -> int:
@@ -175,7 +175,7 @@ def _bits(places: list[int], around: int = 0) -> int:
     return found
 
 
-def _speaks_against(seen: Seen, found: list[int], places: list[int]) -> bool:
+def _speaks_against(seen: PreparedEvidence, found: list[int], places: list[int]) -> bool:
     """Whether one of these lines is one of those, or does not only warn."""
     return bool(found) and (not places or any(one in places or not warns(seen.lowered[one]) for one in found))
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.causes.fault_pattern import FaultPattern, When
+from forestay.domain.exceptions.causes.fault_pattern import FaultPattern, PatternConditions
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 from forestay.domain.exceptions.evidence.regex_texts import EDGE, Way, bare
-from forestay.domain.exceptions.evidence.seen import Search, Seen
 
 _WORD = re.compile(r"[a-z0-9_]+")
 _APART = bytes(code if code == 10 or _WORD.match(chr(code)) else 32 for code in range(256))
@@ -104,7 +104,7 @@ class PatternIndex:
             else:
                 self._long.setdefault(part.word[:_GRAM], []).append(part)
 
-    def candidates(self, seen: Seen) -> Iterator[FaultPattern]:
+    def candidates(self, seen: PreparedEvidence) -> Iterator[FaultPattern]:
         """Every pattern that can match, and some that do not; tells the evidence which lines are worth a look."""
         worth = seen.worth = self._worth(seen)
         given: dict[int, FaultPattern] = {}
@@ -117,7 +117,7 @@ class PatternIndex:
         yield from given.values()
         yield from self._always
 
-    def _worth(self, seen: Seen) -> Mapping[str, int]:
+    def _worth(self, seen: PreparedEvidence) -> Mapping[str, int]:
         """The lines that have all that an expression needs, by the expression. Lines are bits of a number."""
         everywhere = (1 << len(seen.lines)) - 1
         masks = self._masks(seen.lowered)
@@ -199,7 +199,7 @@ def _parts(text: str) -> tuple[str, ...]:
     )
 
 
-def _facts(when: When) -> list[Hashable]:
+def _facts(when: PatternConditions) -> list[Hashable]:
     """One of these must be told for the pattern to hold; empty if none of these kinds is asked for."""
     kinds = (
         ("hold", when.hold_code), ("word", when.scheduler_word), ("state", when.scheduler_state), ("signal", when.signal), ("exit", when.exit_code),
@@ -207,7 +207,7 @@ def _facts(when: When) -> list[Hashable]:
     return next(([(kind, one) for one in ones] for kind, ones in kinds if ones), [])
 
 
-def _told(seen: Seen) -> Iterator[Hashable]:
+def _told(seen: PreparedEvidence) -> Iterator[Hashable]:
     if seen.evidence.hold_code is not None:
         yield "hold", seen.evidence.hold_code
     for word in seen.words:

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[^A-Z0-9]")
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,}")
 
 
-class Stage(StrEnum):
+class AttemptStage(StrEnum):
     """How far the attempt was."""
 
     STAGING_IN = "staging-in"
@@ -67,7 +67,7 @@ class Evidence:
     node: str = ""
     transfer: str = ""
     """What the transfer said when it failed."""
-    stage: Stage | None = None
+    stage: AttemptStage | None = None
     more: Mapping[str, object] = field(default_factory=dict)
     """What else was told; kept, and not looked into."""
 

@@ -28,7 +28,7 @@ _parser: Any = importlib.import_module("re._parser")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RegexShape:
     """What is known of an expression before it is ever run."""
 
     problem: str
@@ -38,21 +38,21 @@ class Shape:
 
 
 @cache
-def shape_of(expression: str) -> Shape:
+def shape_of(expression: str) -> RegexShape:
     """Look at an expression once; to compile it takes longer, and most are never needed."""
     if len(expression) > LONGEST:
-        return Shape(f"it has more than {LONGEST} characters")
+        return RegexShape(f"it has more than {LONGEST} characters")
     try:
         tree = list(_parser.parse(expression))
     except (re.error, RecursionError, OverflowError) as error:
-        return Shape(f"it is no regular expression: {error}")
+        return RegexShape(f"it is no regular expression: {error}")
     problem = _slow(tree)
     if problem:
-        return Shape(problem)
+        return RegexShape(problem)
     ways = ways_of(tree)
     if any(not way or min(len(bare(one)) for one in way[0]) < SHORTEST_FIXED for way in ways):
-        return Shape(f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there")
-    return Shape("", ways)
+        return RegexShape(f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there")
+    return RegexShape("", ways)
 
 
 @cache

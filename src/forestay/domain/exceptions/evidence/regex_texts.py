@@ -52,7 +52,7 @@ def _name(node: Any) -> str:
     return str(node[0])
 
 
-class _Sets:
+class _TextSets:
     """Sets of texts of each of which one must be there, gathered from left to right."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Sets:
 
 
 def _sets(tree: Iterable[Any]) -> list[Texts]:
-    sets = _Sets()
+    sets = _TextSets()
     for node in tree:
         texts = _exact(node)
         if texts is not None:

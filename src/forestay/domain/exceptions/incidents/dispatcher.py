@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.incidents.house_policy import SURE
 from forestay.domain.jobs.job_document import JobDocument
 
@@ -18,7 +18,7 @@ ANY = "*"
 """Stands for every cause that is not named."""
 
 
-class Way(StrEnum):
+class FailureRoute(StrEnum):
     """Where a fault is sent."""
 
     OWN = "own"
@@ -31,14 +31,14 @@ class Way(StrEnum):
     """To a ladder or to the roll-back, by whether it is recoverable."""
 
 
-_WITH_LADDER = frozenset({Way.LADDER, Way.DISPATCH})
+_WITH_LADDER = frozenset({FailureRoute.LADDER, FailureRoute.DISPATCH})
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RoutedFailure:
     """A way, and the ladder on it; without a name the house's."""
 
-    way: Way
+    way: FailureRoute
     ladder: str = ""
     words: str = ""
 
@@ -47,23 +47,27 @@ class Sent:
 class Dispatcher:
     """What the house does about the causes for which it has no rule."""
 
-    ways: Mapping[str, Sent] = field(default_factory=dict)
+    ways: Mapping[str, RoutedFailure] = field(default_factory=dict)
     """By cause; `*` for any other."""
 
-    def send(self, finding: Finding) -> Sent:
+    def send(self, finding: CauseFinding) -> RoutedFailure:
         """Pure: the same finding goes the same way."""
         cause = finding.cause.value
-        told = self.ways.get(cause, self.ways.get(ANY, Sent(Way.OWN)))
-        if told.way is not Way.DISPATCH:
-            return Sent(told.way, told.ladder, f"the house says {told.way} for {cause}")
+        told = self.ways.get(cause, self.ways.get(ANY, RoutedFailure(FailureRoute.OWN)))
+        if told.way is not FailureRoute.DISPATCH:
+            return RoutedFailure(told.way, told.ladder, f"the house says {told.way} for {cause}")
         if is_recoverable(finding):
-            return Sent(Way.LADDER, told.ladder, f"{cause} trouble may pass: it is tried again by a ladder")
-        return Sent(Way.ROLLBACK, words=f"{cause} trouble does not pass by itself: what was done is undone")
+            return RoutedFailure(
+                FailureRoute.LADDER, told.ladder, f"{cause} trouble may pass: it is tried again by a ladder"
+            )
+        return RoutedFailure(
+            FailureRoute.ROLLBACK, words=f"{cause} trouble does not pass by itself: what was done is undone"
+        )
 
 
-def is_recoverable(finding: Finding) -> bool:
+def is_recoverable(finding: CauseFinding) -> bool:
     """Whether another try of the same may end better. In doubt it may: the ladder's end comes all the same."""
-    return finding.retry in (Retry.SAME, Retry.ELSEWHERE) or finding.confidence < SURE
+    return finding.retry in (RetryNeed.SAME, RetryNeed.ELSEWHERE) or finding.confidence < SURE
 
 
 def can_roll_back(document: JobDocument) -> bool:
@@ -71,12 +75,12 @@ def can_roll_back(document: JobDocument) -> bool:
     return document.tie is not None and document.tie.of > 0 and "!" not in document.tie.work
 
 
-def read_way(text: str) -> Sent | None:
+def read_way(text: str) -> RoutedFailure | None:
     """A way as people write it: `hold`, `ladder`, `ladder patient`; None: it is none."""
     word, _, ladder = text.strip().partition(" ")
-    if word not in list(Way) or (ladder and Way(word) not in _WITH_LADDER):
+    if word not in list(FailureRoute) or (ladder and FailureRoute(word) not in _WITH_LADDER):
         return None
-    return Sent(Way(word), ladder.strip())
+    return RoutedFailure(FailureRoute(word), ladder.strip())
 
 
 def check_dispatcher(dispatcher: Dispatcher, ladders: frozenset[str]) -> Iterator[tuple[str, str]]:

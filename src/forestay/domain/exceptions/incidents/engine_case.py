@@ -87,7 +87,7 @@ ENDED = frozenset({"completed", "failed", "removed"})
 """States of cases that have ended."""
 
 
-class Otherwise(StrEnum):
+class UnansweredAction(StrEnum):
     """What the engine wants done about an item that aborted and that no rule answers."""
 
     GO_ON = "go-on"
@@ -123,7 +123,7 @@ class EngineEvent:
     """The status of other items, where the engine knows it better than we do."""
     trigger: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    otherwise: Otherwise = Otherwise.GO_ON
+    otherwise: UnansweredAction = UnansweredAction.GO_ON
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 
 
-class HouseCourse(StrEnum):
+class ExceptionAction(StrEnum):
     """What is done; the value is the verdict of the house's decision."""
 
     IGNORE = "ignore"
@@ -26,12 +26,12 @@ class HouseCourse(StrEnum):
     """The job fails; of an item without a job, the item."""
 
 
-CHOSEN: Mapping[ExceptionType, HouseCourse] = MappingProxyType(
+CHOSEN: Mapping[ExceptionType, ExceptionAction] = MappingProxyType(
     {
-        ExceptionType.ABORT: HouseCourse.HOLD,
-        ExceptionType.TIMEOUT: HouseCourse.IGNORE,
-        ExceptionType.RESOURCE_UNAVAILABLE: HouseCourse.HOLD,
-        ExceptionType.CONSTRAINT_VIOLATION: HouseCourse.IGNORE,
+        ExceptionType.ABORT: ExceptionAction.HOLD,
+        ExceptionType.TIMEOUT: ExceptionAction.IGNORE,
+        ExceptionType.RESOURCE_UNAVAILABLE: ExceptionAction.HOLD,
+        ExceptionType.CONSTRAINT_VIOLATION: ExceptionAction.IGNORE,
     }
 )
 """The types for which the house has a choice, and what it chooses unless it is told otherwise. Of a timeout the flow itself says what it means
@@ -42,9 +42,9 @@ CHOSEN: Mapping[ExceptionType, HouseCourse] = MappingProxyType(
 class ExceptionPolicy:
     """The house's choice for each type."""
 
-    courses: Mapping[ExceptionType, HouseCourse] = field(default_factory=lambda: CHOSEN)
+    courses: Mapping[ExceptionType, ExceptionAction] = field(default_factory=lambda: CHOSEN)
 
-    def course(self, kind: ExceptionType) -> HouseCourse:
+    def course(self, kind: ExceptionType) -> ExceptionAction:
         if kind not in CHOSEN:
-            return HouseCourse.IGNORE
+            return ExceptionAction.IGNORE
         return self.courses.get(kind, CHOSEN[kind])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
 from forestay.domain.jobs.claim import MAX_RELEASES, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, State
@@ -21,7 +21,7 @@ NEVER = 253_402_300_799_000
 """The end of the year 9999: when a fault is due that waits for a person."""
 
 
-class Course(StrEnum):
+class DefaultAction(StrEnum):
     """What is done."""
 
     RETRY = "retry"
@@ -29,14 +29,14 @@ class Course(StrEnum):
     FAIL = "fail"
 
 
-_COURSES = {Event.RETRY: Course.RETRY, Event.GIVE_UP: Course.FAIL, None: Course.HOLD}
+_COURSES = {Event.RETRY: DefaultAction.RETRY, Event.GIVE_UP: DefaultAction.FAIL, None: DefaultAction.HOLD}
 
 
 @dataclass(frozen=True, slots=True)
 class HouseAnswer:
     """What the house decided."""
 
-    course: Course
+    course: DefaultAction
     words: str
     wait: int = 0
     """Seconds."""
@@ -44,14 +44,14 @@ class HouseAnswer:
     """Whether the attempt counts against the job's own policy."""
 
 
-def house_answer(document: JobDocument, finding: Finding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
+def house_answer(document: JobDocument, finding: CauseFinding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
     """Pure: the same fault gives the same answer."""
     if is_lost(document):
-        return HouseAnswer(Course.HOLD, f"{document.releases} claims were lost; someone should look")
+        return HouseAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; someone should look")
     ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
     if ours and document.releases < len(free_tries):
         said = f"{finding.cause} trouble is not the job's: free try {document.releases + 1} of {len(free_tries)}"
-        return HouseAnswer(Course.RETRY, said, free_tries[document.releases], charged=False)
+        return HouseAnswer(DefaultAction.RETRY, said, free_tries[document.releases], charged=False)
     own = retry_policy(document)
     return HouseAnswer(_COURSES[own.event], own.words, own.wait)
 
@@ -72,9 +72,9 @@ def carried_out(
 ) -> JobDocument:
     """The faulted document after the answer. A try goes into the ledger of all retries, with those that other layers are known to have made."""
     assert document.state is State.FAULTED  # noqa: S101 - the caller looked
-    if answer.course is Course.HOLD:
+    if answer.course is DefaultAction.HOLD:
         return document.having(not_before=NEVER, changed=now)
-    if answer.course is Course.FAIL:
+    if answer.course is DefaultAction.FAIL:
         return step(document, Event.GIVE_UP, now=now, by=by, note=answer.words, not_before=0)
     spent: dict[str, Any] = (
         {} if answer.charged else {"faults": max(0, document.faults - 1), "releases": document.releases + 1}

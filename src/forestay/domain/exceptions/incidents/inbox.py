@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from forestay.domain.exceptions.incidents.incident import IncidentState, Standing
+from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 
 SECOND = "second person"
 
@@ -27,7 +27,7 @@ class WaitsFor(StrEnum):
     """A storm is on, and what was tried on its first faults has failed."""
 
 
-class Place(NamedTuple):
+class InboxGroupKey(NamedTuple):
     """Which group something belongs to."""
 
     group: str
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 class InboxGroup:
     """What waits together."""
 
-    place: Place
+    place: InboxGroupKey
     count: int
     core_seconds: int
     """What another run of all of them would cost, as far as it is known."""
@@ -50,7 +50,7 @@ class InboxGroup:
     """When that was."""
     owners: int
 
-    def next_step(self, oldest: Standing | None) -> str:
+    def next_step(self, oldest: IncidentStatus | None) -> str:
         """The command that helps on from here."""
         place = self.place
         if place.waits is WaitsFor.SECOND_PERSON:
@@ -61,7 +61,7 @@ class InboxGroup:
         return "forestay safeguards" if place.waits is WaitsFor.CANARY else f"forestay explain {about}"
 
 
-class Pile(NamedTuple):
+class InboxTally(NamedTuple):
     """Incidents that stand alike, as a store counts them."""
 
     state: IncidentState
@@ -78,39 +78,41 @@ class Pile(NamedTuple):
     """When that was."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> InboxGroupKey | None:
         """Where they are shown; None: they wait for nobody."""
         if self.state is IncidentState.WAITING and self.group:
-            return Place(self.group, self.cause, "", WaitsFor.CANARY)
+            return InboxGroupKey(self.group, self.cause, "", WaitsFor.CANARY)
         if self.state is not IncidentState.HELD:
             return None
         if self.second:
-            return Place("", self.cause, self.owner, WaitsFor.SECOND_PERSON)
+            return InboxGroupKey("", self.cause, self.owner, WaitsFor.SECOND_PERSON)
         if self.group:
-            return Place(self.group, self.cause, "", WaitsFor.GROUP)
-        return Place("", self.cause, self.owner, WaitsFor.PERSON)
+            return InboxGroupKey(self.group, self.cause, "", WaitsFor.GROUP)
+        return InboxGroupKey("", self.cause, self.owner, WaitsFor.PERSON)
 
 
-def asks_second(standing: Standing) -> bool:
+def asks_approval(standing: IncidentStatus) -> bool:
     """Whether a second person is asked. Stores keep the answer beside the standing, and count by it."""
     return standing.state is IncidentState.HELD and SECOND in standing.note
 
 
-def pile_of(one: Standing) -> Pile:
+def inbox_tally_of(one: IncidentStatus) -> InboxTally:
     """A pile of one."""
-    return Pile(one.state, asks_second(one), one.group, one.cause, one.owner, 1, one.core_seconds, one.id, one.at)
+    return InboxTally(
+        one.state, asks_approval(one), one.group, one.cause, one.owner, 1, one.core_seconds, one.id, one.at
+    )
 
 
-def place_of(standing: Standing) -> Place | None:
+def group_key_of(standing: IncidentStatus) -> InboxGroupKey | None:
     """Where it is shown; None: it waits for nobody."""
-    return pile_of(standing).place
+    return inbox_tally_of(standing).place
 
 
-def grouped(piles: Iterable[Pile]) -> list[InboxGroup]:
+def grouped(inbox_tallies: Iterable[InboxTally]) -> list[InboxGroup]:
     """The groups, the dearest first."""
-    members: dict[Place, list[Pile]] = {}
-    storms: dict[str, Place] = {}
-    for one in piles:
+    members: dict[InboxGroupKey, list[InboxTally]] = {}
+    storms: dict[str, InboxGroupKey] = {}
+    for one in inbox_tallies:
         place = one.place
         if place is not None:
             # A storm is one group, whatever its members wait for at this moment.
@@ -120,18 +122,18 @@ def grouped(piles: Iterable[Pile]) -> list[InboxGroup]:
     return sorted(groups, key=lambda one: (-one.core_seconds, -one.count, one.place))
 
 
-def _group(place: Place, piles: list[Pile]) -> InboxGroup:
+def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
     """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
-    owners = {one.owner for one in piles}
-    first = min(piles, key=lambda one: (one.at, one.oldest))
-    held = any(one.state is IncidentState.HELD for one in piles)
+    owners = {one.owner for one in inbox_tallies}
+    first = min(inbox_tallies, key=lambda one: (one.at, one.oldest))
+    held = any(one.state is IncidentState.HELD for one in inbox_tallies)
     return InboxGroup(
         place._replace(
             owner=place.owner or (next(iter(owners)) if len(owners) == 1 else ""),
             waits=WaitsFor.GROUP if place.group and held else place.waits,
         ),
-        sum(one.many for one in piles),
-        sum(one.core_seconds for one in piles),
+        sum(one.many for one in inbox_tallies),
+        sum(one.core_seconds for one in inbox_tallies),
         first.oldest,
         first.at,
         len(owners),

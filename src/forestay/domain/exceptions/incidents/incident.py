@@ -86,7 +86,7 @@ CLOSED = frozenset({IncidentState.COMPLETE, IncidentState.IGNORED, IncidentState
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class IncidentStatus:
     """Where an incident stands; beside it, for searches, some of what the incident itself says."""
 
     id: str
@@ -114,14 +114,14 @@ class Standing:
     extra: Mapping[str, object] = field(default_factory=dict)
     """Small things that whoever handles it wants to remember: a ladder's ledger, a canary's place."""
 
-    def moved(self, state: IncidentState, *, now: int, due: int | None = None, **changes: object) -> Standing:
+    def moved(self, state: IncidentState, *, now: int, due: int | None = None, **changes: object) -> IncidentStatus:
         """The standing after something happened to the incident."""
         return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
 
 
-def standing_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> Standing:
+def status_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> IncidentStatus:
     """Where a new incident stands: open, and due."""
-    return Standing(
+    return IncidentStatus(
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
         due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, case=incident.case,
         item=incident.item, job=incident.job, group=group, core_seconds=core_seconds,

@@ -21,7 +21,7 @@ MAX_TRIES = 100
 MAX_WAIT = 30 * 86_400
 
 
-class Then(StrEnum):
+class AfterLastLevel(StrEnum):
     """What comes after the last level."""
 
     ROLLBACK = "rollback"
@@ -31,7 +31,7 @@ class Then(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class RetryLevel:
     """So many tries, each after so many seconds."""
 
     wait: int
@@ -43,15 +43,15 @@ class Ladder:
     """Levels one after the other."""
 
     name: str
-    levels: tuple[Level, ...]
-    then: Then = Then.ROLLBACK
+    levels: tuple[RetryLevel, ...]
+    then: AfterLastLevel = AfterLastLevel.ROLLBACK
 
     @property
     def tries(self) -> int:
         return sum(level.tries for level in self.levels)
 
 
-HOUSE = Ladder("house", (Level(0), Level(60), Level(600), Level(3600)), Then.HOLD)
+HOUSE = Ladder("house", (RetryLevel(0), RetryLevel(60), RetryLevel(600), RetryLevel(3600)), AfterLastLevel.HOLD)
 """Where nothing else is configured."""
 
 
@@ -159,35 +159,35 @@ class TryAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Exhausted:
+class RetriesExhausted:
     """No try is left."""
 
-    then: Then
+    then: AfterLastLevel
     reason: str
 
 
-def next_try(ladder: Ladder, ledger: Ledger, cause: str, budgets: Budgets | None = None) -> TryAgain | Exhausted:
+def next_try(ladder: Ladder, ledger: Ledger, cause: str, budgets: Budgets | None = None) -> TryAgain | RetriesExhausted:
     """What to do about a fault of this cause, after all that was tried before."""
     allowed = budgets or Budgets()
     spent = ledger.spent(cause)
     most = allowed.causes.get(cause)
     if most is not None and spent >= most:
-        return Exhausted(ladder.then, f"{spent} tries for {cause}; {most} are allowed")
+        return RetriesExhausted(ladder.then, f"{spent} tries for {cause}; {most} are allowed")
     if cause in INFRASTRUCTURE:
         if ledger.uncharged >= allowed.infrastructure:
-            return Exhausted(
+            return RetriesExhausted(
                 ladder.then, f"{ledger.uncharged} tries for infrastructure; {allowed.infrastructure} are allowed"
             )
         done = spent
     else:
         if ledger.charged >= allowed.user:
-            return Exhausted(ladder.then, f"{ledger.charged} tries; {allowed.user} are allowed")
+            return RetriesExhausted(ladder.then, f"{ledger.charged} tries; {allowed.user} are allowed")
         done = ledger.charged
     for number, level in enumerate(ladder.levels):
         if done < level.tries:
             return TryAgain(number, level.wait)
         done -= level.tries
-    return Exhausted(ladder.then, f"the ladder {ladder.name} has {ladder.tries} tries, and all were made")
+    return RetriesExhausted(ladder.then, f"the ladder {ladder.name} has {ladder.tries} tries, and all were made")
 
 
 def check_ladder(ladder: Ladder) -> Iterator[tuple[tuple[str | int, ...], str]]:

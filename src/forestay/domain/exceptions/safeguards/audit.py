@@ -25,7 +25,7 @@ MAX_DETAIL = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class AuditNote:
     """Something to be written into the log."""
 
     by: str
@@ -39,7 +39,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One entry of a chain."""
 
     number: int
@@ -78,10 +78,10 @@ class AuditPage:
     """From 1, without gaps."""
     name: str
     """Random: by this a writer knows its own page again."""
-    entries: tuple[Entry, ...]
+    entries: tuple[AuditEntry, ...]
 
 
-class Head(NamedTuple):
+class AuditHead(NamedTuple):
     """The end of a chain: its last page and its last entry."""
 
     page: int = 0
@@ -97,32 +97,32 @@ class Broken:
     words: str
 
 
-def head_of(page: AuditPage) -> Head:
+def head_of(page: AuditPage) -> AuditHead:
     last = page.entries[-1]
-    return Head(page.number, last.number, last.hash)
+    return AuditHead(page.number, last.number, last.hash)
 
 
-def next_page(head: Head, notes: Sequence[Note], *, tenant: str, name: str, now: int) -> AuditPage:
+def next_page(head: AuditHead, notes: Sequence[AuditNote], *, tenant: str, name: str, now: int) -> AuditPage:
     """The page that follows on a head."""
     number, before = head.number, head.hash
-    entries: list[Entry] = []
+    entries: list[AuditEntry] = []
     for note in notes[:MAX_ENTRIES]:
         number += 1
-        bare = Entry(
+        bare = AuditEntry(
             number, now, _cut(note.by), _cut(note.what), _cut(note.on), _cut(note.why), _small(note.detail), before, ""
         )
-        entry = Entry(**(bare.plain() | {"hash": hash_of(bare)}))
+        entry = AuditEntry(**(bare.plain() | {"hash": hash_of(bare)}))
         entries.append(entry)
         before = entry.hash
     return AuditPage(tenant, head.page + 1, name, tuple(entries))
 
 
-def hash_of(entry: Entry) -> str:
+def hash_of(entry: AuditEntry) -> str:
     """The SHA-256 of an entry as JSON with sorted keys and no spaces, its own hash left out."""
     return hashlib.sha256(_json(entry.plain()).encode()).hexdigest()
 
 
-def check(entries: Iterable[Entry], head: Head) -> Head | Broken:
+def check(entries: Iterable[AuditEntry], head: AuditHead) -> AuditHead | Broken:
     """Whether entries follow on a head, one from the other; the new head, or where the chain breaks."""
     number, before = head.number, head.hash
     for entry in entries:
@@ -134,7 +134,7 @@ def check(entries: Iterable[Entry], head: Head) -> Head | Broken:
         if entry.before != before:
             return Broken(number, f"entry {number} does not follow the entry before it: one of them was replaced")
         before = entry.hash
-    return Head(head.page, number, before)
+    return AuditHead(head.page, number, before)
 
 
 def _cut(text: str) -> str:

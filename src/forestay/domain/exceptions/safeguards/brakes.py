@@ -3,7 +3,7 @@
 In this order: the global stop, the second person, the loop depth, the storm's canary, and the tokens of every rate limit. An act that is refused
 is not lost: its fault is due again when the refusal says, or held for a person where only a person can help.
 
-A handler has its tokens in a *purse*: what it leased from the buckets (`rate_limit`). No token, no act. Where the purse lacks tokens the answer is
+A handler has its tokens in *local tokens*: what it leased from the buckets (`rate_limit`). No token, no act. Where the local tokens lacks tokens the answer is
 `Lacking`; whoever asks leases them and asks again, or is refused because a bucket is empty.
 """
 
@@ -15,10 +15,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from forestay.domain.exceptions.safeguards.approval_policy import Approval, approved, needed
 from forestay.domain.exceptions.safeguards.canary import Canary, NotYet, let_through
-from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, SECOND, Empty, Lease, Limit
-from forestay.domain.exceptions.safeguards.second_person import Approval, approved, needed
-from forestay.domain.exceptions.safeguards.storm import MAX_CANARIES, Sign, Storms, with_canary
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, SECOND, NoTokens, RateLimit, TokenLease
+from forestay.domain.exceptions.safeguards.storm import MAX_CANARIES, FailureSignature, Storms, with_canary
 
 EVERY_TENANT = ""
 """The tenant of what is for all tenants."""
@@ -64,25 +64,25 @@ class BucketName(NamedTuple):
         return f"{self.meter}:{self.tenant}:{self.key}"
 
 
-ALL_ACTS = Limit(2_000, 10 * MINUTE)
-OWNER_ACTS = Limit(500, 10 * MINUTE)
-SITE_ACTS = Limit(1_000, 10 * MINUTE)
-RULE_ACTS = Limit(500, 10 * MINUTE)
-TENANT_HOURS = Limit(10_000 * CORE_HOUR, DAY)
-OWNER_HOURS = Limit(2_000 * CORE_HOUR, DAY)
+ALL_ACTS = RateLimit(2_000, 10 * MINUTE)
+OWNER_ACTS = RateLimit(500, 10 * MINUTE)
+SITE_ACTS = RateLimit(1_000, 10 * MINUTE)
+RULE_ACTS = RateLimit(500, 10 * MINUTE)
+TENANT_HOURS = RateLimit(10_000 * CORE_HOUR, DAY)
+OWNER_HOURS = RateLimit(2_000 * CORE_HOUR, DAY)
 
 
 @dataclass(frozen=True, slots=True)
 class BrakePolicy:
     """The house's limits."""
 
-    all_acts: Limit = ALL_ACTS
-    owner_acts: Limit = OWNER_ACTS
-    site_acts: Limit = SITE_ACTS
-    rule_acts: Limit = RULE_ACTS
-    tenant_hours: Limit = TENANT_HOURS
+    all_acts: RateLimit = ALL_ACTS
+    owner_acts: RateLimit = OWNER_ACTS
+    site_acts: RateLimit = SITE_ACTS
+    rule_acts: RateLimit = RULE_ACTS
+    tenant_hours: RateLimit = TENANT_HOURS
     """In any 24 hours, not from midnight to midnight."""
-    owner_hours: Limit = OWNER_HOURS
+    owner_hours: RateLimit = OWNER_HOURS
     max_depth: int = 8
     """Acts of rules that follow one from the other."""
     max_by_rule: int = 5
@@ -96,7 +96,7 @@ class BrakePolicy:
     stopped_wait: int = MINUTE
     """When to ask again while a stop holds, a canary runs or an approval is missing."""
 
-    def limit(self, meter: Meter) -> Limit:
+    def limit(self, meter: Meter) -> RateLimit:
         return {
             Meter.GLOBAL: self.all_acts,
             Meter.OWNER: self.owner_acts,
@@ -144,7 +144,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ActionRequest:
     """An act that a rule or the house wants to do."""
 
     tenant: str
@@ -153,7 +153,7 @@ class Request:
     job: str
     attempt: int
     """The one that faulted; with the job it names the act in a canary."""
-    sign: Sign
+    sign: FailureSignature
     action: str
     target: str = ""
     rule: str = ""
@@ -176,10 +176,10 @@ class Request:
         return f"{self.job}/{self.attempt}"
 
 
-class Coins(NamedTuple):
+class LeasedTokens(NamedTuple):
     """What is left of a lease."""
 
-    lease: Lease
+    lease: TokenLease
     left: int
 
 
@@ -190,11 +190,11 @@ class Brakes:
     policy: BrakePolicy = BrakePolicy()
     stops: tuple[Stop, ...] = ()
     storms: Storms = field(default_factory=Storms)
-    purse: Mapping[BucketName, tuple[Coins, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class ActionGranted:
     """The act may be done. The brakes are those after it."""
 
     brakes: Brakes
@@ -204,7 +204,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ActionRefused:
     """The act must not be done now."""
 
     brake: Brake
@@ -216,34 +216,34 @@ class Refused:
 
 
 class Lacking(NamedTuple):
-    """The purse has not enough tokens of these buckets."""
+    """The local tokens has not enough tokens of these buckets."""
 
     tokens: tuple[tuple[BucketName, int], ...]
 
 
-def passes(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | Refused:
+def passes(brakes: Brakes, request: ActionRequest, now: int) -> tuple[Storms, str] | ActionRefused:
     """Whether all but the rate limits let an act through; the storms after it, and the group whose canary let it."""
     refused = _stopped(brakes, request, now) or _alone(brakes, request, now) or _looping(brakes, request)
     return refused if refused is not None else _tried(brakes, request, now)
 
 
-def permit(brakes: Brakes, request: Request, now: int) -> Granted | Refused | Lacking:
+def permit(brakes: Brakes, request: ActionRequest, now: int) -> ActionGranted | ActionRefused | Lacking:
     """Whether an act may be done now, and what it uses up."""
     passed = passes(brakes, request, now)
-    if isinstance(passed, Refused):
+    if isinstance(passed, ActionRefused):
         return passed
     storms, group = passed
     wanted = prices(request)
-    lacking = tuple((name, tokens) for name, tokens in wanted if in_purse(brakes.purse, name, now) < tokens)
+    lacking = tuple((name, tokens) for name, tokens in wanted if tokens_left(brakes.local_tokens, name, now) < tokens)
     if lacking:
         return Lacking(lacking)
-    purse = dict(brakes.purse)
+    local_tokens = dict(brakes.local_tokens)
     for name, tokens in wanted:
-        purse[name] = spend(purse[name], tokens, now)
-    return Granted(replace(brakes, storms=storms, purse=MappingProxyType(purse)), wanted, group)
+        local_tokens[name] = spend(local_tokens[name], tokens, now)
+    return ActionGranted(replace(brakes, storms=storms, local_tokens=MappingProxyType(local_tokens)), wanted, group)
 
 
-def prices(request: Request) -> tuple[tuple[BucketName, int], ...]:
+def prices(request: ActionRequest) -> tuple[tuple[BucketName, int], ...]:
     """The tokens that an act costs, bucket by bucket."""
     tenant = request.tenant
     wanted = [(BucketName(Meter.GLOBAL, EVERY_TENANT), 1)]
@@ -267,7 +267,7 @@ def bunch(policy: BrakePolicy, name: BucketName, least: int) -> int:
     return max(least, min(part, policy.bunch * max(1, least)) if hours else min(max(1, part), policy.bunch))
 
 
-def empty(name: BucketName, limit: Limit, found: Empty) -> Refused:
+def empty(name: BucketName, limit: RateLimit, found: NoTokens) -> ActionRefused:
     """The refusal when a bucket has no more tokens."""
     whose = {
         Meter.GLOBAL: "all acts",
@@ -282,7 +282,9 @@ def empty(name: BucketName, limit: Limit, found: Empty) -> Refused:
     words = f"{whose}: {allowed} are used up"
     if found.again >= NEVER:
         words = f"{whose}: this one alone costs more than the {allowed} that are allowed"
-    return Refused(Brake.CORE_HOURS if hours else Brake.RATE, words, None if found.again >= NEVER else found.again)
+    return ActionRefused(
+        Brake.CORE_HOURS if hours else Brake.RATE, words, None if found.again >= NEVER else found.again
+    )
 
 
 def core_seconds(cpus: int, *, expected: float | None, past: float | None, limit: float | None) -> int:
@@ -295,69 +297,69 @@ def core_seconds(cpus: int, *, expected: float | None, past: float | None, limit
     return max(1, cpus) * max(1, round(wall))
 
 
-def in_purse(purse: Mapping[BucketName, tuple[Coins, ...]], name: BucketName, now: int) -> int:
+def tokens_left(local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]], name: BucketName, now: int) -> int:
     """How many tokens of a bucket can be spent now."""
-    return sum(one.left for one in purse.get(name, ()) if one.lease.until > now)
+    return sum(one.left for one in local_tokens.get(name, ()) if one.lease.until > now)
 
 
-def put_in(brakes: Brakes, name: BucketName, leased: Lease, now: int) -> Brakes:
-    """The brakes with leased tokens in the purse; those that ran out are thrown away."""
-    kept = tuple(one for one in brakes.purse.get(name, ()) if one.left and one.lease.until > now)
-    purse = MappingProxyType({**brakes.purse, name: (*kept, Coins(leased, leased.tokens))})
-    return replace(brakes, purse=purse)
+def add_tokens(brakes: Brakes, name: BucketName, leased: TokenLease, now: int) -> Brakes:
+    """The brakes with leased tokens in the local tokens; those that ran out are thrown away."""
+    kept = tuple(one for one in brakes.local_tokens.get(name, ()) if one.left and one.lease.until > now)
+    local_tokens = MappingProxyType({**brakes.local_tokens, name: (*kept, LeasedTokens(leased, leased.tokens))})
+    return replace(brakes, local_tokens=local_tokens)
 
 
-def spend(coins: tuple[Coins, ...], tokens: int, now: int) -> tuple[Coins, ...]:
+def spend(leased_tokens: tuple[LeasedTokens, ...], tokens: int, now: int) -> tuple[LeasedTokens, ...]:
     """Take tokens from leases that hold, the one that ends first first."""
-    out: list[Coins] = []
-    for one in sorted(coins, key=lambda one: one.lease.until):
+    out: list[LeasedTokens] = []
+    for one in sorted(leased_tokens, key=lambda one: one.lease.until):
         take = min(tokens, one.left) if one.lease.until > now else 0
         tokens -= take
-        out.append(Coins(one.lease, one.left - take))
+        out.append(LeasedTokens(one.lease, one.left - take))
     return tuple(out)
 
 
-def _stopped(brakes: Brakes, request: Request, now: int) -> Refused | None:
+def _stopped(brakes: Brakes, request: ActionRequest, now: int) -> ActionRefused | None:
     for stop in brakes.stops:
         if stop.tenant in (EVERY_TENANT, request.tenant):
             where = "everywhere" if stop.tenant == EVERY_TENANT else f"in tenant {stop.tenant}"
             words = f"{stop.by} has stopped all acts {where}: {stop.why or 'no reason was given'}"
-            return Refused(Brake.STOP, words, now + brakes.policy.stopped_wait)
+            return ActionRefused(Brake.STOP, words, now + brakes.policy.stopped_wait)
     return None
 
 
-def _alone(brakes: Brakes, request: Request, now: int) -> Refused | None:
+def _alone(brakes: Brakes, request: ActionRequest, now: int) -> ActionRefused | None:
     why = why_alone(request)
     if why is None or not brakes.policy.second_person:
         return None
     missing = approved(request.approval, tenant=request.tenant, decision=request.decision, now=now)
     group = brakes.storms.group_of(request.sign)
     named = group.id if group is not None else ""
-    return None if missing is None else Refused(Brake.SECOND_PERSON, f"{why}: {missing.words}", None, named)
+    return None if missing is None else ActionRefused(Brake.SECOND_PERSON, f"{why}: {missing.words}", None, named)
 
 
-def why_alone(request: Request) -> str | None:
+def why_alone(request: ActionRequest) -> str | None:
     """Why one person's rule may not do this alone; None: it may."""
     steps = ((request.action, request.target), *request.also)
     owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
     return next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
 
 
-def _looping(brakes: Brakes, request: Request) -> Refused | None:
+def _looping(brakes: Brakes, request: ActionRequest) -> ActionRefused | None:
     policy, chain = brakes.policy, request.chain
     if request.action == "ladder" and not request.also:
         # A ladder counts its own tries, on the job's document, and comes to its end by itself.
         chain = replace(chain, by_rule=0, on_job=0)
     if request.rule and chain.by_rule >= policy.max_by_rule:
         words = f"rule {request.rule} has acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
-        return Refused(Brake.LOOP, words, None)
+        return ActionRefused(Brake.LOOP, words, None)
     if chain.depth >= policy.max_depth:
         words = f"{chain.depth} acts led here one after the other; {policy.max_depth} are allowed"
-        return Refused(Brake.LOOP, words, None)
+        return ActionRefused(Brake.LOOP, words, None)
     return None
 
 
-def _tried(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | Refused:
+def _tried(brakes: Brakes, request: ActionRequest, now: int) -> tuple[Storms, str] | ActionRefused:
     storms = brakes.storms
     group = storms.group_of(request.sign)
     if group is None:
@@ -365,11 +367,13 @@ def _tried(brakes: Brakes, request: Request, now: int) -> tuple[Storms, str] | R
     about = f"a storm is on ({group.key}, {group.faults:,} faults)"
     known = group.canaries.get(request.rule)
     if known is None and len(group.canaries) >= MAX_CANARIES:
-        return Refused(Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None, group.id)
+        return ActionRefused(
+            Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None, group.id
+        )
     canary = let_through(known or Canary(), request.act)
     if isinstance(canary, NotYet):
         again = None if canary.held else now + brakes.policy.stopped_wait
-        return Refused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again, group.id)
+        return ActionRefused(Brake.CANARY if canary.held else Brake.STORM, f"{about}: {canary.words}", again, group.id)
     if canary is known:
         return storms, group.id
     return with_canary(storms, group.id, request.rule, canary), group.id

@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forestay.domain.exceptions.safeguards.brakes import (
+    ActionGranted,
+    ActionRefused,
+    ActionRequest,
     Brake,
     BrakePolicy,
     Brakes,
     BucketName,
-    Granted,
-    Refused,
-    Request,
     bunch,
     empty,
-    in_purse,
     passes,
     prices,
+    tokens_left,
 )
-from forestay.domain.exceptions.safeguards.rate_limit import NEVER, Bucket, Empty, Lease, lease, pass_time
+from forestay.domain.exceptions.safeguards.rate_limit import NEVER, Bucket, NoTokens, TokenLease, lease, pass_time
 from forestay.domain.exceptions.safeguards.storm import Storms
 
 TOGETHER = 20
@@ -33,14 +33,14 @@ LONGEST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PermitPlan:
     """What a batch of requests comes to."""
 
-    answers: tuple[Granted | Refused, ...]
+    answers: tuple[ActionGranted | ActionRefused, ...]
     storms: Storms
     needs: Mapping[BucketName, int]
     """The tokens that those granted spend."""
-    leases: Mapping[BucketName, tuple[Bucket, Lease]]
+    leases: Mapping[BucketName, tuple[Bucket, TokenLease]]
     """What has to be leased for them, with the bucket after it."""
 
 
@@ -55,32 +55,34 @@ class _Purchase:
     queued: dict[BucketName, int] = field(default_factory=dict)
     """Tokens that those refused so far would have needed: whoever comes later waits longer."""
 
-    def take(self, request: Request) -> Refused | None:
+    def take(self, request: ActionRequest) -> ActionRefused | None:
         wanted = prices(request)
         for name, tokens in wanted:
-            least = self.needs.get(name, 0) + tokens - in_purse(self.brakes.purse, name, self.now)
-            if least > 0 and isinstance(found := self._lease(name, least, least), Empty):
+            least = self.needs.get(name, 0) + tokens - tokens_left(self.brakes.local_tokens, name, self.now)
+            if least > 0 and isinstance(found := self._lease(name, least, least), NoTokens):
                 return self._line_up(name, tokens, found)
         for name, tokens in wanted:
             self.needs[name] = self.needs.get(name, 0) + tokens
         return None
 
-    def leases(self, name_of: Mapping[BucketName, str]) -> dict[BucketName, tuple[Bucket, Lease]]:
-        made: dict[BucketName, tuple[Bucket, Lease]] = {}
+    def leases(self, name_of: Mapping[BucketName, str]) -> dict[BucketName, tuple[Bucket, TokenLease]]:
+        made: dict[BucketName, tuple[Bucket, TokenLease]] = {}
         for name, tokens in self.needs.items():
-            least = tokens - in_purse(self.brakes.purse, name, self.now)
+            least = tokens - tokens_left(self.brakes.local_tokens, name, self.now)
             if least <= 0:
                 continue
             taken = self._lease(name, bunch(self.brakes.policy, name, least), least, name_of[name])
-            assert not isinstance(taken, Empty)  # noqa: S101 - it was looked at when the request was let through
+            assert not isinstance(taken, NoTokens)  # noqa: S101 - it was looked at when the request was let through
             made[name] = taken
         return made
 
-    def _lease(self, name: BucketName, wanted: int, least: int, called: str = "") -> tuple[Bucket, Lease] | Empty:
+    def _lease(
+        self, name: BucketName, wanted: int, least: int, called: str = ""
+    ) -> tuple[Bucket, TokenLease] | NoTokens:
         bucket, lasts = self.buckets[name], self.brakes.policy.lasts
         return lease(bucket, name=called, wanted=wanted, least=least, now=self.now, lasts=lasts)
 
-    def _line_up(self, name: BucketName, tokens: int, found: Empty) -> Refused:
+    def _line_up(self, name: BucketName, tokens: int, found: NoTokens) -> ActionRefused:
         limit, before = self.buckets[name].limit, self.queued.get(name, 0)
         if tokens > limit.tokens:
             return empty(name, limit, replace(found, again=NEVER))
@@ -94,17 +96,17 @@ class _Purchase:
 def plan(
     brakes: Brakes,
     buckets: Mapping[BucketName, Bucket],
-    requests: Sequence[Request],
+    requests: Sequence[ActionRequest],
     now: int,
     lease_names: Mapping[BucketName, str],
-) -> Plan:
+) -> PermitPlan:
     """Decide on the requests in their order. The buckets are those of all their prices, under the limits that hold; the names, for a lease of each."""
     purchase = _Purchase(brakes, buckets, now)
     waiting: dict[str, int] = {}
-    answers: list[Granted | Refused] = []
+    answers: list[ActionGranted | ActionRefused] = []
     for request in requests:
         passed = passes(brakes, request, now)
-        if isinstance(passed, Refused):
+        if isinstance(passed, ActionRefused):
             answers.append(_spread(passed, waiting, brakes.policy))
             continue
         storms, group = passed
@@ -113,11 +115,11 @@ def plan(
             answers.append(replace(refused, group=group))
             continue
         brakes = replace(brakes, storms=storms)
-        answers.append(Granted(brakes, prices(request), group))
-    return Plan(tuple(answers), brakes.storms, purchase.needs, purchase.leases(lease_names))
+        answers.append(ActionGranted(brakes, prices(request), group))
+    return PermitPlan(tuple(answers), brakes.storms, purchase.needs, purchase.leases(lease_names))
 
 
-def _spread(refused: Refused, waiting: dict[str, int], policy: BrakePolicy) -> Refused:
+def _spread(refused: ActionRefused, waiting: dict[str, int], policy: BrakePolicy) -> ActionRefused:
     """While one of a group is tried the others need not all ask every minute."""
     if refused.again is None or refused.brake is not Brake.STORM:
         return refused

@@ -26,7 +26,7 @@ MAX_LEASES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RateLimit:
     """At most so many tokens in any window of so many milliseconds."""
 
     tokens: int
@@ -37,7 +37,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class TokenLease:
     """Tokens that one handler may spend until then, and nobody else."""
 
     id: str
@@ -47,7 +47,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
+class NoTokens:
     """There are not enough tokens; when to ask again."""
 
     free: int
@@ -62,8 +62,8 @@ NEVER = 2**62
 class Bucket:
     """The tokens of one limit. What is neither leased nor on its way back is free."""
 
-    limit: Limit
-    leases: tuple[Lease, ...] = ()
+    limit: RateLimit
+    leases: tuple[TokenLease, ...] = ()
     """Those that may still be spent from."""
     returning: tuple[tuple[int, int], ...] = ()
     """When how many come back, the soonest first."""
@@ -87,14 +87,14 @@ class Bucket:
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Bucket:
         return cls(
-            Limit(*data["limit"]),
-            tuple(Lease(*one) for one in data["leases"]),
+            RateLimit(*data["limit"]),
+            tuple(TokenLease(*one) for one in data["leases"]),
             tuple((at, tokens) for at, tokens in data["returning"]),
             data["latest"],
         )
 
 
-def with_limit(bucket: Bucket, limit: Limit) -> Bucket:
+def with_limit(bucket: Bucket, limit: RateLimit) -> Bucket:
     """The bucket under another limit. What is out stays out for as long as the longer of both windows says."""
     if limit == bucket.limit:
         return bucket
@@ -105,15 +105,15 @@ def with_limit(bucket: Bucket, limit: Limit) -> Bucket:
 
 def lease(
     bucket: Bucket, *, name: str, wanted: int, least: int = 1, now: int, lasts: int
-) -> tuple[Bucket, Lease] | Empty:
+) -> tuple[Bucket, TokenLease] | NoTokens:
     """Take up to `wanted` tokens, `least` at least, to be spent within `lasts`; or how long to wait."""
     bucket = pass_time(bucket, now)
     free = bucket.free
     if least > free:
-        return Empty(free, _again(bucket, least))
+        return NoTokens(free, _again(bucket, least))
     if len(bucket.leases) >= MAX_LEASES:
-        return Empty(free, min(one.until for one in bucket.leases))
-    taken = Lease(name, max(least, min(wanted, free)), bucket.latest + lasts)
+        return NoTokens(free, min(one.until for one in bucket.leases))
+    taken = TokenLease(name, max(least, min(wanted, free)), bucket.latest + lasts)
     return replace(bucket, leases=(*bucket.leases, taken)), taken
 
 

@@ -31,7 +31,7 @@ MAX_CANARIES = 50
 """Rules that are tried on one group."""
 
 
-class Sign(NamedTuple):
+class FailureSignature(NamedTuple):
     """By what faults are alike."""
 
     cause: str
@@ -39,9 +39,9 @@ class Sign(NamedTuple):
     host: str = ""
 
 
-def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> Sign:
+def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> FailureSignature:
     """The sign of a fault. What is somebody's own fault is alike only among theirs: one owner's storm must not hold another's jobs."""
-    return Sign(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
+    return FailureSignature(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
 
 
 class Trait(StrEnum):
@@ -55,13 +55,13 @@ class Trait(StrEnum):
 _PLACE = {trait: place for place, trait in enumerate(Trait)}
 
 
-class GroupKey(NamedTuple):
+class StormGroupKey(NamedTuple):
     """Which faults a group has: all with this cause, on this site or on this host."""
 
     trait: Trait
     value: str
 
-    def has(self, sign: Sign) -> bool:
+    def has(self, sign: FailureSignature) -> bool:
         return self.value == sign[_PLACE[self.trait]]
 
     def __str__(self) -> str:
@@ -82,11 +82,11 @@ class StormPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StormGroup:
     """The faults of one storm, and what was tried on them."""
 
     id: str
-    key: GroupKey
+    key: StormGroupKey
     opened: int
     faults: int = 0
     """How many have come since it was opened, and those that opened it."""
@@ -106,23 +106,23 @@ class Storms:
     """The faults of one tenant as they come, and the groups that are open."""
 
     policy: StormPolicy = StormPolicy()
-    slices: Mapping[int, Mapping[Sign, int]] = field(default_factory=lambda: MappingProxyType({}))
-    usual: Mapping[GroupKey, float] = field(default_factory=lambda: MappingProxyType({}))
+    slices: Mapping[int, Mapping[FailureSignature, int]] = field(default_factory=lambda: MappingProxyType({}))
+    usual: Mapping[StormGroupKey, float] = field(default_factory=lambda: MappingProxyType({}))
     """Faults in a window, on average."""
     averaged: int = 0
     """The slice up to which `usual` knows."""
-    groups: tuple[Group, ...] = ()
+    groups: tuple[StormGroup, ...] = ()
     """The oldest first."""
     latest: int = 0
     counted: tuple[str, ...] = ()
     """The names of the batches that were counted last, the newest last: a batch that is sent again is not counted again."""
 
-    def group_of(self, sign: Sign) -> Group | None:
+    def group_of(self, sign: FailureSignature) -> StormGroup | None:
         """The group that a fault belongs to, if its storm is on."""
         return next((one for one in self.groups if one.key.has(sign)), None)
 
 
-def notice(storms: Storms, signs: Iterable[Sign], now: int, *, batch: str = "") -> Storms:
+def notice(storms: Storms, signs: Iterable[FailureSignature], now: int, *, batch: str = "") -> Storms:
     """Count faults, and open a group where a storm has begun. Each fault is given once, before anyone asks to act on it.
 
     ``batch`` names these faults together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
@@ -172,7 +172,7 @@ def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms
     return replace(storms, groups=groups)
 
 
-def threshold(storms: Storms, key: GroupKey) -> int:
+def threshold(storms: Storms, key: StormGroupKey) -> int:
     """How many faults in a window are a storm."""
     policy = storms.policy
     return max(policy.least, int(policy.factor * storms.usual.get(key, 0.0)))
@@ -182,21 +182,21 @@ def _slice(policy: StormPolicy) -> int:
     return max(1, policy.window // SLICES)
 
 
-def _known_as(current: Mapping[Sign, int], sign: Sign) -> Sign:
+def _known_as(current: Mapping[FailureSignature, int], sign: FailureSignature) -> FailureSignature:
     """The sign under which a fault is counted: with fewer traits when there are too many signs."""
     if sign in current or len(current) < MAX_SIGNS // 2:
         return sign
     coarse = sign._replace(host="")
-    return coarse if coarse in current or len(current) < MAX_SIGNS else Sign(sign.cause)
+    return coarse if coarse in current or len(current) < MAX_SIGNS else FailureSignature(sign.cause)
 
 
-def _keys(sign: Sign) -> Sequence[GroupKey]:
-    return [GroupKey(trait, value) for trait, value in zip(Trait, sign, strict=True) if value]
+def _keys(sign: FailureSignature) -> Sequence[StormGroupKey]:
+    return [StormGroupKey(trait, value) for trait, value in zip(Trait, sign, strict=True) if value]
 
 
-def _counts(storms: Storms, *, covered: bool) -> dict[GroupKey, int]:
+def _counts(storms: Storms, *, covered: bool) -> dict[StormGroupKey, int]:
     """How many faults of the window there are for each key; `covered`: those that belong to a group too."""
-    counts: dict[GroupKey, int] = {}
+    counts: dict[StormGroupKey, int] = {}
     for signs in storms.slices.values():
         for sign, count in signs.items():
             if not covered and storms.group_of(sign) is not None:
@@ -215,12 +215,14 @@ def _open_groups(storms: Storms) -> Storms:
             if not keys:
                 break
             key = max(keys, key=lambda one: (counts[one], one.value))
-            group = Group(f"{key.trait}:{key.value}@{storms.latest}", key, storms.latest, counts[key], storms.latest)
+            group = StormGroup(
+                f"{key.trait}:{key.value}@{storms.latest}", key, storms.latest, counts[key], storms.latest
+            )
             storms = replace(storms, groups=(*storms.groups, group))
     return storms
 
 
-def _over(storms: Storms, group: Group, count: int) -> bool:
+def _over(storms: Storms, group: StormGroup, count: int) -> bool:
     """Whether a storm is over: few faults, and nothing of its group is being tried or waits for a person."""
     calm = count < threshold(storms, group.key) / 2
     tried = [one for one in group.canaries.values() if not one.open_to_all]
@@ -278,14 +280,14 @@ def as_plain(storms: Storms) -> dict[str, Any]:
 
 def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
     slices = {
-        int(at): MappingProxyType({Sign(*names): count for *names, count in signs})
+        int(at): MappingProxyType({FailureSignature(*names): count for *names, count in signs})
         for at, signs in data["slices"].items()
     }
-    usual = {GroupKey(Trait(trait), value): average for trait, value, average in data["usual"]}
+    usual = {StormGroupKey(Trait(trait), value): average for trait, value, average in data["usual"]}
     groups = tuple(
-        Group(
+        StormGroup(
             one["id"],
-            GroupKey(Trait(one["key"][0]), one["key"][1]),
+            StormGroupKey(Trait(one["key"][0]), one["key"][1]),
             one["opened"],
             one["faults"],
             one["last"],

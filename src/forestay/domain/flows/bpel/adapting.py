@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from forestay.domain.flows.bpel.xpath import BPEL
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 PROXY = "urn:forestay:proxy"
 PREFIX = "forestay."
@@ -27,11 +27,11 @@ _HANDLERS = ("catch", "catchAll", "compensationHandler")
 class Adapted:
     """The adapted process, and how many invokes go through the proxy."""
 
-    root: Element
+    root: XmlElement
     count: int = 0
 
 
-def adapt(root: Element, *, links: Collection[str] = (), address: str = "") -> Adapted:
+def adapt(root: XmlElement, *, links: Collection[str] = (), address: str = "") -> Adapted:
     """Adapt a process. ``links``: only these partner links; ``address``: where the proxy is, if the engine is not told at deployment."""
     out = Adapted(root.copy())
     _Adapter(out, frozenset(links), address).walk(out.root, {})
@@ -44,12 +44,12 @@ class _Adapter:
         self.links = links
         self.address = address
 
-    def walk(self, element: Element, known: dict[str, Element]) -> None:
+    def walk(self, element: XmlElement, known: dict[str, XmlElement]) -> None:
         declared = element.child(_b("partnerLinks"))
         if declared is not None:
             known = known | {one.get("name"): one for one in declared.elements}
         for place, child in enumerate(element.children):
-            if not isinstance(child, Element):
+            if not isinstance(child, XmlElement):
                 continue
             self.walk(child, known)
             if child.tag == _b("invoke") and self.monitored(child, known):
@@ -58,16 +58,16 @@ class _Adapter:
                 element.children[place] = fresh
                 self.out.count += 1
 
-    def monitored(self, invoke: Element, known: dict[str, Element]) -> bool:
+    def monitored(self, invoke: XmlElement, known: dict[str, XmlElement]) -> bool:
         link = invoke.get("partnerLink")
         return link in known and not link.startswith(PREFIX) and (not self.links or link in self.links)
 
-    def scope(self, invoke: Element, link: Element) -> Element:
+    def scope(self, invoke: XmlElement, link: XmlElement) -> XmlElement:
         standard = [one for one in invoke.elements if one.space == BPEL and one.name in _STANDARD]
         handling = [one for one in invoke.elements if one.space == BPEL and one.name in _HANDLERS]
         plain = invoke.copy()
         plain.children = [
-            one for one in plain.children if not (isinstance(one, Element) and one.name in (*_STANDARD, *_HANDLERS))
+            one for one in plain.children if not (isinstance(one, XmlElement) and one.name in (*_STANDARD, *_HANDLERS))
         ]
         named = {key: value for key, value in invoke.attributes.items() if key in ("name", "suppressJoinFailure")}
         inner = self.intercepted(plain, link)
@@ -82,7 +82,7 @@ class _Adapter:
         outer.children = [*standard, *([faults] if faults.children else []), *undo, inner]
         return _parented(outer)
 
-    def intercepted(self, invoke: Element, link: Element) -> Element:
+    def intercepted(self, invoke: XmlElement, link: XmlElement) -> XmlElement:
         """The scope around one call."""
         proxy = PREFIX + invoke.get("partnerLink")
         kept = {key: link.get(key) for key in ("partnerLinkType", "partnerRole") if link.get(key)}
@@ -92,7 +92,7 @@ class _Adapter:
             one.namespaces = {**self.out.root.namespaces, **link.namespaces}
         call = invoke.copy()
         call.attributes["partnerLink"] = proxy
-        inner: Element = call
+        inner: XmlElement = call
         if self.address:
             inner = self.new("sequence", {}, self.assign(proxy), call)
         away = self.new(
@@ -109,21 +109,21 @@ class _Adapter:
         otherwise = self.new("if", {}, self.text("condition", f"${AWAY} = 'yes'"), invoke)
         return self.new("scope", {}, self.new("variables", {}, away), self.new("sequence", {}, asked, otherwise))
 
-    def text(self, name: str, text: str) -> Element:
-        return Element(_b(name), {}, [text], namespaces=self.out.root.namespaces)
+    def text(self, name: str, text: str) -> XmlElement:
+        return XmlElement(_b(name), {}, [text], namespaces=self.out.root.namespaces)
 
-    def assign(self, proxy: str) -> Element:
-        address = Element(f"{{{WSA}}}Address", {}, [self.address])
-        reference = Element(f"{{{SREF}}}service-ref", {}, [Element(f"{{{WSA}}}EndpointReference", {}, [address])])
+    def assign(self, proxy: str) -> XmlElement:
+        address = XmlElement(f"{{{WSA}}}Address", {}, [self.address])
+        reference = XmlElement(f"{{{SREF}}}service-ref", {}, [XmlElement(f"{{{WSA}}}EndpointReference", {}, [address])])
         literal = self.new("literal", {}, reference)
         copy = self.new("copy", {}, self.new("from", {}, literal), self.new("to", {"partnerLink": proxy}))
         return self.new("assign", {}, copy)
 
-    def new(self, name: str, attributes: dict[str, str] | None = None, *children: Element) -> Element:
-        return Element(_b(name), attributes, children, namespaces=self.out.root.namespaces)
+    def new(self, name: str, attributes: dict[str, str] | None = None, *children: XmlElement) -> XmlElement:
+        return XmlElement(_b(name), attributes, children, namespaces=self.out.root.namespaces)
 
 
-def _parented(element: Element) -> Element:
+def _parented(element: XmlElement) -> XmlElement:
     for child in element.elements:
         child.parent = element
     return element

@@ -28,20 +28,20 @@ from forestay.domain.flows.bpel.process import (
     every,
     inside,
 )
-from forestay.domain.flows.bpel.report import Entry, Fate
+from forestay.domain.flows.bpel.report import ImportEntry, ImportStatus
 
 
-def check_process(process: Process) -> Iterator[Entry]:
+def check_process(process: Process) -> Iterator[ImportEntry]:
     """Everything that is wrong, as entries of the report."""
     yield from _start(process)
-    yield from _Walk().look(process.scope, _Known())
+    yield from _Walk().look(process.scope, _KnownNames())
 
 
-def _wrong(line: int, construct: str, note: str) -> Entry:
-    return Entry(line, construct, Fate.REFUSED, note)
+def _wrong(line: int, construct: str, note: str) -> ImportEntry:
+    return ImportEntry(line, construct, ImportStatus.REFUSED, note)
 
 
-def _start(process: Process) -> Iterator[Entry]:
+def _start(process: Process) -> Iterator[ImportEntry]:
     begins = [
         one for one in every(process.scope) if (isinstance(one, Receive) and one.create) or (isinstance(one, Pick) and one.create)
     ]  # fmt: skip
@@ -63,7 +63,7 @@ def _joined(activity: Activity) -> Iterator[Correlation]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownNames:
     variables: frozenset[str] = frozenset()
     partners: frozenset[str] = frozenset()
     sets: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class _Known:
 
 
 class _Walk:
-    def look(self, activity: Activity, known: _Known) -> Iterator[Entry]:
+    def look(self, activity: Activity, known: _KnownNames) -> Iterator[ImportEntry]:
         for link in (*(one.link for one in activity.std.sources), *activity.std.targets):
             if link not in known.links:
                 yield _wrong(
@@ -115,7 +115,7 @@ class _Walk:
         for one in inside(activity):
             yield from self.look(one, inner)
 
-    def scope(self, scope: Scope, known: _Known) -> Iterator[Entry]:
+    def scope(self, scope: Scope, known: _KnownNames) -> Iterator[ImportEntry]:
         own = replace(
             known,
             variables=known.variables | {one.name for one in scope.variables},
@@ -145,7 +145,7 @@ class _Walk:
         for alarm in scope.alarms:
             yield from self.look(alarm.inner, events)
 
-    def flow(self, flow: FlowActivity) -> Iterator[Entry]:
+    def flow(self, flow: FlowActivity) -> Iterator[ImportEntry]:
         leaving: dict[str, list[Activity]] = {one: [] for one in flow.links}
         arriving: dict[str, list[Activity]] = {one: [] for one in flow.links}
         for one in every(flow):
@@ -161,7 +161,7 @@ class _Walk:
     @staticmethod
     def circles(
         flow: FlowActivity, leaving: dict[str, list[Activity]], arriving: dict[str, list[Activity]]
-    ) -> Iterator[Entry]:
+    ) -> Iterator[ImportEntry]:
         after: dict[int, set[int]] = {}
         above: dict[int, int] = {}
         for one in every(flow):
@@ -184,7 +184,7 @@ class _Walk:
                 yield _wrong(flow.std.line, "link", "links run in a circle")
                 return
 
-    def names(self, activity: Activity, known: _Known) -> Iterator[Entry]:
+    def names(self, activity: Activity, known: _KnownNames) -> Iterator[ImportEntry]:
         line = activity.std.line
         match activity:
             case Receive() | Reply():
@@ -207,7 +207,9 @@ class _Walk:
             case _:
                 pass
 
-    def message(self, one: Receive | Reply | Invoke | OnMessage, known: _Known, construct: str) -> Iterator[Entry]:
+    def message(
+        self, one: Receive | Reply | Invoke | OnMessage, known: _KnownNames, construct: str
+    ) -> Iterator[ImportEntry]:
         line = one.line if isinstance(one, OnMessage) else one.std.line
         if one.partner not in known.partners:
             yield _wrong(line, construct, f"there is no partner link {one.partner}")
@@ -221,7 +223,7 @@ class _Walk:
                 yield _wrong(line, construct, f"there is no correlation set {correlation.set}")
 
     @staticmethod
-    def variable(name: str, known: _Known, line: int, construct: str) -> Iterator[Entry]:
+    def variable(name: str, known: _KnownNames, line: int, construct: str) -> Iterator[ImportEntry]:
         if name not in known.variables:
             yield _wrong(line, construct, f"there is no variable {name}")
 

@@ -14,7 +14,7 @@ from forestay.domain.flows.bpel.process import (
     ToSpec,
     VariableDeclaration,
 )
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 
 class DeclarationReader(ConstructReader):
@@ -26,7 +26,7 @@ class DeclarationReader(ConstructReader):
         self.with_sets: list[CorrelationSet] = []
         self.lines: dict[str, int] = {}
 
-    def imports(self, element: Element) -> None:
+    def imports(self, element: XmlElement) -> None:
         where = element.get("location")
         if "://" in where or where.startswith("//"):
             self.refused(element, "nothing is fetched; give the file with --wsdl and name it without a host")
@@ -37,14 +37,14 @@ class DeclarationReader(ConstructReader):
         else:
             self.changed(element, "nothing is fetched: give the file with --wsdl; messages are taken as they come")
 
-    def extensions(self, element: Element) -> None:
+    def extensions(self, element: XmlElement) -> None:
         for child in element.elements:
             if child.get("mustUnderstand") == "yes":
                 self.refused(child, f"the extension {child.get('namespace')[:80]} must be understood, and is not")
             else:
                 self.changed(child, "the extension is not looked at")
 
-    def variables(self, element: Element | None) -> Iterable[VariableDeclaration]:
+    def variables(self, element: XmlElement | None) -> Iterable[VariableDeclaration]:
         for child in self.listed(element, "variable"):
             self.needed(child, "name")
             kinds = [one for one in ("messageType", "type", "element") if child.get(one)]
@@ -63,7 +63,7 @@ class DeclarationReader(ConstructReader):
                 None if first is None else self.from_(first),
             )
 
-    def partners(self, element: Element | None) -> Iterable[PartnerLink]:
+    def partners(self, element: XmlElement | None) -> Iterable[PartnerLink]:
         for child in self.listed(element, "partnerLink"):
             self.needed(child, "name", "partnerLinkType")
             mine, theirs = child.get("myRole"), child.get("partnerRole")
@@ -74,7 +74,7 @@ class DeclarationReader(ConstructReader):
             self.imported(child)
             yield PartnerLink(child.get("name"), child.line, child.qname(child.get("partnerLinkType")), mine, theirs)
 
-    def sets(self, element: Element | None) -> Iterable[CorrelationSet]:
+    def sets(self, element: XmlElement | None) -> Iterable[CorrelationSet]:
         for child in self.listed(element, "correlationSet"):
             self.needed(child, "name", "properties")
             self.imported(child)
@@ -85,7 +85,7 @@ class DeclarationReader(ConstructReader):
             self.lines[found.name] = child.line
             yield found
 
-    def listed(self, element: Element | None, name: str) -> Iterable[Element]:
+    def listed(self, element: XmlElement | None, name: str) -> Iterable[XmlElement]:
         seen: set[str] = set()
         for child in element.elements if element is not None else ():
             if child.tag == bpel_tag(name):
@@ -96,7 +96,7 @@ class DeclarationReader(ConstructReader):
             elif child.tag != bpel_tag("documentation"):
                 self.refused(child, f"{name} was expected")
 
-    def aliases(self, wsdls: Iterable[Element]) -> Iterable[Alias]:
+    def aliases(self, wsdls: Iterable[XmlElement]) -> Iterable[Alias]:
         for wsdl in wsdls:
             for child in wsdl.elements:
                 if child.name != "propertyAlias":
@@ -110,7 +110,7 @@ class DeclarationReader(ConstructReader):
                     None if query is None or not query.text.strip() else self.expression(query),
                 )
 
-    def copy(self, element: Element) -> Copy:
+    def copy(self, element: XmlElement) -> Copy:
         self.imported(element)
         from_, to = element.child(bpel_tag("from")), element.child(bpel_tag("to"))
         if from_ is None or to is None:
@@ -119,7 +119,7 @@ class DeclarationReader(ConstructReader):
         keep, missing = self.yes(element, "keepSrcElementName"), self.yes(element, "ignoreMissingFromData")
         return Copy(self.from_(from_), self.to(to), keep, missing)
 
-    def from_(self, element: Element) -> FromSpec:
+    def from_(self, element: XmlElement) -> FromSpec:
         literal = element.child(bpel_tag("literal"))
         partner = element.get("partnerLink")
         if partner:
@@ -141,7 +141,7 @@ class DeclarationReader(ConstructReader):
         self.refused(element, "it says nothing to copy")
         return FromSpec(element.line, empty=True)
 
-    def to(self, element: Element) -> ToSpec:
+    def to(self, element: XmlElement) -> ToSpec:
         if element.get("partnerLink"):
             self.changed(element, "partners are not given addresses here; a mapping says who they are")
             return ToSpec(element.line, partner=element.get("partnerLink"))

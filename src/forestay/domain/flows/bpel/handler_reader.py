@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from forestay.domain.flows.bpel.construct_reader import bpel_tag
 from forestay.domain.flows.bpel.declaration_reader import DeclarationReader
 from forestay.domain.flows.bpel.process import Activity, Catch, Empty, Expression, OnAlarm, OnMessage, Scope, Standard
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 NOWHERE = Empty(Standard())
 """Stands where an activity was refused."""
@@ -17,24 +17,24 @@ class HandlerReader(DeclarationReader, ABC):
     """Reads handlers; what they do is an activity, and who reads those reads handlers again."""
 
     @abstractmethod
-    def is_activity(self, element: Element) -> bool: ...
+    def is_activity(self, element: XmlElement) -> bool: ...
 
     @abstractmethod
-    def activity(self, element: Element) -> Activity: ...
+    def activity(self, element: XmlElement) -> Activity: ...
 
-    def only(self, element: Element) -> Activity:
+    def only(self, element: XmlElement) -> Activity:
         found = [child for child in element.elements if self.is_activity(child)]
         if len(found) != 1:
             self.refused(element, "it has one activity" if found else "there is no activity in it")
         return self.activity(found[0]) if found else NOWHERE
 
-    def handler(self, element: Element | None) -> Activity | None:
+    def handler(self, element: XmlElement | None) -> Activity | None:
         if element is None:
             return None
         self.imported(element)
         return self.only(element)
 
-    def catches(self, element: Element | None) -> tuple[tuple[Catch, ...], Activity | None]:
+    def catches(self, element: XmlElement | None) -> tuple[tuple[Catch, ...], Activity | None]:
         if element is None:
             return (), None
         out: list[Catch] = []
@@ -60,7 +60,7 @@ class HandlerReader(DeclarationReader, ABC):
             self.refused(element, "there is no handler in it")
         return tuple(out), everything
 
-    def events(self, element: Element | None) -> tuple[tuple[OnMessage, ...], tuple[OnAlarm, ...]]:
+    def events(self, element: XmlElement | None) -> tuple[tuple[OnMessage, ...], tuple[OnAlarm, ...]]:
         if element is None:
             return (), ()
         messages: list[OnMessage] = []
@@ -80,7 +80,7 @@ class HandlerReader(DeclarationReader, ABC):
             self.refused(element, "there is no handler in it")
         return tuple(messages), tuple(alarms)
 
-    def on_message(self, element: Element) -> OnMessage:
+    def on_message(self, element: XmlElement) -> OnMessage:
         self.needed(element, "partnerLink", "operation")
         self.imported(element)
         return OnMessage(
@@ -96,7 +96,7 @@ class HandlerReader(DeclarationReader, ABC):
             self.correlations(element),
         )
 
-    def on_alarm(self, element: Element, *, repeat: bool) -> OnAlarm:
+    def on_alarm(self, element: XmlElement, *, repeat: bool) -> OnAlarm:
         self.imported(element)
         found = self.when(element)
         every = element.child(bpel_tag("repeatEvery"))
@@ -106,7 +106,7 @@ class HandlerReader(DeclarationReader, ABC):
             self.refused(element, "it says no time")
         return OnAlarm(element.line, self.only(element), *found, None if every is None else self.expression(every))
 
-    def when(self, element: Element) -> tuple[Expression | None, Expression | None]:
+    def when(self, element: XmlElement) -> tuple[Expression | None, Expression | None]:
         until = element.child(bpel_tag("until"))
         if until is not None and element.child(bpel_tag("for")) is not None:
             self.refused(until, "it says for or until, not both")

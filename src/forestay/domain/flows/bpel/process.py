@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from forestay.domain.flows.bpel.xpath import XPath
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Correlation:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """A part of a message and the variable that it comes from or goes to."""
 
     part: str
@@ -59,7 +59,7 @@ class FromSpec:
     property: str = ""
     query: Expression | None = None
     expression: Expression | None = None
-    literal: Element | None = None
+    literal: XmlElement | None = None
     """The ``literal`` element itself."""
     partner: str = ""
     empty: bool = False
@@ -157,8 +157,8 @@ class Invoke:
     operation: str
     input: str = ""
     output: str = ""
-    to_parts: tuple[Part, ...] = ()
-    from_parts: tuple[Part, ...] = ()
+    to_parts: tuple[MessagePart, ...] = ()
+    from_parts: tuple[MessagePart, ...] = ()
     correlations: tuple[Correlation, ...] = ()
 
 
@@ -170,7 +170,7 @@ class Receive:
     variable: str = ""
     create: bool = False
     exchange: str = ""
-    from_parts: tuple[Part, ...] = ()
+    from_parts: tuple[MessagePart, ...] = ()
     correlations: tuple[Correlation, ...] = ()
 
 
@@ -182,7 +182,7 @@ class Reply:
     variable: str = ""
     fault: str = ""
     exchange: str = ""
-    to_parts: tuple[Part, ...] = ()
+    to_parts: tuple[MessagePart, ...] = ()
     correlations: tuple[Correlation, ...] = ()
 
 
@@ -245,7 +245,7 @@ class OnMessage:
     message: str = ""
     element: str = ""
     exchange: str = ""
-    from_parts: tuple[Part, ...] = ()
+    from_parts: tuple[MessagePart, ...] = ()
     correlations: tuple[Correlation, ...] = ()
 
 

@@ -35,9 +35,9 @@ from forestay.domain.flows.bpel.process import (
     Wait,
     While,
 )
-from forestay.domain.flows.bpel.report import Fate, Report
+from forestay.domain.flows.bpel.report import ImportReport, ImportStatus
 from forestay.domain.flows.bpel.xpath import BPEL, compile_xpath
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 BPEL11 = "http://schemas.xmlsoap.org/ws/2003/03/business-process/"
 
@@ -47,13 +47,13 @@ class Reading:
     """What was read: a process unless something was refused, and the report."""
 
     process: Process | None
-    report: Report
+    report: ImportReport
 
 
-def read_process(root: Element, wsdls: Iterable[Element] = ()) -> Reading:
+def read_process(root: XmlElement, wsdls: Iterable[XmlElement] = ()) -> Reading:
     """Read a process; the elements of WSDL documents tell where properties are in messages."""
     given = tuple(wsdls)
-    reader = _Reader(with_wsdl=bool(given))
+    reader = _ProcessReader(with_wsdl=bool(given))
     process = reader.process(root)
     if process is None or reader.report.refused:
         return Reading(None, reader.report)
@@ -65,17 +65,17 @@ def read_process(root: Element, wsdls: Iterable[Element] = ()) -> Reading:
     if not process.aliases:
         for scope in (one for one in reader.with_sets if one.properties):
             reader.report.add(
-                reader.lines[scope.name], "correlationSet", Fate.CHANGED,
+                reader.lines[scope.name], "correlationSet", ImportStatus.CHANGED,
                 "no WSDL says where its properties are; they are looked for by their names",
             )  # fmt: skip
     return Reading(None if reader.report.refused else process, reader.report)
 
 
-class _Reader(HandlerReader):
+class _ProcessReader(HandlerReader):
     def __init__(self, *, with_wsdl: bool = False) -> None:
         super().__init__(with_wsdl=with_wsdl)
         self.suppress = False
-        self.activities: dict[str, Callable[[Element, Standard], Activity]] = {
+        self.activities: dict[str, Callable[[XmlElement, Standard], Activity]] = {
             "empty": lambda _, std: Empty(std),
             "exit": lambda _, std: Exit(std),
             "rethrow": lambda _, std: Rethrow(std),
@@ -100,7 +100,7 @@ class _Reader(HandlerReader):
 
     # The process
 
-    def process(self, root: Element) -> Process | None:
+    def process(self, root: XmlElement) -> Process | None:
         if root.space.startswith(BPEL11):
             self.refused(root, "this is BPEL 1.1; WS-BPEL 2.0 is read")
             return None
@@ -113,9 +113,9 @@ class _Reader(HandlerReader):
         scope = self.scope_of(root, Standard(root.get("name"), root.line, suppress=self.suppress))
         return Process(root.get("name"), scope)
 
-    def scope_of(self, element: Element, std: Standard) -> Scope:
+    def scope_of(self, element: XmlElement, std: Standard) -> Scope:
         inner: Activity | None = None
-        found: dict[str, Element] = {}
+        found: dict[str, XmlElement] = {}
         for child in element.elements:
             if child.space != BPEL:
                 self.changed(child, "an extension; it is not looked at")
@@ -165,7 +165,7 @@ class _Reader(HandlerReader):
 
     # Activities
 
-    def inner(self, element: Element) -> tuple[Activity, ...]:
+    def inner(self, element: XmlElement) -> tuple[Activity, ...]:
         out: list[Activity] = []
         for child in element.elements:
             if self.is_activity(child):
@@ -178,10 +178,10 @@ class _Reader(HandlerReader):
             self.refused(element, "there is no activity in it")
         return tuple(out)
 
-    def is_activity(self, element: Element) -> bool:
+    def is_activity(self, element: XmlElement) -> bool:
         return element.space == BPEL and (element.name in self.activities or element.name == "extensionActivity")
 
-    def activity(self, element: Element) -> Activity:
+    def activity(self, element: XmlElement) -> Activity:
         if element.name == "extensionActivity":
             self.refused(element, "an activity that is no part of WS-BPEL 2.0")
             return NOWHERE
@@ -192,7 +192,7 @@ class _Reader(HandlerReader):
         self.suppress = before
         return found
 
-    def standard(self, element: Element) -> Standard:
+    def standard(self, element: XmlElement) -> Standard:
         sources: list[Source] = []
         targets: list[str] = []
         join: Expression | None = None
@@ -206,22 +206,22 @@ class _Reader(HandlerReader):
                 join = self.expression_in(child, "joinCondition")
         return Standard(element.get("name"), element.line, tuple(sources), tuple(targets), join, self.suppress)
 
-    def validate(self, element: Element, std: Standard) -> Activity:
+    def validate(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "variables")
         self.changed(element, "no schema is read: it is seen to that the variables have a value")
         return Validate(std, tuple(element.get("variables").split()))
 
-    def throw(self, element: Element, std: Standard) -> Activity:
+    def throw(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "faultName")
         return Throw(std, element.full_name("faultName"), element.get("faultVariable"))
 
-    def wait(self, element: Element, std: Standard) -> Activity:
+    def wait(self, element: XmlElement, std: Standard) -> Activity:
         found = self.when(element)
         if found == (None, None):
             self.refused(element, "it says no time")
         return Wait(std, *found)
 
-    def assign(self, element: Element, std: Standard) -> Activity:
+    def assign(self, element: XmlElement, std: Standard) -> Activity:
         if self.yes(element, "validate"):
             self.changed(element, "validate: no schema is read, so nothing is checked against one")
         copies: list[Copy] = []
@@ -236,7 +236,7 @@ class _Reader(HandlerReader):
             self.refused(element, "there is no copy in it")
         return Assign(std, tuple(copies))
 
-    def invoke(self, element: Element, std: Standard) -> Activity:
+    def invoke(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "partnerLink", "operation")
         to_parts = self.parts(element, "toParts", "toPart", "fromVariable")
         from_parts = self.parts(element, "fromParts", "fromPart", "toVariable")
@@ -250,13 +250,13 @@ class _Reader(HandlerReader):
         )  # fmt: skip
         if not handling:
             return call
-        own = Element(bpel_tag("faultHandlers"), line=element.line, namespaces=element.namespaces)
+        own = XmlElement(bpel_tag("faultHandlers"), line=element.line, namespaces=element.namespaces)
         own.children = [child for child in handling if child.name != "compensationHandler"]
         catches, catch_all = self.catches(own) if own.children else ((), None)
         undo = element.child(bpel_tag("compensationHandler"))
         return Scope(std, call, catches=catches, catch_all=catch_all, compensation=self.handler(undo))
 
-    def receive(self, element: Element, std: Standard) -> Activity:
+    def receive(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "partnerLink", "operation")
         parts = self.parts(element, "fromParts", "fromPart", "toVariable")
         if parts and element.get("variable"):
@@ -266,7 +266,7 @@ class _Reader(HandlerReader):
             element.get("messageExchange"), parts, self.correlations(element),
         )  # fmt: skip
 
-    def reply(self, element: Element, std: Standard) -> Activity:
+    def reply(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "partnerLink", "operation")
         parts = self.parts(element, "toParts", "toPart", "fromVariable")
         if parts and element.get("variable"):
@@ -276,12 +276,12 @@ class _Reader(HandlerReader):
             element.get("messageExchange"), parts, self.correlations(element),
         )  # fmt: skip
 
-    def flow(self, element: Element, std: Standard) -> Activity:
+    def flow(self, element: XmlElement, std: Standard) -> Activity:
         links = element.child(bpel_tag("links"))
         names = tuple(one.get("name") for one in self.listed(links, "link"))
         return FlowActivity(std, names, self.inner(element))
 
-    def if_(self, element: Element, std: Standard) -> Activity:
+    def if_(self, element: XmlElement, std: Standard) -> Activity:
         branches = [(self.condition(element), self.only(element))]
         otherwise: Activity | None = None
         for child in element.elements:
@@ -293,13 +293,13 @@ class _Reader(HandlerReader):
                 otherwise = self.only(child)
         return If(std, tuple(branches), otherwise)
 
-    def while_(self, element: Element, std: Standard) -> Activity:
+    def while_(self, element: XmlElement, std: Standard) -> Activity:
         return While(std, self.condition(element), self.only(element))
 
-    def repeat_until(self, element: Element, std: Standard) -> Activity:
+    def repeat_until(self, element: XmlElement, std: Standard) -> Activity:
         return RepeatUntil(std, self.condition(element), self.only(element))
 
-    def for_each(self, element: Element, std: Standard) -> Activity:
+    def for_each(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "counterName", "parallel")
         found: list[Expression] = []
         for name in ("startCounterValue", "finalCounterValue"):
@@ -321,7 +321,7 @@ class _Reader(HandlerReader):
             branches is not None and self.yes(branches, "successfulBranchesOnly"),
         )  # fmt: skip
 
-    def pick(self, element: Element, std: Standard) -> Activity:
+    def pick(self, element: XmlElement, std: Standard) -> Activity:
         messages = tuple(self.on_message(child) for child in element.each(bpel_tag("onMessage")))
         alarms = tuple(self.on_alarm(child, repeat=False) for child in element.each(bpel_tag("onAlarm")))
         create = self.yes(element, "createInstance")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Fate(StrEnum):
+class ImportStatus(StrEnum):
     IMPORTED = "imported"
     CHANGED = "changed"
     """Imported, but it means something else here; the note says what."""
@@ -14,10 +14,10 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class ImportEntry:
     line: int
     construct: str
-    fate: Fate
+    fate: ImportStatus
     note: str = ""
 
     def __str__(self) -> str:
@@ -25,21 +25,23 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Report:
-    entries: list[Entry] = field(default_factory=list)
+class ImportReport:
+    entries: list[ImportEntry] = field(default_factory=list)
 
-    def add(self, line: int, construct: str, fate: Fate, note: str = "") -> None:
-        self.entries.append(Entry(line, construct, fate, note))
+    def add(self, line: int, construct: str, fate: ImportStatus, note: str = "") -> None:
+        self.entries.append(ImportEntry(line, construct, fate, note))
 
     @property
-    def fate(self) -> Fate:
+    def fate(self) -> ImportStatus:
         """That of the whole process."""
         found = {one.fate for one in self.entries}
-        return next((one for one in (Fate.REFUSED, Fate.CHANGED) if one in found), Fate.IMPORTED)
+        return next(
+            (one for one in (ImportStatus.REFUSED, ImportStatus.CHANGED) if one in found), ImportStatus.IMPORTED
+        )
 
     @property
     def refused(self) -> bool:
-        return self.fate is Fate.REFUSED
+        return self.fate is ImportStatus.REFUSED
 
-    def of(self, fate: Fate) -> list[Entry]:
+    def of(self, fate: ImportStatus) -> list[ImportEntry]:
         return [one for one in self.entries if one.fate is fate]

@@ -12,7 +12,7 @@ from forestay.domain.flows.bpel.adapting import PREFIX
 JOBS = "urn:forestay:jobs"
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What an operation does."""
 
     RUN = "run"
@@ -33,12 +33,12 @@ class Kind(StrEnum):
 
 
 NAMES = {
-    "run": Kind.RUN, "runjob": Kind.RUN, "execute": Kind.RUN, "executejob": Kind.RUN,
-    "submit": Kind.SUBMIT, "submitjob": Kind.SUBMIT,
-    "poll": Kind.POLL, "status": Kind.POLL, "getstatus": Kind.POLL, "getjobstatus": Kind.POLL, "polljob": Kind.POLL,
-    "register": Kind.REGISTER, "registernotification": Kind.REGISTER, "subscribe": Kind.REGISTER,
-    "forget": Kind.FORGET, "submitandforget": Kind.FORGET,
-    "cancel": Kind.CANCEL, "canceljob": Kind.CANCEL,
+    "run": OperationKind.RUN, "runjob": OperationKind.RUN, "execute": OperationKind.RUN, "executejob": OperationKind.RUN,
+    "submit": OperationKind.SUBMIT, "submitjob": OperationKind.SUBMIT,
+    "poll": OperationKind.POLL, "status": OperationKind.POLL, "getstatus": OperationKind.POLL, "getjobstatus": OperationKind.POLL, "polljob": OperationKind.POLL,
+    "register": OperationKind.REGISTER, "registernotification": OperationKind.REGISTER, "subscribe": OperationKind.REGISTER,
+    "forget": OperationKind.FORGET, "submitandforget": OperationKind.FORGET,
+    "cancel": OperationKind.CANCEL, "canceljob": OperationKind.CANCEL,
 }  # fmt: skip
 """Operations that are known by their names when no mapping says otherwise."""
 NOTIFY = "notify"
@@ -48,7 +48,7 @@ NOTIFY = "notify"
 class Binding:
     """What an operation of a partner is."""
 
-    kind: Kind
+    kind: OperationKind
     job: str = ""
     """The name of a job definition, if the message has none."""
     notify: str = NOTIFY
@@ -106,12 +106,12 @@ def _operations(link: str, given: object) -> Iterator[tuple[str, Binding]]:
         if not isinstance(fields, Mapping) or not fields.keys() <= _FIELDS:
             raise MappingRefused(f"{where}: an operation has {', '.join(sorted(_FIELDS))}")
         kind = fields.get("kind") or ("answer" if "answer" in fields else "run" if "job" in fields else "")
-        if kind not in tuple(Kind):
-            raise MappingRefused(f"{where}: kind is one of {', '.join(Kind)}")
+        if kind not in tuple(OperationKind):
+            raise MappingRefused(f"{where}: kind is one of {', '.join(OperationKind)}")
         tries = fields.get("max_attempts", 1)
         if not isinstance(tries, int) or isinstance(tries, bool) or not 1 <= tries <= 100:
             raise MappingRefused(f"{where}: max_attempts is 1 to 100")
         texts = {one: fields[one] for one in ("job", "notify", "part", "answer") if one in fields}
         if not all(isinstance(one, str) for one in texts.values()):
             raise MappingRefused(f"{where}: {', '.join(texts)} are texts")
-        yield str(name), Binding(Kind(kind), max_attempts=tries, tell="notify" in texts, **texts)
+        yield str(name), Binding(OperationKind(kind), max_attempts=tries, tell="notify" in texts, **texts)

@@ -8,16 +8,16 @@ from functools import lru_cache
 
 from forestay.domain.flows.bpel.xpath_functions import ARITHMETIC, COMPARE, FUNCTIONS, OF_CONTEXT
 from forestay.domain.flows.bpel.xpath_grammar import (
-    Call,
     Expr,
     Filter,
-    Literal,
     Negative,
     Number,
     Operation,
     Path,
-    Step,
-    Variable,
+    XPathCall,
+    XPathLiteral,
+    XPathStep,
+    XPathVariable,
     parse_xpath,
 )
 from forestay.domain.flows.bpel.xpath_values import (
@@ -33,7 +33,7 @@ from forestay.domain.flows.bpel.xpath_values import (
     number,
     string,
 )
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 MAX_NODES = 50_000
 """Nodes that one evaluation may look at."""
@@ -90,15 +90,15 @@ class _Evaluation:
         match tree:
             case Number(value):
                 return value
-            case Literal(value):
+            case XPathLiteral(value):
                 return value
-            case Variable(name):
+            case XPathVariable(name):
                 return self.variables(name)
             case Negative(inner):
                 return -number(self.value(inner, here))
             case Operation(sign, left, right):
                 return self.operation(sign, left, right, here)
-            case Call(space, name, arguments):
+            case XPathCall(space, name, arguments):
                 return self.call(space, name, arguments, here)
             case Filter(inner, predicates):
                 nodes = self.nodes(self.value(inner, here))
@@ -116,7 +116,7 @@ class _Evaluation:
 
     # Paths
 
-    def path(self, absolute: bool, start: Expr | None, steps: Sequence[Step], here: _Context) -> list[Node]:  # noqa: FBT001
+    def path(self, absolute: bool, start: Expr | None, steps: Sequence[XPathStep], here: _Context) -> list[Node]:  # noqa: FBT001
         if start is not None:
             nodes = self.nodes(self.value(start, here))
         elif here.node is None:
@@ -129,12 +129,12 @@ class _Evaluation:
 
     @staticmethod
     def root(node: Node) -> Node:
-        top: Element | Root = node.parent if isinstance(node, Text | Attribute) else node
-        while isinstance(top, Element) and top.parent is not None:
+        top: XmlElement | Root = node.parent if isinstance(node, Text | Attribute) else node
+        while isinstance(top, XmlElement) and top.parent is not None:
             top = top.parent
-        return Root(top) if isinstance(top, Element) else top
+        return Root(top) if isinstance(top, XmlElement) else top
 
-    def step(self, nodes: list[Node], step: Step) -> list[Node]:
+    def step(self, nodes: list[Node], step: XPathStep) -> list[Node]:
         out: list[Node] = []
         for node in nodes:
             found = [one for one in self.axis(node, step.axis) if self.fits(one, step)]
@@ -151,7 +151,7 @@ class _Evaluation:
                 out.append(node)
         return out
 
-    def fits(self, node: Node, step: Step) -> bool:
+    def fits(self, node: Node, step: XPathStep) -> bool:
         test = step.test
         if test == "node()":
             return True
@@ -177,7 +177,7 @@ class _Evaluation:
             case "child":
                 return _children(node)
             case "attribute":
-                return [Attribute(node, one) for one in node.attributes] if isinstance(node, Element) else []
+                return [Attribute(node, one) for one in node.attributes] if isinstance(node, XmlElement) else []
             case "parent":
                 above = _parent(node)
                 return [above] if above is not None else []
@@ -236,11 +236,11 @@ class _Evaluation:
                 key = self.key(above)
                 for place, one in enumerate(above.children):
                     self.spend()
-                    if isinstance(one, Element):
+                    if isinstance(one, XmlElement):
                         self.keys[id(one)] = (*key, 1, place)
         return self.keys[id(node)]
 
-    def tree(self, top: Element) -> int:
+    def tree(self, top: XmlElement) -> int:
         """Trees in the order in which they are met: the same in every replay."""
         return self.trees.setdefault(id(top), len(self.trees))
 
@@ -312,7 +312,7 @@ _BACKWARD = frozenset({"parent", "ancestor", "ancestor-or-self", "preceding", "p
 def _children(node: Node) -> list[Node]:
     if isinstance(node, Root):
         return [node.child]
-    if not isinstance(node, Element):
+    if not isinstance(node, XmlElement):
         return []
     return [Text(node, place) if isinstance(one, str) else one for place, one in enumerate(node.children)]
 
@@ -323,7 +323,7 @@ def _parent(node: Node) -> Node | None:
 
 def _siblings(node: Node, *, after: bool) -> list[Node]:
     above = _parent(node)
-    if above is None or isinstance(node, Attribute) or not isinstance(above, Element):
+    if above is None or isinstance(node, Attribute) or not isinstance(above, XmlElement):
         return []
     every = _children(above)
     at = node.place if isinstance(node, Text) else next(place for place, one in enumerate(every) if one is node)

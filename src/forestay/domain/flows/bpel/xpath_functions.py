@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from forestay.domain.flows.bpel.xpath_values import Attribute, Value, XPathFailed, boolean, number, string
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 
 def _divide(one: float, other: float) -> float:
@@ -71,7 +71,7 @@ def _name(part: str) -> Callable[[list[Value]], Value]:
         if not isinstance(given[0], list):
             raise XPathFailed("a set of nodes was expected")
         node = given[0][0] if given[0] else None
-        if not isinstance(node, Element | Attribute):
+        if not isinstance(node, XmlElement | Attribute):
             return ""
         return node.tag.rpartition("}")[2] if part != "namespace-uri" else node.tag[1:].rpartition("}")[0]
 

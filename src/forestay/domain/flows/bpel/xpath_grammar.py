@@ -55,17 +55,17 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class XPathLiteral:
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class XPathVariable:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class XPathCall:
     space: str
     name: str
     arguments: tuple[Expr, ...]
@@ -84,7 +84,7 @@ class Negative:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class XPathStep:
     axis: str
     test: str
     """``*``, ``{namespace}*``, a name, or ``node()``, ``text()``, ``comment()``, ``processing-instruction()``."""
@@ -97,7 +97,7 @@ class Path:
 
     absolute: bool
     start: Expr | None
-    steps: tuple[Step, ...]
+    steps: tuple[XPathStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class Filter:
     predicates: tuple[Expr, ...]
 
 
-Expr = Number | Literal | Variable | Call | Operation | Negative | Path | Filter
+Expr = Number | XPathLiteral | XPathVariable | XPathCall | Operation | Negative | Path | Filter
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str]) -> Expr:
     """Read an expression; `XPathRefused`."""
     if len(text) > MAX_LENGTH:
         raise XPathRefused(f"an expression has at most {MAX_LENGTH} characters")
-    reading = _Reading(_tokens(text), namespaces)
+    reading = _XPathReading(_tokens(text), namespaces)
     found = reading.expression(0)
     if reading.next() != ("end", ""):
         raise XPathRefused(f"{reading.next()[1]!r} was not expected")
@@ -141,7 +141,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return out
 
 
-class _Reading:
+class _XPathReading:
     def __init__(self, tokens: list[tuple[str, str]], namespaces: Mapping[str, str]) -> None:
         self.tokens = tokens
         self.at = 0
@@ -218,9 +218,9 @@ class _Reading:
             case "number":
                 return Number(float(word))
             case "literal":
-                return Literal(word[1:-1])
+                return XPathLiteral(word[1:-1])
             case "variable":
-                return Variable(word[1:])
+                return XPathVariable(word[1:])
             case "sign":
                 found = self.expression(0)
                 self.expect(")")
@@ -234,7 +234,7 @@ class _Reading:
             self.at += 1
         self.expect(")")
         prefix, sign, local = word.rpartition(":")
-        return Call(self.space(prefix) if sign else "", local, tuple(arguments))
+        return XPathCall(self.space(prefix) if sign else "", local, tuple(arguments))
 
     def space(self, prefix: str) -> str:
         if prefix not in self.namespaces:
@@ -252,20 +252,20 @@ class _Reading:
             return Path(absolute=True, start=None, steps=tuple(self.steps()))
         return Path(absolute=False, start=None, steps=(self.step(), *self.steps()))
 
-    def steps(self) -> list[Step]:
-        out: list[Step] = []
+    def steps(self) -> list[XPathStep]:
+        out: list[XPathStep] = []
         while self.is_sign("/", "//"):
             if self.take()[1] == "//":
-                out.append(Step("descendant-or-self", "node()"))
+                out.append(XPathStep("descendant-or-self", "node()"))
             out.append(self.step())
         return out
 
-    def step(self) -> Step:
+    def step(self) -> XPathStep:
         kind, word = self.take()
         if kind == "sign" and word == ".":
-            return Step("self", "node()")
+            return XPathStep("self", "node()")
         if kind == "sign" and word == "..":
-            return Step("parent", "node()")
+            return XPathStep("parent", "node()")
         axis = "child"
         if kind == "sign" and word == "@":
             axis = "attribute"
@@ -279,7 +279,7 @@ class _Reading:
         if kind != "name":
             raise XPathRefused(f"a step was expected, not {word or 'the end'!r}")
         test = self.test(word)
-        return Step(axis, test, self.predicates())
+        return XPathStep(axis, test, self.predicates())
 
     def test(self, word: str) -> str:
         if word in _NODE_TESTS and self.is_sign("("):

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text:
     """A text inside an element."""
 
-    parent: Element
+    parent: XmlElement
     place: int
 
     @property
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    parent: Element
+    parent: XmlElement
     tag: str
 
     @property
@@ -36,14 +36,14 @@ class Attribute:
 class Root:
     """What is above the outermost element."""
 
-    child: Element
+    child: XmlElement
 
     @property
     def text(self) -> str:
         return self.child.text
 
 
-Node = Element | Text | Attribute | Root
+Node = XmlElement | Text | Attribute | Root
 Value = float | str | bool | list[Node]
 Lookup = Callable[[str], "Value"]
 Functions = Mapping[tuple[str, str], Callable[[list["Value"]], "Value"]]

@@ -44,19 +44,19 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ListExpression:
     """A list of operands in brackets."""
 
     members: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class NotExpression:
     inner: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class BinaryExpression:
     """Two expressions joined by a word or a sign."""
 
     sign: str
@@ -64,7 +64,7 @@ class Pair:
     right: Expression
 
 
-Expression = Literal | Reference | Many | Not | Pair
+Expression = Literal | Reference | ListExpression | NotExpression | BinaryExpression
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _STEP = rf"\.(?:{_NAME}|[0-9]+)|\[[0-9]+\]"
@@ -113,7 +113,7 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads tokens by precedence: or, and, not, comparison, operand."""
 
     def __init__(self, text: str) -> None:
@@ -145,7 +145,7 @@ class _Reader:
         left = self.both()
         while self.next_is("or"):
             self.take()
-            left = Pair("or", left, self.both())
+            left = BinaryExpression("or", left, self.both())
         self.depth -= 1
         return left
 
@@ -153,7 +153,7 @@ class _Reader:
         left = self.negated()
         while self.next_is("and"):
             self.take()
-            left = Pair("and", left, self.negated())
+            left = BinaryExpression("and", left, self.negated())
         return left
 
     def negated(self) -> Expression:
@@ -162,13 +162,13 @@ class _Reader:
             self.take()
             times += 1
         inner = self.comparison()
-        return inner if times == 0 else Not(inner) if times % 2 else Not(Not(inner))
+        return inner if times == 0 else NotExpression(inner) if times % 2 else NotExpression(NotExpression(inner))
 
     def comparison(self) -> Expression:
         left = self.operand()
         if self.next_is(*_COMPARISONS):
             sign = self.take().text
-            left = Pair(sign, left, self.operand())
+            left = BinaryExpression(sign, left, self.operand())
             if self.next_is(*_COMPARISONS):
                 raise BadExpression("comparisons are not chained; join two with 'and'")
         return left
@@ -198,7 +198,7 @@ class _Reader:
                 self.expect(",")
             members.append(self.either())
         self.expect("]")
-        return Many(tuple(members))
+        return ListExpression(tuple(members))
 
 
 @lru_cache(maxsize=1024)
@@ -206,7 +206,7 @@ def parse_condition(text: str) -> Expression:
     """Read a condition; raises `BadExpression`."""
     if len(text) > MAX_LENGTH:
         raise BadExpression(f"it is longer than {MAX_LENGTH} characters")
-    reader = _Reader(text)
+    reader = _ExpressionReader(text)
     if not reader.tokens:
         raise BadExpression("it is empty")
     found = reader.either()
@@ -231,15 +231,15 @@ def evaluate(expression: Expression, values: Values) -> object:
             return value
         case Reference(path):
             return values(path)
-        case Many(members):
+        case ListExpression(members):
             return [evaluate(member, values) for member in members]
-        case Not(inner):
+        case NotExpression(inner):
             return evaluate(inner, values) is not True
-        case Pair("and", left, right):
+        case BinaryExpression("and", left, right):
             return evaluate(left, values) is True and evaluate(right, values) is True
-        case Pair("or", left, right):
+        case BinaryExpression("or", left, right):
             return evaluate(left, values) is True or evaluate(right, values) is True
-        case Pair(sign, left, right):
+        case BinaryExpression(sign, left, right):
             return _compare(sign, evaluate(left, values), evaluate(right, values))
 
 
@@ -278,12 +278,12 @@ def references(expression: Expression) -> Iterator[Path]:
     match expression:
         case Reference(path):
             yield path
-        case Many(members):
+        case ListExpression(members):
             for member in members:
                 yield from references(member)
-        case Not(inner):
+        case NotExpression(inner):
             yield from references(inner)
-        case Pair(_, left, right):
+        case BinaryExpression(_, left, right):
             yield from references(left)
             yield from references(right)
         case Literal():

@@ -42,7 +42,7 @@ class OnFailure(StrEnum):
     """Everything that does not come after the failed task is still done."""
 
 
-class Late(StrEnum):
+class DeadlineAction(StrEnum):
     """What happens at a deadline."""
 
     FAIL = "fail"
@@ -55,7 +55,7 @@ class Deadline:
     """Seconds from the beginning of an item or a case."""
 
     seconds: int
-    then: Late = Late.FAIL
+    then: DeadlineAction = DeadlineAction.FAIL
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from forestay.domain.flows.definition.expression import BadExpression, evaluate, parse_condition, references
-from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
 from forestay.domain.flows.definition.flow import OTHERWISE, Deadline, Flow, Task, all_tasks, bodies
 from forestay.domain.flows.definition.flow_pattern import (
     ChoicePattern,
@@ -22,6 +21,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     WorkletPattern,
 )
 from forestay.domain.flows.definition.flow_plan import MAX_COMPENSATIONS, most_compensations, plan_flow
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 from forestay.domain.flows.definition.flow_version import flow_as_plain
 from forestay.domain.flows.definition.job_check import check_job
 from forestay.domain.flows.definition.reference_check import RESERVED, References
@@ -40,26 +40,26 @@ DOMAIN = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 YEAR = 31_536_000
 
 
-def check_flow(flow: Flow) -> list[Finding]:
+def check_flow(flow: Flow) -> list[FlowProblem]:
     """Everything that is wrong with a flow, in the order of the document; an empty list: it can be run."""
     found = list(_flow(flow, ()))
     return sorted(dict.fromkeys(found), key=lambda one: _order(flow, one.path))
 
 
-def missing_params(flow: Flow, given: Mapping[str, object]) -> list[Finding]:
+def missing_params(flow: Flow, given: Mapping[str, object]) -> list[FlowProblem]:
     """What is wrong with the parameters of a new case."""
     found = [
-        Finding(("params", name), f"the flow has no parameter {name!r}{did_you_mean(name, flow.params)}")
+        FlowProblem(("params", name), f"the flow has no parameter {name!r}{did_you_mean(name, flow.params)}")
         for name in given
         if name not in flow.params
     ]
     found += [
-        Finding(("params", name), f"parameter {name!r} must be given; the flow has no value for it")
+        FlowProblem(("params", name), f"parameter {name!r} must be given; the flow has no value for it")
         for name, value in flow.params.items()
         if value is None and given.get(name) is None
     ]
     if size_of(given) > MAX_PARAMS:
-        found.append(Finding(("params",), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}"))
+        found.append(FlowProblem(("params",), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}"))
     return found
 
 
@@ -67,28 +67,28 @@ def _order(flow: Flow, path: Place) -> tuple[int, str]:
     """By the task's place in the document, then by the path."""
     places = {task.name: place for place, task in enumerate(all_tasks(flow.tasks), start=1)}
     inner = [places[step] for step in path if isinstance(step, str) and step in places]
-    return (inner[-1] if inner else 0), Finding(path, "").where
+    return (inner[-1] if inner else 0), FlowProblem(path, "").where
 
 
-def _flow(flow: Flow, at: Place) -> Iterator[Finding]:
+def _flow(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     if not NAME.fullmatch(flow.name):
-        yield Finding((*at, "name"), "a flow's name has letters, digits, '-' and '_', and begins with a letter")
+        yield FlowProblem((*at, "name"), "a flow's name has letters, digits, '-' and '_', and begins with a letter")
     yield from _deadline(flow.deadline, (*at, "deadline"))
     if size_of(flow.params) > MAX_PARAMS:
-        yield Finding((*at, "params"), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}")
+        yield FlowProblem((*at, "params"), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}")
     if size_of(flow_as_plain(flow)) > MAX_FLOW:
-        yield Finding(at, f"the flow is larger than {MAX_FLOW} bytes; {_PUT_AWAY}")
+        yield FlowProblem(at, f"the flow is larger than {MAX_FLOW} bytes; {_PUT_AWAY}")
     for name in flow.params:
         if not NAME.fullmatch(name):
-            yield Finding((*at, "params", name), "a parameter's name has letters, digits, '-' and '_'")
+            yield FlowProblem((*at, "params", name), "a parameter's name has letters, digits, '-' and '_'")
     if not flow.tasks:
-        yield Finding((*at, "tasks"), "there are no tasks; a flow needs at least one")
+        yield FlowProblem((*at, "tasks"), "there are no tasks; a flow needs at least one")
     count = sum(1 for _ in all_tasks(flow.tasks))
     if count > MAX_TASKS:
-        yield Finding((*at, "tasks"), f"{count} tasks; at most {MAX_TASKS} are possible. Use scatter or sub-flows")
+        yield FlowProblem((*at, "tasks"), f"{count} tasks; at most {MAX_TASKS} are possible. Use scatter or sub-flows")
     most = most_compensations(flow.tasks)
     if most > MAX_COMPENSATIONS:
-        yield Finding(
+        yield FlowProblem(
             (*at, "tasks"),
             f"up to {most} compensations; at most {MAX_COMPENSATIONS} are possible. Lower a loop's at_most",
         )
@@ -101,27 +101,29 @@ def _flow(flow: Flow, at: Place) -> Iterator[Finding]:
         yield from _flow(inner, (*at, "flows", name))
 
 
-def _unused(flow: Flow, at: Place) -> Iterator[Finding]:
+def _unused(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     patterns = [task.pattern for task in all_tasks(flow.tasks)]
     used = {one.flow for one in patterns if isinstance(one, SubflowPattern)}
     used |= {one.default for one in patterns if isinstance(one, WorkletPattern)}
     for name in flow.flows:
         if name not in used:
-            yield Finding((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or take it out")
+            yield FlowProblem((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or take it out")
 
 
-def _block(flow: Flow, tasks: tuple[Task, ...], at: Place, *, seen: dict[str, Place], depth: int) -> Iterator[Finding]:
+def _block(
+    flow: Flow, tasks: tuple[Task, ...], at: Place, *, seen: dict[str, Place], depth: int
+) -> Iterator[FlowProblem]:
     if depth > MAX_NESTING:
-        yield Finding(at, f"tasks are nested more than {MAX_NESTING} deep; use a sub-flow")
+        yield FlowProblem(at, f"tasks are nested more than {MAX_NESTING} deep; use a sub-flow")
         return
     names = {task.name for task in tasks}
     for task in tasks:
         here = (*at, task.name)
         if not NAME.fullmatch(task.name):
-            yield Finding(here, "a task's name has letters, digits, '-' and '_', and begins with a letter")
+            yield FlowProblem(here, "a task's name has letters, digits, '-' and '_', and begins with a letter")
         if task.name in seen:
-            other = Finding(seen[task.name], "").where
-            yield Finding(here, f"there is another task {task.name!r} at {other}; names are unique in a whole flow")
+            other = FlowProblem(seen[task.name], "").where
+            yield FlowProblem(here, f"there is another task {task.name!r} at {other}; names are unique in a whole flow")
         seen.setdefault(task.name, here)
         yield from _after(flow, task, names, here)
         yield from _task(flow, task, here)
@@ -138,33 +140,35 @@ def _body_place(task: Task, body: str, here: Place) -> Place:
     return (*here, "choose", "branches", body, "tasks")
 
 
-def _after(flow: Flow, task: Task, siblings: set[str], here: Place) -> Iterator[Finding]:
+def _after(flow: Flow, task: Task, siblings: set[str], here: Place) -> Iterator[FlowProblem]:
     everywhere = {one.name for one in all_tasks(flow.tasks)}
     for place, name in enumerate(task.after):
         at = (*here, "after", place)
         if name == task.name:
-            yield Finding(at, "a task cannot come after itself")
+            yield FlowProblem(at, "a task cannot come after itself")
         elif name in siblings:
             continue
         elif name in everywhere:
-            yield Finding(at, f"task {name!r} is not in the same block; name the loop or choice that it is inside of")
+            yield FlowProblem(
+                at, f"task {name!r} is not in the same block; name the loop or choice that it is inside of"
+            )
         else:
-            yield Finding(at, f"there is no task {name!r}{did_you_mean(name, siblings - {task.name})}")
+            yield FlowProblem(at, f"there is no task {name!r}{did_you_mean(name, siblings - {task.name})}")
 
 
-def _deadline(deadline: Deadline | None, at: Place) -> Iterator[Finding]:
+def _deadline(deadline: Deadline | None, at: Place) -> Iterator[FlowProblem]:
     if deadline is not None and not 0 < deadline.seconds <= YEAR:
-        yield Finding(at, f"a deadline is 1 second to a year, not {deadline.seconds} s")
+        yield FlowProblem(at, f"a deadline is 1 second to a year, not {deadline.seconds} s")
 
 
-def _task(flow: Flow, task: Task, here: Place) -> Iterator[Finding]:
+def _task(flow: Flow, task: Task, here: Place) -> Iterator[FlowProblem]:
     yield from _deadline(task.deadline, (*here, "deadline"))
     yield from _never(task.when, (*here, "when"), "the task can never be reached: its condition is always false")
     pattern = task.pattern
     if task.tolerate and not task.scatter:
-        yield Finding((*here, "tolerate"), "there is no scatter of which elements could fail; take it out")
+        yield FlowProblem((*here, "tolerate"), "there is no scatter of which elements could fail; take it out")
     if task.tolerate < 0:
-        yield Finding((*here, "tolerate"), "so many elements may fail: 0 or more")
+        yield FlowProblem((*here, "tolerate"), "so many elements may fail: 0 or more")
     yield from _scatter(task, here)
     match pattern:
         case JobPattern():
@@ -173,12 +177,12 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[Finding]:
             yield from _subflow(flow, pattern, here)
         case WorkletPattern(place, params, default):
             if not NAME.fullmatch(place):
-                yield Finding((*here, "worklet"), "name the place: letters, digits, '-' and '_'")
+                yield FlowProblem((*here, "worklet"), "name the place: letters, digits, '-' and '_'")
             if default:
                 yield from _subflow(flow, SubflowPattern(default, params), here, said_by="default")
         case MergePattern(values):
             if not values:
-                yield Finding((*here, "merge"), "there is nothing to merge; name at least one value")
+                yield FlowProblem((*here, "merge"), "there is nothing to merge; name at least one value")
         case LoopPattern():
             yield from _loop(pattern, here)
         case ChoicePattern():
@@ -186,115 +190,115 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[Finding]:
     yield from _compensation(task, here)
 
 
-def _compensation(task: Task, here: Place) -> Iterator[Finding]:
+def _compensation(task: Task, here: Place) -> Iterator[FlowProblem]:
     compensation = task.compensation
     if compensation is None:
         return
     at = (*here, "compensate")
     yield from check_job(compensation.job, at)
     if isinstance(task.pattern, MergePattern | LoopPattern | ChoicePattern):
-        yield Finding(at, "only what runs jobs or a flow can be undone; put it on the tasks inside")
+        yield FlowProblem(at, "only what runs jobs or a flow can be undone; put it on the tasks inside")
     if isinstance(task.pattern, JobPattern) and not task.pattern.wait:
-        yield Finding(at, "nobody waits for this task, so it cannot be undone; take out 'wait: false' or this")
+        yield FlowProblem(at, "nobody waits for this task, so it cannot be undone; take out 'wait: false' or this")
     if not compensation.job.wait:
-        yield Finding((*at, "wait"), "a compensation is always waited for; take this out")
+        yield FlowProblem((*at, "wait"), "a compensation is always waited for; take this out")
     if not 1 <= compensation.tries <= 100:
-        yield Finding((*at, "tries"), "a compensation is tried 1 to 100 times")
+        yield FlowProblem((*at, "tries"), "a compensation is tried 1 to 100 times")
 
 
-def _scatter(task: Task, here: Place) -> Iterator[Finding]:
+def _scatter(task: Task, here: Place) -> Iterator[FlowProblem]:
     if not task.scatter:
         return
     at = (*here, "scatter")
     if not isinstance(task.pattern, JobPattern | SubflowPattern):
-        yield Finding(at, "only jobs and sub-flows can be scattered; put the tasks into a sub-flow")
+        yield FlowProblem(at, "only jobs and sub-flows can be scattered; put the tasks into a sub-flow")
     if len(task.scatter) > MAX_DIMENSIONS:
-        yield Finding(at, f"{len(task.scatter)} variables; at most {MAX_DIMENSIONS} are possible")
+        yield FlowProblem(at, f"{len(task.scatter)} variables; at most {MAX_DIMENSIONS} are possible")
     for dimension in task.scatter:
         yield from _dimension(dimension, (*at, dimension.name), alone=len(task.scatter) == 1)
 
 
-def _dimension(dimension: Dimension, at: Place, *, alone: bool) -> Iterator[Finding]:
+def _dimension(dimension: Dimension, at: Place, *, alone: bool) -> Iterator[FlowProblem]:
     if not NAME.fullmatch(dimension.name):
-        yield Finding(at, "a variable's name has letters, digits, '-' and '_'")
+        yield FlowProblem(at, "a variable's name has letters, digits, '-' and '_'")
     if dimension.name in RESERVED:
-        yield Finding(at, f"{dimension.name!r} has a meaning of its own; choose another name")
+        yield FlowProblem(at, f"{dimension.name!r} has a meaning of its own; choose another name")
     match dimension.source:
         case ListOf(()):
-            yield Finding(at, "the list is empty: there is nothing to scatter over")
+            yield FlowProblem(at, "the list is empty: there is nothing to scatter over")
         case RangeOf(_, _, step) if step == 0:
-            yield Finding((*at, "range"), "the step is 0; write 1 or more, or less than 0 to count down")
+            yield FlowProblem((*at, "range"), "the step is 0; write 1 or more, or less than 0 to count down")
         case RangeOf(int() as first, int() as end, step) if not range(first, end, step):
-            yield Finding((*at, "range"), f"there is no number from {first} to {end} in steps of {step}")
+            yield FlowProblem((*at, "range"), f"there is no number from {first} to {end} in steps of {step}")
         case WatchOf(_, file, count, quiet):
             if not file and count is None and quiet is None:
-                yield Finding((*at, "until"), "the watch has no end; say until which file, count or quiet time")
+                yield FlowProblem((*at, "until"), "the watch has no end; say until which file, count or quiet time")
             if not alone:
-                yield Finding(at, "a watched listing cannot be combined with other variables; use a sub-flow")
+                yield FlowProblem(at, "a watched listing cannot be combined with other variables; use a sub-flow")
             if count is not None and count < 1:
-                yield Finding((*at, "until", "count"), "a count is 1 or more")
+                yield FlowProblem((*at, "until", "count"), "a count is 1 or more")
             if quiet is not None and not 1 <= quiet <= YEAR:
-                yield Finding((*at, "until", "quiet"), "a quiet time is 1 second to a year")
+                yield FlowProblem((*at, "until", "quiet"), "a quiet time is 1 second to a year")
 
 
-def _subflow(flow: Flow, pattern: SubflowPattern, here: Place, said_by: str = "flow") -> Iterator[Finding]:
+def _subflow(flow: Flow, pattern: SubflowPattern, here: Place, said_by: str = "flow") -> Iterator[FlowProblem]:
     if pattern.domain and not DOMAIN.fullmatch(pattern.domain):
-        yield Finding((*here, "domain"), "a domain is 'any', or the name of a peer as `forestay peers` shows it")
+        yield FlowProblem((*here, "domain"), "a domain is 'any', or the name of a peer as `forestay peers` shows it")
     inner = flow.flows.get(pattern.flow)
     if inner is None:
         if not VERSION.fullmatch(pattern.flow):
             hint = did_you_mean(pattern.flow, flow.flows)
-            yield Finding((*here, said_by), f"there is no sub-flow {pattern.flow!r} under 'flows'{hint}")
+            yield FlowProblem((*here, said_by), f"there is no sub-flow {pattern.flow!r} under 'flows'{hint}")
         return
     for name in pattern.params:
         if name not in inner.params:
             hint = did_you_mean(name, inner.params)
-            yield Finding((*here, "params", name), f"flow {pattern.flow!r} has no parameter {name!r}{hint}")
+            yield FlowProblem((*here, "params", name), f"flow {pattern.flow!r} has no parameter {name!r}{hint}")
     for name, value in inner.params.items():
         if value is None and name not in pattern.params:
-            yield Finding((*here, "params"), f"flow {pattern.flow!r} needs the parameter {name!r}; give it here")
+            yield FlowProblem((*here, "params"), f"flow {pattern.flow!r} needs the parameter {name!r}; give it here")
 
 
-def _loop(pattern: LoopPattern, here: Place) -> Iterator[Finding]:
+def _loop(pattern: LoopPattern, here: Place) -> Iterator[FlowProblem]:
     at = (*here, "loop")
     if not pattern.tasks:
-        yield Finding((*at, "tasks"), "the loop is empty; it needs at least one task")
+        yield FlowProblem((*at, "tasks"), "the loop is empty; it needs at least one task")
     if not 1 <= pattern.maximum <= MAX_ROUNDS:
-        yield Finding((*at, "at_most"), f"a loop has a bound: at most 1 to {MAX_ROUNDS} rounds")
+        yield FlowProblem((*at, "at_most"), f"a loop has a bound: at most 1 to {MAX_ROUNDS} rounds")
     yield from _never(pattern.while_, (*at, "while"), "the loop's tasks can never be reached: 'while' is always false")
 
 
-def _choice(pattern: ChoicePattern, here: Place) -> Iterator[Finding]:
+def _choice(pattern: ChoicePattern, here: Place) -> Iterator[FlowProblem]:
     at = (*here, "choose")
     if not pattern.branches:
-        yield Finding((*at, "branches"), "the choice is empty; it needs at least one branch")
+        yield FlowProblem((*at, "branches"), "the choice is empty; it needs at least one branch")
     for branch in pattern.branches:
         place = (*at, "branches", branch.name)
         if not NAME.fullmatch(branch.name) or branch.name == OTHERWISE:
-            yield Finding(place, f"a branch's name has letters, digits, '-' and '_', and is not {OTHERWISE!r}")
+            yield FlowProblem(place, f"a branch's name has letters, digits, '-' and '_', and is not {OTHERWISE!r}")
         if not branch.when:
-            yield Finding((*place, "when"), "say when the branch is taken, or put its tasks under 'otherwise'")
+            yield FlowProblem((*place, "when"), "say when the branch is taken, or put its tasks under 'otherwise'")
         if not branch.tasks:
-            yield Finding((*place, "tasks"), "the branch is empty; it needs at least one task")
+            yield FlowProblem((*place, "tasks"), "the branch is empty; it needs at least one task")
         yield from _never(
             branch.when, (*place, "when"), "the branch can never be reached: its condition is always false"
         )
 
 
-def _never(condition: str, at: Place, message: str) -> Iterator[Finding]:
+def _never(condition: str, at: Place, message: str) -> Iterator[FlowProblem]:
     """A condition without references that does not hold."""
     if not condition:
         return
     try:
         expression = parse_condition(condition)
     except BadExpression as why:
-        yield Finding(at, f"the condition cannot be read: {why}")
+        yield FlowProblem(at, f"the condition cannot be read: {why}")
         return
     if not any(references(expression)) and evaluate(expression, lambda _: None) is not True:
-        yield Finding(at, message)
+        yield FlowProblem(at, message)
 
 
-def _cycles(flow: Flow, at: Place) -> Iterator[Finding]:
+def _cycles(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     """Tasks that wait for each other, and tasks that wait for those."""
     plan = plan_flow(flow)
     places = dict(_places(flow.tasks, (*at, "tasks")))
@@ -315,10 +319,10 @@ def _cycles(flow: Flow, at: Place) -> Iterator[Finding]:
         if cycle and not in_cycles & set(cycle):
             in_cycles |= set(cycle)
             chain = " → ".join([*cycle, cycle[0]])
-            yield Finding(places[cycle[0]], f"tasks wait for each other: {chain}; take an edge out, or use a loop")
+            yield FlowProblem(places[cycle[0]], f"tasks wait for each other: {chain}; take an edge out, or use a loop")
     for name, one in waiting.items():
         if name not in in_cycles:
-            yield Finding(
+            yield FlowProblem(
                 places[name],
                 f"the task can never be reached: it comes after {_first(one.before, waiting)!r}, which never begins",
             )

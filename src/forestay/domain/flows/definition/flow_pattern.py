@@ -89,7 +89,7 @@ class LoopPattern:
     """Values of the last round, for the tasks after the loop."""
 
 
-class Take(StrEnum):
+class BranchSelection(StrEnum):
     """Which branches of a choice are taken."""
 
     ALL = "all"
@@ -112,7 +112,7 @@ class ChoicePattern:
 
     branches: tuple[Branch, ...]
     otherwise: tuple[Task, ...] = ()
-    take: Take = Take.ALL
+    take: BranchSelection = BranchSelection.ALL
     outputs: Mapping[str, object] = field(default_factory=dict)
 
 

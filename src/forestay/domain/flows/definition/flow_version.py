@@ -14,8 +14,8 @@ from typing import Any
 from forestay.domain.flows.definition.flow import (
     Compensation,
     Deadline,
+    DeadlineAction,
     Flow,
-    Late,
     OnFailure,
     Task,
     WhenFailed,
@@ -23,6 +23,7 @@ from forestay.domain.flows.definition.flow import (
 from forestay.domain.flows.definition.flow_pattern import (
     AtMaximum,
     Branch,
+    BranchSelection,
     ChoicePattern,
     Dimension,
     FilesOf,
@@ -35,7 +36,6 @@ from forestay.domain.flows.definition.flow_pattern import (
     RangeOf,
     Source,
     SubflowPattern,
-    Take,
     WatchOf,
     WorkletPattern,
 )
@@ -147,13 +147,13 @@ def task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
 
 def _deadline_as_plain(deadline: Deadline) -> Plain:
     out: Plain = {"seconds": deadline.seconds}
-    if deadline.then is not Late.FAIL:
+    if deadline.then is not DeadlineAction.FAIL:
         out["then"] = deadline.then.value
     return out
 
 
 def _deadline_from_plain(data: Mapping[str, Any] | None) -> Deadline | None:
-    return None if data is None else Deadline(data["seconds"], Late(data.get("then", Late.FAIL)))
+    return None if data is None else Deadline(data["seconds"], DeadlineAction(data.get("then", DeadlineAction.FAIL)))
 
 
 def _source_as_plain(source: Source) -> Any:
@@ -220,7 +220,7 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
         case ChoicePattern():
             branches = {one.name: {"when": one.when, "tasks": _tasks_as_plain(one.tasks)} for one in pattern.branches}
             choose: Plain = {"branches": branches}
-            if pattern.take is not Take.ALL:
+            if pattern.take is not BranchSelection.ALL:
                 choose["take"] = pattern.take.value
             if pattern.otherwise:
                 choose["otherwise"] = {"tasks": _tasks_as_plain(pattern.otherwise)}
@@ -255,7 +255,7 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     return ChoicePattern(
         branches=tuple(branches),
         otherwise=_tasks_from_plain(choose.get("otherwise", {}).get("tasks", {})),
-        take=Take(choose.get("take", Take.ALL)),
+        take=BranchSelection(choose.get("take", BranchSelection.ALL)),
         outputs=outputs,
     )
 

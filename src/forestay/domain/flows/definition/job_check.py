@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from forestay.domain.flows.definition.finding import Finding, Place
 from forestay.domain.flows.definition.flow_pattern import JobPattern
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 
 YEAR = 31_536_000
 _BOUNDS = {
@@ -23,67 +23,67 @@ _NAME_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u206
 MAX_WORD = 131_072
 
 
-def check_job(job: JobPattern, here: Place) -> Iterator[Finding]:
+def check_job(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
     """What is wrong with a job's own fields."""
     if not job.command or not job.command[0].strip():
-        yield Finding((*here, "command"), "the command is empty; write a list of words")
+        yield FlowProblem((*here, "command"), "the command is empty; write a list of words")
     if len(job.command) > 10_000:
-        yield Finding((*here, "command"), "a command has at most 10,000 words")
+        yield FlowProblem((*here, "command"), "a command has at most 10,000 words")
     for place, word in enumerate(job.command):
         yield from _text(word, (*here, "command", place))
     for name, value in job.environment.items():
         if not _VARIABLE.fullmatch(name):
-            yield Finding((*here, "environment", name), "a variable's name has letters, digits and '_'")
+            yield FlowProblem((*here, "environment", name), "a variable's name has letters, digits and '_'")
         yield from _text(value, (*here, "environment", name))
     for name, (least, most) in _BOUNDS.items():
         amount = getattr(job.resources, name)
         if amount is not None and not least <= amount <= most:
-            yield Finding((*here, "resources", name), f"{name} is {least} to {most}, not {amount}")
+            yield FlowProblem((*here, "resources", name), f"{name} is {least} to {most}, not {amount}")
     yield from _files(job, here)
     yield from _numbers(job, here)
     if len(job.labels) > 32:
-        yield Finding((*here, "labels"), "a job has at most 32 labels")
+        yield FlowProblem((*here, "labels"), "a job has at most 32 labels")
     for name, value in job.labels.items():
         if not _LABEL.fullmatch(name) or len(value) > 200 or _NAME_CONTROL.search(value):
-            yield Finding((*here, "labels", name), "a label is a short name of letters, digits, '.', '_', '/', '-' and a value of at most 200 characters")  # fmt: skip
+            yield FlowProblem((*here, "labels", name), "a label is a short name of letters, digits, '.', '_', '/', '-' and a value of at most 200 characters")  # fmt: skip
 
 
-def _text(text: str, at: Place) -> Iterator[Finding]:
+def _text(text: str, at: Place) -> Iterator[FlowProblem]:
     if _CONTROL.search(text):
-        yield Finding(at, "control characters are not allowed")
+        yield FlowProblem(at, "control characters are not allowed")
     if len(text) > MAX_WORD:
-        yield Finding(at, f"it is longer than {MAX_WORD} characters; put it into a file")
+        yield FlowProblem(at, f"it is longer than {MAX_WORD} characters; put it into a file")
 
 
-def _files(job: JobPattern, here: Place) -> Iterator[Finding]:
+def _files(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
     for kind in ("inputs", "outputs"):
         files = getattr(job, kind)
         if len(files) > 1000:
-            yield Finding((*here, kind), f"a job has at most 1,000 {kind}")
+            yield FlowProblem((*here, kind), f"a job has at most 1,000 {kind}")
         for name, text in files.items():
             if not text or len(text) > 1000 or _NAME_CONTROL.search(text):
-                yield Finding((*here, kind, name), "say which file: 1 to 1,000 characters")
+                yield FlowProblem((*here, kind, name), "say which file: 1 to 1,000 characters")
             elif kind == "outputs" and (text.startswith("/") or ".." in text.split("/")):
-                yield Finding(
+                yield FlowProblem(
                     (*here, kind, name), "an output is a file inside the job's own folder; no '/' in front and no '..'"
                 )
             elif kind == "inputs" and (name.startswith("/") or ".." in name.split("/")):
-                yield Finding(
+                yield FlowProblem(
                     (*here, kind, name),
                     "an input's name is a file inside the job's own folder; no '/' in front and no '..'",
                 )
     if job.result and (
         len(job.result) > 200 or _NAME_CONTROL.search(job.result) or re.search(r"[*]|^/|(^|/)[.][.](/|$)", job.result)
     ):
-        yield Finding((*here, "result"), "the result is one file inside the job's own folder, named without '*'")
+        yield FlowProblem((*here, "result"), "the result is one file inside the job's own folder, named without '*'")
 
 
-def _numbers(job: JobPattern, here: Place) -> Iterator[Finding]:
+def _numbers(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
     if not 1 <= job.retry.max_attempts <= 100:
-        yield Finding((*here, "max_attempts"), "a job has 1 to 100 attempts")
+        yield FlowProblem((*here, "max_attempts"), "a job has 1 to 100 attempts")
     if not 0 <= job.retry.wait <= 86_400:
-        yield Finding((*here, "retry_wait"), "the wait before another attempt is 0 seconds to a day")
+        yield FlowProblem((*here, "retry_wait"), "the wait before another attempt is 0 seconds to a day")
     if job.expected_runtime is not None and not 1 <= job.expected_runtime <= YEAR:
-        yield Finding((*here, "expected_runtime"), "an expected runtime is 1 second to a year")
+        yield FlowProblem((*here, "expected_runtime"), "an expected runtime is 1 second to a year")
     if not -1000 <= job.priority <= 1000:
-        yield Finding((*here, "priority"), "a priority is -1000 to 1000; higher comes first")
+        yield FlowProblem((*here, "priority"), "a priority is -1000 to 1000; higher comes first")

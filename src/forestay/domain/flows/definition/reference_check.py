@@ -11,7 +11,6 @@ from forestay.domain.flows.definition.expression import (
     references,
     template_references,
 )
-from forestay.domain.flows.definition.finding import Finding, Place, did_you_mean
 from forestay.domain.flows.definition.flow import OTHERWISE, Flow, Task, all_tasks, bodies
 from forestay.domain.flows.definition.flow_pattern import (
     ChoicePattern,
@@ -24,6 +23,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     WatchOf,
     WorkletPattern,
 )
+from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 
 RESERVED = frozenset({"params", "tasks", "previous", "iteration", "index", "case", "and", "or", "not", "in", "true", "false", "null"})  # fmt: skip
 FIELDS = ("state", "exit_code", "result", "outputs", "count", "well", "bad")
@@ -46,15 +46,15 @@ class References:
             for body in bodies(task.pattern):
                 self._place(body.tasks, (*inside, f"{task.name}/{body.name}"))
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[FlowProblem]:
         yield from self._block(self.flow.tasks, (*self.at, "tasks"), ())
         yield from self._value(self.flow.outputs, (*self.at, "outputs"), (), "")
 
-    def _block(self, tasks: Sequence[Task], at: Place, inside: tuple[str, ...]) -> Iterator[Finding]:
+    def _block(self, tasks: Sequence[Task], at: Place, inside: tuple[str, ...]) -> Iterator[FlowProblem]:
         for task in tasks:
             yield from self._task(task, (*at, task.name), inside)
 
-    def _task(self, task: Task, here: Place, inside: tuple[str, ...]) -> Iterator[Finding]:
+    def _task(self, task: Task, here: Place, inside: tuple[str, ...]) -> Iterator[FlowProblem]:
         yield from self._condition(task.when, (*here, "when"), inside, task.name)
         for dimension in task.scatter:
             at = (*here, "scatter", dimension.name)
@@ -62,7 +62,7 @@ class References:
                 case ListOf(values):
                     yield from self._value(values, at, inside, task.name)
                     if isinstance(values, str) and not _is_reference(values):
-                        yield Finding(at, "a list is needed, or a reference to one such as ${params.samples}")
+                        yield FlowProblem(at, "a list is needed, or a reference to one such as ${params.samples}")
                 case RangeOf(first, end):
                     yield from self._value((first, end), (*at, "range"), inside, task.name)
                 case WatchOf(text, until):
@@ -73,13 +73,13 @@ class References:
                     text = source.path if hasattr(source, "path") else source.pattern
                     yield from self._value(text, (*at, key), inside, task.name)
                     if not text:
-                        yield Finding((*at, key), "say which files")
+                        yield FlowProblem((*at, key), "say which files")
         own = tuple(one.name for one in task.scatter) + (("index",) if task.scatter else ())
         yield from self._pattern(task, here, inside, own)
         if task.compensation is not None:
             yield from self._job(task.compensation.job, (*here, "compensate"), inside, "", own)
 
-    def _pattern(self, task: Task, here: Place, inside: tuple[str, ...], own: tuple[str, ...]) -> Iterator[Finding]:
+    def _pattern(self, task: Task, here: Place, inside: tuple[str, ...], own: tuple[str, ...]) -> Iterator[FlowProblem]:
         match task.pattern:
             case JobPattern() as job:
                 yield from self._job(job, here, inside, task.name, own)
@@ -105,7 +105,7 @@ class References:
 
     def _job(
         self, job: JobPattern, here: Place, inside: tuple[str, ...], task: str, own: tuple[str, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[FlowProblem]:
         for name in job.inputs:
             yield from self._value(name, (*here, "inputs", name), inside, task, own)
         for field in ("command", "inputs", "outputs"):
@@ -116,7 +116,7 @@ class References:
                 at = (*here, field, name)
                 used = [path for path in _readable(text) if path[0] in own]
                 if used:
-                    yield Finding(at, f"it is the same for all jobs of a scatter, so ${{{used[0][0]}}} cannot be used here; a job finds it in FORESTAY_PARAM_{used[0][0].upper()}")  # fmt: skip
+                    yield FlowProblem(at, f"it is the same for all jobs of a scatter, so ${{{used[0][0]}}} cannot be used here; a job finds it in FORESTAY_PARAM_{used[0][0].upper()}")  # fmt: skip
                 yield from self._value(text, at, inside, task, own)
 
     def _value(
@@ -127,14 +127,14 @@ class References:
         task: str,
         own: tuple[str, ...] = (),
         also: tuple[str, ...] = (),
-    ) -> Iterator[Finding]:
+    ) -> Iterator[FlowProblem]:
         """Every text inside a value."""
         if isinstance(value, str):
             try:
                 for path in template_references(value):
                     yield from self._reference(path, at, inside, task, own, also)
             except BadExpression as why:
-                yield Finding(at, f"the text cannot be read: {why}")
+                yield FlowProblem(at, f"the text cannot be read: {why}")
         elif isinstance(value, Mapping):
             for key, one in value.items():
                 yield from self._value(one, (*at, key), inside, task, own, also)
@@ -142,13 +142,13 @@ class References:
             for place, one in enumerate(value):
                 yield from self._value(one, (*at, place), inside, task, own, also)
 
-    def _condition(self, text: str, at: Place, inside: tuple[str, ...], task: str) -> Iterator[Finding]:
+    def _condition(self, text: str, at: Place, inside: tuple[str, ...], task: str) -> Iterator[FlowProblem]:
         if not text:
             return
         try:
             expression = parse_condition(text)
         except BadExpression as why:
-            yield Finding(at, f"the condition cannot be read: {why}")
+            yield FlowProblem(at, f"the condition cannot be read: {why}")
             return
         for path in references(expression):
             yield from self._reference(path, at, inside, task, (), ())
@@ -161,7 +161,7 @@ class References:
         task: str,
         own: tuple[str, ...],
         also: tuple[str, ...],
-    ) -> Iterator[Finding]:
+    ) -> Iterator[FlowProblem]:
         shown = "${" + ".".join(path) + "}"
         head = path[0]
         if head in own or path == ("case",):
@@ -169,22 +169,24 @@ class References:
         if head == "params":
             if len(path) < 2 or path[1] not in self.flow.params:
                 name = path[1] if len(path) > 1 else ""
-                yield Finding(at, f"{shown}: the flow has no parameter {name!r}{did_you_mean(name, self.flow.params)}")
+                yield FlowProblem(
+                    at, f"{shown}: the flow has no parameter {name!r}{did_you_mean(name, self.flow.params)}"
+                )
         elif head == "tasks":
             yield from self._task_reference(path, at, inside, task, also)
         elif head in ("iteration", "previous"):
             loop = self._loop(inside)
             if loop is None:
-                yield Finding(at, f"{shown} has a value only inside a loop")
+                yield FlowProblem(at, f"{shown} has a value only inside a loop")
             elif head == "previous" and (len(path) < 2 or path[1] not in {one.name for one in loop.tasks}):
                 name = path[1] if len(path) > 1 else ""
                 known = {one.name for one in loop.tasks}
-                yield Finding(at, f"{shown}: the loop has no task {name!r}{did_you_mean(name, known)}")
+                yield FlowProblem(at, f"{shown}: the loop has no task {name!r}{did_you_mean(name, known)}")
             elif head == "previous":
                 yield from self._field(path, at, self.tasks[path[1]])
         else:
             known = {"params", "tasks", "case", *own} | ({"iteration", "previous"} if self._loop(inside) else set())
-            yield Finding(at, f"{shown}: nothing has this name here{did_you_mean(head, known)}")
+            yield FlowProblem(at, f"{shown}: nothing has this name here{did_you_mean(head, known)}")
 
     def _loop(self, inside: tuple[str, ...]) -> LoopPattern | None:
         for block in reversed(inside):
@@ -195,7 +197,7 @@ class References:
 
     def _task_reference(
         self, path: Path, at: Place, inside: tuple[str, ...], task: str, also: tuple[str, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[FlowProblem]:
         shown = "${" + ".".join(path) + "}"
         name = path[1] if len(path) > 1 else ""
         seen = {
@@ -204,35 +206,35 @@ class References:
             if one != task and (where == inside[: len(where)] or (where[:-1] == inside and where[-1] in also))
         } - {block.partition("/")[0] for block in inside}
         if name == task:
-            yield Finding(at, f"{shown}: a task cannot refer to itself; only its compensation can")
+            yield FlowProblem(at, f"{shown}: a task cannot refer to itself; only its compensation can")
         elif name in self.tasks and name not in seen:
             around = [block.partition("/")[0] for block in self.inside[name]]
             if around and around[-1] not in {block.partition("/")[0] for block in inside}:
-                yield Finding(at, f"{shown}: task {name!r} is inside {around[-1]!r} and not seen from here; give {around[-1]!r} an output and refer to that")  # fmt: skip
+                yield FlowProblem(at, f"{shown}: task {name!r} is inside {around[-1]!r} and not seen from here; give {around[-1]!r} an output and refer to that")  # fmt: skip
             else:
-                yield Finding(at, f"{shown}: task {name!r} cannot be referred to from inside itself")
+                yield FlowProblem(at, f"{shown}: task {name!r} cannot be referred to from inside itself")
         elif name not in self.tasks:
-            yield Finding(at, f"{shown}: there is no task {name!r}{did_you_mean(name, seen)}")
+            yield FlowProblem(at, f"{shown}: there is no task {name!r}{did_you_mean(name, seen)}")
         else:
             yield from self._field(path, at, self.tasks[name])
 
-    def _field(self, path: Path, at: Place, task: Task) -> Iterator[Finding]:
+    def _field(self, path: Path, at: Place, task: Task) -> Iterator[FlowProblem]:
         shown = "${" + ".".join(path) + "}"
         field = path[2] if len(path) > 2 else ""
         if field not in FIELDS:
-            yield Finding(at, f"{shown}: a task has no {field!r}{did_you_mean(field, FIELDS)}")
+            yield FlowProblem(at, f"{shown}: a task has no {field!r}{did_you_mean(field, FIELDS)}")
         elif field == "result" and not (isinstance(task.pattern, JobPattern) and task.pattern.result):
-            yield Finding(
+            yield FlowProblem(
                 at, f"{shown}: task {task.name!r} gives no result; add 'result: FILE' to it, a JSON file that it writes"
             )
         elif field in ("result", "exit_code") and task.scatter:
-            yield Finding(
+            yield FlowProblem(
                 at, f"{shown}: task {task.name!r} is scattered, so there are many; gather them in a job of their own"
             )
         elif field == "outputs":
             yield from self._output(path, at, task)
 
-    def _output(self, path: Path, at: Place, task: Task) -> Iterator[Finding]:
+    def _output(self, path: Path, at: Place, task: Task) -> Iterator[FlowProblem]:
         shown = "${" + ".".join(path) + "}"
         name = path[3] if len(path) > 3 else ""
         known: Mapping[str, object] | None
@@ -247,7 +249,7 @@ class References:
                 known = None  # another flow may be bound than the one it names itself
         if not name or (known is not None and name not in known):
             hint = did_you_mean(name, known or ())
-            yield Finding(at, f"{shown}: task {task.name!r} has no output {name!r}{hint}")
+            yield FlowProblem(at, f"{shown}: task {task.name!r} has no output {name!r}{hint}")
 
 
 def _readable(text: str) -> list[Path]:

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from forestay.domain.flows.commands import Command, Outcome, StartTimer
-from forestay.domain.flows.definition.flow import Late
+from forestay.domain.flows.commands import Command, RunOutcome, StartTimer
+from forestay.domain.flows.definition.flow import DeadlineAction
 from forestay.domain.flows.definition.flow_pattern import WorkletPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.events import (
@@ -39,15 +39,23 @@ from forestay.domain.flows.events import (
 )
 from forestay.domain.flows.execution.case_end import CASE_TIMER
 from forestay.domain.flows.execution.constraints import case_checked, held_at_start, hold_round
-from forestay.domain.flows.execution.draft import Draft
 from forestay.domain.flows.execution.endings import TOO_LARGE, fail_item, give_verdict, result_limit, stop
-from forestay.domain.flows.execution.flow_run import EndCheck, Ending, FlowRun, Item, ItemState, Phase, Verdict
+from forestay.domain.flows.execution.flow_run import (
+    EndCheck,
+    FlowRun,
+    Item,
+    ItemState,
+    ItemVerdict,
+    RunEnding,
+    RunPhase,
+)
 from forestay.domain.flows.execution.rounds import grow, is_watch, listing_names
+from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.flows.execution.verbs import obey
 from forestay.domain.flows.scatter.elements import every, nearly_all
-from forestay.domain.flows.scatter.fan import Fan, Tally, end_shard
+from forestay.domain.flows.scatter.fan_out import FanOut, ShardTally, end_shard
 from forestay.domain.flows.scatter.shard_run import MAX_REASON, BatchAccepted, BatchEnded, ShardGrew, advance_shard
 
 
@@ -63,84 +71,86 @@ def start_run(
     """A new case of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
     given = dict(plan.flow.params) | dict(params or {})
     run, reports = held_at_start(FlowRun(plan=plan, case=case, params=given, started=at, check=check), held)
-    draft = Draft(run, at)
-    draft.commands += reports
-    draft.open_block("", plan.flow.tasks)
+    update = RunUpdate(run, at)
+    update.commands += reports
+    update.open_block("", plan.flow.tasks)
     if plan.flow.deadline is not None:
-        draft.say(StartTimer(CASE_TIMER, at + 1000 * plan.flow.deadline.seconds))
-    settle(draft)
-    return draft.frozen()
+        update.say(StartTimer(CASE_TIMER, at + 1000 * plan.flow.deadline.seconds))
+    settle(update)
+    return update.frozen()
 
 
 def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
     """Take an event in."""
-    draft = Draft(run, event.at)
-    if run.phase is Phase.FINISHED and not isinstance(event, Verb):
+    update = RunUpdate(run, event.at)
+    if run.phase is RunPhase.FINISHED and not isinstance(event, Verb):
         return run, ()
-    _take(draft, event)
-    settle(draft)
-    return draft.frozen()
+    _take(update, event)
+    settle(update)
+    return update.frozen()
 
 
 def undo_run(run: FlowRun, *, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
     """Undo a case that completed: its compensation stack is worked off. Any other case stays as it is."""
-    if run.outcome not in (Outcome.COMPLETED, Outcome.FORCED_COMPLETE):
+    if run.outcome not in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE):
         return run, ()
-    draft = Draft(run, at)
-    draft.set(phase=Phase.COMPENSATING, ending=Ending.UNDO, outcome=None, outputs={}, reason="what started it failed")
-    settle(draft)
-    return draft.frozen()
+    update = RunUpdate(run, at)
+    update.set(
+        phase=RunPhase.COMPENSATING, ending=RunEnding.UNDO, outcome=None, outputs={}, reason="what started it failed"
+    )
+    settle(update)
+    return update.frozen()
 
 
-def _take(draft: Draft, event: Event) -> None:
+def _take(update: RunUpdate, event: Event) -> None:
     match event:
         case JobsEnded():
-            _jobs_ended(draft, event)
+            _jobs_ended(update, event)
         case JobsAccepted(work=work, first=first, count=count):
-            fan = draft.fan_of(work)
+            fan = update.fan_of(work)
             if fan is not None and fan.own is not None:
                 own, _ = advance_shard(fan.own, BatchAccepted(first, fan.own.submitted if count is None else count))
-                draft.set_fan(work, replace(fan, own=own))
+                update.set_fan(work, replace(fan, own=own))
         case ShardEnded():
-            _shard_ended(draft, event)
+            _shard_ended(update, event)
         case CaseEnded():
-            _case_ended(draft, event)
+            _case_ended(update, event)
         case FilesListed():
-            item = draft.find(event.work)
+            item = update.find(event.work)
             if item is not None and item.state is ItemState.LISTING and event.dimension not in item.listings:
-                draft.put(item, listings={**item.listings, event.dimension: (event.listing, max(0, event.count))})
+                update.put(item, listings={**item.listings, event.dimension: (event.listing, max(0, event.count))})
         case FilesAppeared():
-            _files_appeared(draft, event)
+            _files_appeared(update, event)
         case WorkletBound():
-            _worklet_bound(draft, event)
+            _worklet_bound(update, event)
         case WorkRefused():
-            _refused(draft, event)
+            _refused(update, event)
         case RoundHeld():
-            hold_round(draft, event)
+            hold_round(update, event)
         case CaseChecked():
-            case_checked(draft, event)
+            case_checked(update, event)
         case TimerFired(timer=timer):
-            _timer_fired(draft, timer)
+            _timer_fired(update, timer)
         case Verb():
-            obey(draft, event)
+            obey(update, event)
 
 
-def _jobs_ended(draft: Draft, event: JobsEnded) -> None:
-    fan = draft.fan_of(event.work)
+def _jobs_ended(update: RunUpdate, event: JobsEnded) -> None:
+    fan = update.fan_of(event.work)
     if fan is None or fan.own is None:
         return
     own, _ = advance_shard(fan.own, BatchEnded(event.well, event.bad, event.skipped, event.reason))
     if own == fan.own:
         return
-    draft.set_fan(event.work, replace(fan, own=own))
-    item = draft.find(event.work)
-    if item is not None and not draft.task(item).scatter:
-        large = size_of(event.result) > result_limit(draft, item)
-        draft.put(item, exit_code=event.exit_code, result=TOO_LARGE if large else event.result)
+    update.set_fan(event.work, replace(fan, own=own))
+    item = update.find(event.work)
+    if item is not None and not update.task(item).scatter:
+        large = size_of(event.result) > result_limit(update, item)
+        update.put(item, exit_code=event.exit_code, result=TOO_LARGE if large else event.result)
 
 
-def _shard_ended(draft: Draft, event: ShardEnded) -> None:
-    fan = draft.fan_of(event.work)
+def _shard_ended(update: RunUpdate, event: ShardEnded) -> None:
+    fan = update.fan_of(event.work)
     if fan is None or not 0 <= event.shard < len(fan.shards) or fan.shards[event.shard].ended:
         return
     known = fan.shards[event.shard]
@@ -150,12 +160,12 @@ def _shard_ended(draft: Draft, event: ShardEnded) -> None:
     if 0 < well < known.size:
         # Which ones ended well is needed to undo them. Not told, all are taken to have.
         done = nearly_all(every(known.size) if event.done is None else event.done, known.size)
-    ended = Tally(known.first, known.size, ended=True, well=well, bad=bad, skipped=skipped, done=done)
-    draft.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
+    ended = ShardTally(known.first, known.size, ended=True, well=well, bad=bad, skipped=skipped, done=done)
+    update.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
 
 
-def _case_ended(draft: Draft, event: CaseEnded) -> None:
-    fan = draft.fan_of(event.work)
+def _case_ended(update: RunUpdate, event: CaseEnded) -> None:
+    fan = update.fan_of(event.work)
     if fan is None or fan.own is None or not 0 <= event.index < fan.own.count:
         return
     ended = 1 << event.index
@@ -164,55 +174,55 @@ def _case_ended(draft: Draft, event: CaseEnded) -> None:
     )
     if own == fan.own:
         return
-    draft.set_fan(event.work, replace(fan, own=own))
-    item = draft.find(event.work)
+    update.set_fan(event.work, replace(fan, own=own))
+    item = update.find(event.work)
     if item is None:
         return
-    item = draft.put(item, undoable=item.undoable | (ended if event.left else 0))
+    item = update.put(item, undoable=item.undoable | (ended if event.left else 0))
     if not item.sizes:
-        large = size_of(event.outputs) > result_limit(draft, item)
-        draft.put(item, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)
+        large = size_of(event.outputs) > result_limit(update, item)
+        update.put(item, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)
 
 
-def _files_appeared(draft: Draft, event: FilesAppeared) -> None:
-    item = draft.find(event.work)
-    if item is None or not is_watch(draft.task(item)) or event.dimension not in listing_names(draft.task(item)):
+def _files_appeared(update: RunUpdate, event: FilesAppeared) -> None:
+    item = update.find(event.work)
+    if item is None or not is_watch(update.task(item)) or event.dimension not in listing_names(update.task(item)):
         return
     if item.state is ItemState.LISTING:
-        item = draft.put(item, listings={event.dimension: (event.listing, 0)})
-        settle(draft)
-        item = draft.items[item.id]
+        item = update.put(item, listings={event.dimension: (event.listing, 0)})
+        settle(update)
+        item = update.items[item.id]
     if item.state is ItemState.RUNNING:
-        grow(draft, item, count=event.count, ended=event.ended)
+        grow(update, item, count=event.count, ended=event.ended)
 
 
-def _worklet_bound(draft: Draft, event: WorkletBound) -> None:
-    item = draft.find(event.work)
+def _worklet_bound(update: RunUpdate, event: WorkletBound) -> None:
+    item = update.find(event.work)
     if item is None or item.state is not ItemState.BINDING:
         return
-    if size_of(event.params) > result_limit(draft, item):
-        fail_item(draft, item, "the parameters of the flow bound to its place are too large")
+    if size_of(event.params) > result_limit(update, item):
+        fail_item(update, item, "the parameters of the flow bound to its place are too large")
     elif event.flow:
-        draft.put(item, bound=event.flow, bound_params=event.params)
-    elif default := _default_flow(draft, item):
-        draft.put(item, bound=default)
+        update.put(item, bound=event.flow, bound_params=event.params)
+    elif default := _default_flow(update, item):
+        update.put(item, bound=default)
     else:
-        fail_item(draft, item, "no flow is bound to its place")
+        fail_item(update, item, "no flow is bound to its place")
 
 
-def _default_flow(draft: Draft, item: Item) -> str:
+def _default_flow(update: RunUpdate, item: Item) -> str:
     """The version of the flow to run at a place for which nobody answers; empty if the flow names none."""
-    pattern = draft.task(item).pattern
+    pattern = update.task(item).pattern
     default = pattern.default if isinstance(pattern, WorkletPattern) else ""
-    return draft.plan.versions.get(default, default)
+    return update.plan.versions.get(default, default)
 
 
-def _refused(draft: Draft, event: WorkRefused) -> None:
-    item = draft.find(event.work)
+def _refused(update: RunUpdate, event: WorkRefused) -> None:
+    item = update.find(event.work)
     if item is not None and item.state in (ItemState.LISTING, ItemState.BINDING):
-        fail_item(draft, item, event.reason)
+        fail_item(update, item, event.reason)
         return
-    fan = draft.fan_of(event.work)
+    fan = update.fan_of(event.work)
     if fan is None:
         return
     own = fan.own
@@ -221,26 +231,27 @@ def _refused(draft: Draft, event: WorkRefused) -> None:
         own, _ = advance_shard(own, BatchEnded(bad=every(own.count), reason=event.reason))
         own = replace(own, wait=True)  # nothing was accepted that could be forgotten
     shards = tuple(
-        shard if shard.ended else Tally(shard.first, shard.size, ended=True, bad=shard.size) for shard in fan.shards
+        shard if shard.ended else ShardTally(shard.first, shard.size, ended=True, bad=shard.size)
+        for shard in fan.shards
     )
-    draft.set_fan(event.work, Fan(own, shards, reason=event.reason[:MAX_REASON]))
+    update.set_fan(event.work, FanOut(own, shards, reason=event.reason[:MAX_REASON]))
 
 
-def _timer_fired(draft: Draft, timer: str) -> None:
+def _timer_fired(update: RunUpdate, timer: str) -> None:
     if timer == CASE_TIMER:
-        deadline = draft.plan.flow.deadline
-        if deadline is None or draft.run.phase is not Phase.RUNNING:
+        deadline = update.plan.flow.deadline
+        if deadline is None or update.run.phase is not RunPhase.RUNNING:
             return
-        draft.report("case-late")
-        if deadline.then is Late.FAIL:
-            stop(draft, Ending.FAIL, f"it was not done within {deadline.seconds} s", cancel=True)
+        update.report("case-late")
+        if deadline.then is DeadlineAction.FAIL:
+            stop(update, RunEnding.FAIL, f"it was not done within {deadline.seconds} s", cancel=True)
         return
-    item = draft.find(timer)
+    item = update.find(timer)
     if item is None or not item.timer:
         return
-    item = draft.put(item, timer=False)
-    draft.report("item-late", item)
-    late = draft.task(item).deadline
-    if late is not None and late.then is Late.FAIL and item.verdict is None:
-        item = draft.put(item, reason=f"it was not done within {late.seconds} s")
-        give_verdict(draft, item, Verdict.FAILED)
+    item = update.put(item, timer=False)
+    update.report("item-late", item)
+    late = update.task(item).deadline
+    if late is not None and late.then is DeadlineAction.FAIL and item.verdict is None:
+        item = update.put(item, reason=f"it was not done within {late.seconds} s")
+        give_verdict(update, item, ItemVerdict.FAILED)

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from forestay.domain.flows.scatter.fan import Fan, Piece
+from forestay.domain.flows.scatter.fan_out import FanOut, Piece
 
 MAX_ENTRIES = 5000
 """A verb that would have more work done is refused at this height; the check of a flow keeps loops below it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CompensationEntry:
     """One thing that was done and can be undone."""
 
     number: int
@@ -34,7 +34,7 @@ class Entry:
     listings: Mapping[str, str] = field(default_factory=dict)
     scope: Mapping[str, object] = field(default_factory=dict)
     tries: int = 0
-    fan: Fan | None = None
+    fan: FanOut | None = None
     """Its jobs, while it is run."""
     held: bool = False
     """It has failed its last try and waits for a person."""
@@ -57,7 +57,7 @@ class Entry:
         return out
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Entry:
+    def from_plain(cls, data: Mapping[str, Any]) -> CompensationEntry:
         fan = data.get("fan")
         return cls(
             number=data["number"],
@@ -70,7 +70,7 @@ class Entry:
             listings=data.get("listings", {}),
             scope=data.get("scope", {}),
             tries=data.get("tries", 0),
-            fan=None if fan is None else Fan.from_plain(fan),
+            fan=None if fan is None else FanOut.from_plain(fan),
             held=data.get("held", False),
             reason=data.get("reason", ""),
         )

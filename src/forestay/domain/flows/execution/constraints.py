@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from forestay.domain.flows.commands import CancelTimer, Report
 from forestay.domain.flows.events import CaseChecked, RoundHeld
-from forestay.domain.flows.execution.draft import Draft
 from forestay.domain.flows.execution.endings import apply_verdict
 from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, Item, ItemState
+from forestay.domain.flows.execution.run_update import RunUpdate
 
 EXCEPTION = "exception"
 """The kind of the report by which a case asks to have an incident's answer carried out; its detail is the incident."""
@@ -25,26 +25,26 @@ def held_at_start(run: FlowRun, incidents: tuple[str, ...]) -> tuple[FlowRun, tu
     return held, tuple(Report(f"start:{one}", EXCEPTION, "", one) for one in incidents)
 
 
-def hold_round(draft: Draft, event: RoundHeld) -> None:
+def hold_round(update: RunUpdate, event: RoundHeld) -> None:
     """An item waits, before its round or at the end of it. Its answer is asked for in any case: by then the holder is there."""
-    item = draft.find(event.work)
+    item = update.find(event.work)
     if item is not None and not item.ended:
         holder = holder_of(event.incident)
         holders = item.holders if holder in item.holders else (*item.holders, holder)
         if event.again:
-            _begin_later(draft, item, holders)
+            _begin_later(update, item, holders)
         else:
-            draft.put(item, holders=holders)
-    draft.say(Report(f"{event.work}:{event.incident}", EXCEPTION, item.id if item is not None else "", event.incident))
+            update.put(item, holders=holders)
+    update.say(Report(f"{event.work}:{event.incident}", EXCEPTION, item.id if item is not None else "", event.incident))
 
 
-def _begin_later(draft: Draft, item: Item, holders: tuple[str, ...]) -> None:
+def _begin_later(update: RunUpdate, item: Item, holders: tuple[str, ...]) -> None:
     if item.timer:
-        draft.say(CancelTimer(item.work))
-        item = draft.put(item, timer=False)
+        update.say(CancelTimer(item.work))
+        item = update.put(item, timer=False)
     if item.verdict is not None:
         # Somebody has said meanwhile what becomes of it, and of its work nothing was begun.
-        apply_verdict(draft, draft.put(item, fan=None, holders=holders), item.verdict)
+        apply_verdict(update, update.put(item, fan=None, holders=holders), item.verdict)
         return
     waiting = Item(
         item.id,
@@ -66,14 +66,14 @@ def _begin_later(draft: Draft, item: Item, holders: tuple[str, ...]) -> None:
             kept=True,
             earlier=item.earlier,
         )
-    draft.put(waiting)
+    update.put(waiting)
 
 
-def case_checked(draft: Draft, event: CaseChecked) -> None:
+def case_checked(update: RunUpdate, event: CaseChecked) -> None:
     """The case ends as soon as nobody holds it."""
-    if draft.run.check is not EndCheck.ASKED:
+    if update.run.check is not EndCheck.ASKED:
         return
-    draft.set(check=EndCheck.DONE)
+    update.set(check=EndCheck.DONE)
     if event.incident:
-        draft.set(holders=(*draft.run.holders, holder_of(event.incident)))
-        draft.say(Report(f"end:{event.incident}", EXCEPTION, "", event.incident))
+        update.set(holders=(*update.run.holders, holder_of(event.incident)))
+        update.say(Report(f"end:{event.incident}", EXCEPTION, "", event.incident))

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from forestay.domain.flows.commands import Outcome
+from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow_plan import FlowPlan
-from forestay.domain.flows.execution.compensation import Entry
-from forestay.domain.flows.scatter.fan import Fan, Piece
+from forestay.domain.flows.execution.compensation import CompensationEntry
+from forestay.domain.flows.scatter.fan_out import FanOut, Piece
 
 MAX_VERBS = 512
 """So many verb ids are remembered. What was forgotten cannot be done twice either: a verb that is not newer than the newest forgotten
@@ -59,7 +59,7 @@ ENDED = frozenset(
 BEGUN = frozenset({ItemState.LISTING, ItemState.BINDING, ItemState.RUNNING})
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """Where a case stands."""
 
     RUNNING = "running"
@@ -69,7 +69,7 @@ class Phase(StrEnum):
     FINISHED = "finished"
 
 
-class Ending(StrEnum):
+class RunEnding(StrEnum):
     """What a stopping case is on its way to."""
 
     FAIL = "fail"
@@ -89,7 +89,7 @@ class EndCheck(StrEnum):
     DONE = "done"
 
 
-class Verdict(StrEnum):
+class ItemVerdict(StrEnum):
     """What an item becomes as soon as its present work has ended, whatever that brings."""
 
     AGAIN = "again"
@@ -112,7 +112,7 @@ class Item:
     state: ItemState = ItemState.WAITING
     round: int = 0
     """Counts up each time it begins."""
-    fan: Fan | None = None
+    fan: FanOut | None = None
     listings: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Listing and length, by dimension."""
     sizes: tuple[int, ...] = ()
@@ -135,7 +135,7 @@ class Item:
     """This round does only what earlier ones left."""
     earlier: tuple[str, ...] = ()
     """Those earlier rounds, the newest first."""
-    verdict: Verdict | None = None
+    verdict: ItemVerdict | None = None
     reason: str = ""
     holders: tuple[str, ...] = ()
     changes: Mapping[str, object] = field(default_factory=dict)
@@ -186,12 +186,12 @@ class Item:
         for name in _ITEM_PIECES & values.keys():
             values[name] = tuple(Piece(*piece) for piece in values[name])
         if "fan" in values:
-            values["fan"] = Fan.from_plain(values["fan"])
+            values["fan"] = FanOut.from_plain(values["fan"])
         if "listings" in values:
             values["listings"] = {name: (one[0], one[1]) for name, one in values["listings"].items()}
         values["state"] = ItemState(values.get("state", ItemState.WAITING))
         if "verdict" in values:
-            values["verdict"] = Verdict(values["verdict"])
+            values["verdict"] = ItemVerdict(values["verdict"])
         return cls(**values)
 
 
@@ -203,7 +203,7 @@ _ITEM_DEFAULTS: dict[str, object] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledCompensation:
     """A compensation that a person declared settled without its having ended well."""
 
     number: int
@@ -221,15 +221,15 @@ class FlowRun:
     case: str
     params: Mapping[str, object]
     started: int
-    phase: Phase = Phase.RUNNING
+    phase: RunPhase = RunPhase.RUNNING
     items: Mapping[str, Item] = field(default_factory=dict)
-    stack: tuple[Entry, ...] = ()
+    stack: tuple[CompensationEntry, ...] = ()
     """The last one is the top."""
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[SettledCompensation, ...] = ()
     pushed: int = 0
     """Compensations ever pushed."""
     holders: tuple[str, ...] = ()
-    ending: Ending | None = None
+    ending: RunEnding | None = None
     reason: str = ""
     failed: bool = False
     """Some item has failed; the rest is still done."""
@@ -238,7 +238,7 @@ class FlowRun:
     forgotten: int = -1
     """The time of the newest verb that is no longer remembered."""
     restarts: int = 0
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     outputs: Mapping[str, object] = field(default_factory=dict)
     open: bool = False
     """Of a Python flow: its function has not returned, more items may come."""
@@ -290,20 +290,20 @@ class FlowRun:
             case=data["case"],
             params=data["params"],
             started=data["started"],
-            phase=Phase(data["phase"]),
+            phase=RunPhase(data["phase"]),
             items={item.id: item for item in items},
-            stack=tuple(Entry.from_plain(entry) for entry in data["stack"]),
-            settled=tuple(Settled(*one) for one in data["settled"]),
+            stack=tuple(CompensationEntry.from_plain(entry) for entry in data["stack"]),
+            settled=tuple(SettledCompensation(*one) for one in data["settled"]),
             pushed=data["pushed"],
             holders=tuple(data["holders"]),
-            ending=Ending(data["ending"]) if data["ending"] else None,
+            ending=RunEnding(data["ending"]) if data["ending"] else None,
             reason=data["reason"],
             failed=data["failed"],
             verbs=tuple(data["verbs"]),
             verb_times=tuple(data["verb_times"]),
             forgotten=data["forgotten"],
             restarts=data["restarts"],
-            outcome=Outcome(data["outcome"]) if data["outcome"] else None,
+            outcome=RunOutcome(data["outcome"]) if data["outcome"] else None,
             outputs=data["outputs"],
             open=data.get("open", False),
             check=EndCheck(data.get("check", "")),
@@ -316,7 +316,7 @@ def item_at(items: Mapping[str, Item], work: str) -> Item | None:
     return item if item is not None and item.work == work else None
 
 
-def fan_of(items: Mapping[str, Item], stack: Sequence[Entry], work: str) -> Fan | None:
+def fan_out_of(items: Mapping[str, Item], stack: Sequence[CompensationEntry], work: str) -> FanOut | None:
     """The elements of a round of an item, or of the compensation that is being run."""
     entry = stack[-1] if stack else None
     if entry is not None and entry.fan is not None and entry.undo == work:

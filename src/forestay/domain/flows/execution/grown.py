@@ -15,14 +15,14 @@ from forestay.domain.flows.definition.flow import Flow, Task, WhenFailed
 from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
 from forestay.domain.flows.definition.flow_version import task_as_plain, task_from_plain
 from forestay.domain.flows.execution.constraints import held_at_start
-from forestay.domain.flows.execution.draft import Draft
 from forestay.domain.flows.execution.endings import stop
-from forestay.domain.flows.execution.flow_run import EndCheck, Ending, FlowRun, ItemState, Phase
+from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, ItemState, RunEnding, RunPhase
+from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
 
 WELL = frozenset({ItemState.COMPLETED, ItemState.FORCED_COMPLETE, ItemState.SKIPPED})
-Change = Callable[[Draft], None]
+Change = Callable[[RunUpdate], None]
 
 
 def grown_plan(name: str, version: str, tasks: Mapping[str, Mapping[str, Any]] | None = None) -> FlowPlan:
@@ -59,7 +59,7 @@ def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command,
     if task.when_failed is WhenFailed.FAIL:
         task = replace(task, when_failed=WhenFailed.IGNORE)
     run = replace(run, plan=_with_task(run.plan, task))
-    return _changed(run, at, lambda draft: draft.open_block("", (task,)))
+    return _changed(run, at, lambda update: update.open_block("", (task,)))
 
 
 def take_end(run: FlowRun, name: str) -> FlowRun:
@@ -78,28 +78,28 @@ def forget_ended(run: FlowRun, keep: frozenset[str]) -> FlowRun:
 
 def returned(run: FlowRun, outputs: Mapping[str, object], at: int) -> tuple[FlowRun, tuple[Command, ...]]:
     """The function has returned: the case completes as soon as everything it began has ended."""
-    if not run.open or run.phase is not Phase.RUNNING:
+    if not run.open or run.phase is not RunPhase.RUNNING:
         return replace(run, open=False), ()
-    return _changed(run, at, lambda draft: draft.set(open=False, outputs=outputs))
+    return _changed(run, at, lambda update: update.set(open=False, outputs=outputs))
 
 
 def raised(run: FlowRun, reason: str, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
     """The function has failed: what runs is cancelled, and what was done is undone."""
-    if not run.open or run.phase is not Phase.RUNNING:
+    if not run.open or run.phase is not RunPhase.RUNNING:
         return replace(run, open=False), ()
 
-    def fail(draft: Draft) -> None:
-        draft.set(open=False)
-        stop(draft, Ending.FAIL, reason[:MAX_REASON], cancel=True)
+    def fail(update: RunUpdate) -> None:
+        update.set(open=False)
+        stop(update, RunEnding.FAIL, reason[:MAX_REASON], cancel=True)
 
     return _changed(run, at, fail)
 
 
 def _changed(run: FlowRun, at: int, change: Change) -> tuple[FlowRun, tuple[Command, ...]]:
-    draft = Draft(run, at)
-    change(draft)
-    settle(draft)
-    return draft.frozen()
+    update = RunUpdate(run, at)
+    change(update)
+    settle(update)
+    return update.frozen()
 
 
 def _with_task(plan: FlowPlan, task: Task) -> FlowPlan:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from typing import Any, get_args
 
-from forestay.domain.flows.commands import Command, FinishCase, Outcome, WorkOrder
+from forestay.domain.flows.commands import Command, FinishCase, RunOutcome, WorkOrder
 from forestay.domain.flows.events import Event, Verb, VerbKind
 from forestay.domain.flows.scatter.elements import from_text, to_text
 from forestay.domain.flows.scatter.shard_run import ShardCommand, ShardEvent
@@ -31,7 +31,7 @@ _SETS = {
 """The fields that are sets of elements. A shard's ``well`` and ``bad`` are counts."""
 _ENUMS: dict[str, dict[str, type[StrEnum]]] = {
     Verb.__name__: {"kind": VerbKind},
-    FinishCase.__name__: {"outcome": Outcome},
+    FinishCase.__name__: {"outcome": RunOutcome},
 }
 
 

@@ -31,17 +31,17 @@ from forestay.domain.flows.definition.flow_pattern import (
     WorkletPattern,
 )
 from forestay.domain.flows.definition.flow_version import task_as_plain
-from forestay.domain.flows.execution.compensation import Entry
-from forestay.domain.flows.execution.draft import Draft
-from forestay.domain.flows.execution.flow_run import Ending, Item, ItemState
+from forestay.domain.flows.execution.compensation import CompensationEntry
+from forestay.domain.flows.execution.flow_run import Item, ItemState, RunEnding
+from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import bound, filled_map, size_of, values_for
 from forestay.domain.flows.scatter.elements import every, indexes, nearly_all
-from forestay.domain.flows.scatter.fan import (
+from forestay.domain.flows.scatter.fan_out import (
     DIRECT_JOBS,
     MAX_ELEMENTS,
-    Fan,
+    FanOut,
     Piece,
-    Tally,
+    ShardTally,
     bits_of,
     done_pieces,
     rest,
@@ -71,30 +71,30 @@ def listing_names(task: Task) -> list[str]:
     return [one.name for one in task.scatter if isinstance(one.source, FilesOf | LinesOf | WatchOf)]
 
 
-def ask_for_listings(draft: Draft, item: Item) -> bool:
+def ask_for_listings(update: RunUpdate, item: Item) -> bool:
     """Ask for the listings that the item is scattered over; whether there are any."""
-    values = values_for(draft, item)
+    values = values_for(update, item)
     asked = False
-    for dimension in draft.task(item).scatter:
+    for dimension in update.task(item).scatter:
         match dimension.source:
             case FilesOf(pattern):
-                draft.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(pattern, values))))
+                update.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(pattern, values))))
             case LinesOf(path):
-                draft.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(path, values)), lines=True))
+                update.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(path, values)), lines=True))
             case WatchOf(pattern, until_file, until_count, until_quiet):
                 files = as_text(fill(pattern, values)), as_text(fill(until_file, values))
-                draft.say(WatchFiles(item.work, item.id, dimension.name, *files, until_count, until_quiet))
+                update.say(WatchFiles(item.work, item.id, dimension.name, *files, until_count, until_quiet))
             case _:
                 continue
         asked = True
     return asked
 
 
-def sizes_of(draft: Draft, item: Item) -> tuple[int, ...]:
+def sizes_of(update: RunUpdate, item: Item) -> tuple[int, ...]:
     """How many values each dimension has."""
-    values = values_for(draft, item)
+    values = values_for(update, item)
     sizes: list[int] = []
-    for dimension in draft.task(item).scatter:
+    for dimension in update.task(item).scatter:
         match dimension.source:
             case ListOf(str() as text):
                 found = fill(text, values)
@@ -121,7 +121,7 @@ def sizes_of(draft: Draft, item: Item) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def order_for(draft: Draft, item: Item) -> WorkOrder:
+def order_for(update: RunUpdate, item: Item) -> WorkOrder:
     """What the jobs of the item's present round have in common."""
     return WorkOrder(
         work=item.work,
@@ -129,61 +129,61 @@ def order_for(draft: Draft, item: Item) -> WorkOrder:
         task=item.task,
         sizes=item.sizes,
         listings={name: listing for name, (listing, _) in item.listings.items()},
-        scope=bound(draft, item, draft.place(item).wants),
+        scope=bound(update, item, update.place(item).wants),
         changes=item.changes,
         checked=item.checked,
-        spelt=_spelt(draft, item.task),
+        spelt=_spelt(update, item.task),
     )
 
 
-def _spelt(draft: Draft, task: str) -> str:
-    return json.dumps(task_as_plain(draft.plan.tasks[task].task)) if draft.plan.grown else ""
+def _spelt(update: RunUpdate, task: str) -> str:
+    return json.dumps(task_as_plain(update.plan.tasks[task].task)) if update.plan.grown else ""
 
 
-def open_round(draft: Draft, item: Item) -> None:
+def open_round(update: RunUpdate, item: Item) -> None:
     """Hand out the work of a round whose elements are known. Raises `Impossible`."""
-    task = draft.task(item)
-    sizes = item.sizes if item.kept else sizes_of(draft, item)
+    task = update.task(item)
+    sizes = item.sizes if item.kept else sizes_of(update, item)
     count = 1
     for size in sizes:
         count *= size
     if count > MAX_ELEMENTS:
         raise Impossible(f"{count} elements; at most {MAX_ELEMENTS} are possible")
-    item = draft.put(item, state=ItemState.RUNNING, sizes=sizes)
-    case_of = _case_of(draft, item)
+    item = update.put(item, state=ItemState.RUNNING, sizes=sizes)
+    case_of = _case_of(update, item)
     pieces = rest(item.layout, item.done) if item.kept else (Piece(0, count),)
     if case_of:
-        _open_cases(draft, item, case_of, count, skip_of(pieces[0]) if item.kept else 0)
+        _open_cases(update, item, case_of, count, skip_of(pieces[0]) if item.kept else 0)
         return
     wait = not isinstance(task.pattern, JobPattern) or task.pattern.wait
     grows = is_watch(task) and not item.kept
-    fan = _open(draft, order_for(draft, item), pieces, draft.holders(item), wait=wait, grows=grows)
-    draft.put(item, fan=fan)
+    fan = _open(update, order_for(update, item), pieces, update.holders(item), wait=wait, grows=grows)
+    update.put(item, fan=fan)
 
 
-def _case_of(draft: Draft, item: Item) -> str:
+def _case_of(update: RunUpdate, item: Item) -> str:
     """The version of the flow that the item runs as a case; empty for jobs."""
     flow = item.changes.get("flow")
     if isinstance(flow, str) and flow:
         return flow
-    pattern = draft.task(item).pattern
+    pattern = update.task(item).pattern
     if isinstance(pattern, SubflowPattern):
-        return draft.plan.versions.get(pattern.flow, pattern.flow)
+        return update.plan.versions.get(pattern.flow, pattern.flow)
     return item.bound
 
 
-def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> None:
+def _open_cases(update: RunUpdate, item: Item, flow: str, count: int, skip: int) -> None:
     if count > MAX_CASES:
         raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_CASES}")
-    pattern = draft.task(item).pattern
+    pattern = update.task(item).pattern
     params = dict(pattern.params) if isinstance(pattern, SubflowPattern | WorkletPattern) else {}
     # Another flow that was put in its place stays here: who chose it knows this domain.
     own_flow = isinstance(pattern, SubflowPattern) and "flow" not in item.changes
     domain = pattern.domain if isinstance(pattern, SubflowPattern) and own_flow else ""
     own, _ = start_own(first=0, count=count, skip=skip)
-    draft.put(item, fan=Fan(own=own))
-    order = order_for(draft, item)
-    values = values_for(draft, item)
+    update.put(item, fan=FanOut(own=own))
+    order = order_for(update, item)
+    values = values_for(update, item)
     changed = item.changes.get("params")
     for index in indexes(every(count) & ~skip):
         # References to the element's own variables stay: whoever starts the case fills them in, as for jobs.
@@ -191,43 +191,43 @@ def _open_cases(draft: Draft, item: Item, flow: str, count: int, skip: int) -> N
         given |= item.bound_params
         if isinstance(changed, dict):
             given |= changed
-        draft.say(StartCase(order, index, flow, given, draft.holders(item), domain))
+        update.say(StartCase(order, index, flow, given, update.holders(item), domain))
         order = replace(order, checked=True)  # a round is looked at once, not for each of its elements
 
 
 def _open(
-    draft: Draft,
+    update: RunUpdate,
     order: WorkOrder,
     pieces: Sequence[Piece],
     holders: tuple[str, ...],
     *,
     wait: bool,
     grows: bool = False,
-) -> Fan:
+) -> FanOut:
     first = pieces[0]
     if len(pieces) == 1 and first.first == 0 and first.size <= DIRECT_JOBS:
         own, commands = start_own(
             first=0, count=first.size, skip=skip_of(first), open_=grows, wait=wait, holders=holders
         )
-        _submit(draft, order, commands, wait=wait)
-        return Fan(own=own, open=grows)
-    shards: list[Tally] = []
+        _submit(update, order, commands, wait=wait)
+        return FanOut(own=own, open=grows)
+    shards: list[ShardTally] = []
     for piece in pieces:
         skip = skip_of(piece)
         for tally in split(piece.first, piece.size):
             part = (skip >> (tally.first - piece.first)) & every(tally.size)
-            draft.say(StartShard(order, len(shards), tally.first, tally.size, part, holders, wait))
+            update.say(StartShard(order, len(shards), tally.first, tally.size, part, holders, wait))
             shards.append(tally)
-    return Fan(shards=tuple(shards))
+    return FanOut(shards=tuple(shards))
 
 
-def _submit(draft: Draft, order: WorkOrder, commands: Sequence[ShardCommand], *, wait: bool) -> None:
+def _submit(update: RunUpdate, order: WorkOrder, commands: Sequence[ShardCommand], *, wait: bool) -> None:
     for command in commands:
         if isinstance(command, SubmitBatch):
-            draft.say(SubmitJobs(order, command.first, command.count, command.skip, command.holders, wait))
+            update.say(SubmitJobs(order, command.first, command.count, command.skip, command.holders, wait))
 
 
-def grow(draft: Draft, item: Item, *, count: int, ended: bool) -> None:
+def grow(update: RunUpdate, item: Item, *, count: int, ended: bool) -> None:
     """A watched listing has so many members by now."""
     fan = item.fan
     if fan is None or not fan.open:
@@ -235,14 +235,14 @@ def grow(draft: Draft, item: Item, *, count: int, ended: bool) -> None:
     count = min(count, MAX_ELEMENTS)
     ended = ended or count == MAX_ELEMENTS
     count = max(count, fan.count)
-    item = draft.put(item, sizes=(count,))
-    order = order_for(draft, item)
-    holders = draft.holders(item)
+    item = update.put(item, sizes=(count,))
+    order = order_for(update, item)
+    holders = update.holders(item)
     own = fan.own
     if own is not None and own.open:
         mine = min(count, DIRECT_JOBS)
         own, commands = advance_shard(own, OwnGrew(mine, open=not ended and mine < DIRECT_JOBS))
-        _submit(draft, order, commands, wait=own.wait)
+        _submit(update, order, commands, wait=own.wait)
     wait = own.wait if own is not None else True
     shards = list(fan.shards)
     # Growth of the last shard, then new ones; a shard is open until it is full or nothing more comes.
@@ -251,43 +251,43 @@ def grow(draft: Draft, item: Item, *, count: int, ended: bool) -> None:
         full = min(SHARD_JOBS, count - last.first)
         if full > last.size or ended:
             shards[-1] = last._replace(size=full)
-            draft.say(GrowShard(item.work, len(shards) - 1, full, open=full < SHARD_JOBS and not ended))
+            update.say(GrowShard(item.work, len(shards) - 1, full, open=full < SHARD_JOBS and not ended))
     known = (own.count if own else 0) + sum(shard.size for shard in shards)
     for tally in split(known, count - known):
         more = tally.size < SHARD_JOBS and not ended
-        draft.say(StartShard(order, len(shards), tally.first, tally.size, 0, holders, wait, more))
+        update.say(StartShard(order, len(shards), tally.first, tally.size, 0, holders, wait, more))
         shards.append(tally)
-    draft.put(item, fan=replace(fan, own=own, shards=tuple(shards), open=not ended))
+    update.put(item, fan=replace(fan, own=own, shards=tuple(shards), open=not ended))
 
 
-def close_watch(draft: Draft, item: Item) -> None:
+def close_watch(update: RunUpdate, item: Item) -> None:
     """No more elements are wanted."""
     fan = item.fan
     if fan is None or not fan.open:
         return
-    draft.say(StopWatch(item.work))
-    grow(draft, item, count=fan.count, ended=True)
+    update.say(StopWatch(item.work))
+    grow(update, item, count=fan.count, ended=True)
 
 
-def cancel_round(draft: Draft, item: Item) -> None:
+def cancel_round(update: RunUpdate, item: Item) -> None:
     """Cancel what has not ended of a round."""
-    close_watch(draft, item)
-    item = draft.items[item.id]
+    close_watch(update, item)
+    item = update.items[item.id]
     fan = item.fan
     if fan is None or fan.finished:
         return
-    remove = draft.run.ending is Ending.REMOVE
-    draft.say(CancelWork(item.work, fan.own_count, len(fan.shards), remove))
+    remove = update.run.ending is RunEnding.REMOVE
+    update.say(CancelWork(item.work, fan.own_count, len(fan.shards), remove))
     if fan.own is not None:
         own, _ = advance_shard(fan.own, ShardCancelled())
-        draft.put(item, fan=replace(fan, own=own))
+        update.put(item, fan=replace(fan, own=own))
 
 
-def push_compensation(draft: Draft, item: Item) -> None:
+def push_compensation(update: RunUpdate, item: Item) -> None:
     """Remember how to undo the elements of a round that ended well."""
     if item.fan is None:
         return
-    cases = draft.task(item).compensation is None
+    cases = update.task(item).compensation is None
     pieces = done_pieces(item.fan)
     if cases:
         # Without a compensation of its own, what a sub-flow has done is undone by those inside it.
@@ -296,10 +296,10 @@ def push_compensation(draft: Draft, item: Item) -> None:
         pieces = (Piece(0, own.count, nearly_all(undoable, own.count)),) if own is not None and undoable else ()
     if not pieces:
         return
-    number = draft.run.pushed + 1
-    draft.set(pushed=number)
-    draft.stack.append(
-        Entry(
+    number = update.run.pushed + 1
+    update.set(pushed=number)
+    update.stack.append(
+        CompensationEntry(
             number=number,
             item=item.id,
             task=item.task,
@@ -308,27 +308,27 @@ def push_compensation(draft: Draft, item: Item) -> None:
             sizes=item.sizes,
             cases=cases,
             listings={name: listing for name, (listing, _) in item.listings.items()},
-            scope=bound(draft, item, draft.place(item).undo_wants, params=False),
+            scope=bound(update, item, update.place(item).undo_wants, params=False),
         )
     )
 
 
-def undo_size(draft: Draft, item: Item) -> int:
+def undo_size(update: RunUpdate, item: Item) -> int:
     """Bytes that the item's compensation would remember of other tasks."""
-    return size_of(bound(draft, item, draft.place(item).undo_wants, params=False))
+    return size_of(bound(update, item, update.place(item).undo_wants, params=False))
 
 
-def run_entry(draft: Draft, entry: Entry) -> Entry:
+def run_entry(update: RunUpdate, entry: CompensationEntry) -> CompensationEntry:
     """Begin the next try of a compensation."""
     entry = replace(entry, tries=entry.tries + 1)
     if entry.cases:
         (piece,) = entry.pieces
         own, _ = start_own(first=0, count=piece.size, skip=skip_of(piece))
         for index in indexes(bits_of(piece)):
-            draft.say(UndoCase(entry.undo, entry.work, index))
-        return replace(entry, fan=Fan(own=own))
-    wants = draft.plan.tasks[entry.task].undo_wants
-    params = {".".join(path): _param(draft, path) for path in wants if path[0] == "params"}
+            update.say(UndoCase(entry.undo, entry.work, index))
+        return replace(entry, fan=FanOut(own=own))
+    wants = update.plan.tasks[entry.task].undo_wants
+    params = {".".join(path): _param(update, path) for path in wants if path[0] == "params"}
     order = WorkOrder(
         work=entry.undo,
         item=entry.item,
@@ -337,11 +337,11 @@ def run_entry(draft: Draft, entry: Entry) -> Entry:
         sizes=entry.sizes,
         listings=entry.listings,
         scope={**entry.scope, **params},
-        spelt=_spelt(draft, entry.task),
+        spelt=_spelt(update, entry.task),
     )
-    return replace(entry, fan=_open(draft, order, entry.pieces, (), wait=True))
+    return replace(entry, fan=_open(update, order, entry.pieces, (), wait=True))
 
 
-def _param(draft: Draft, path: tuple[str, ...]) -> object:
-    value: object = fill("${" + ".".join(path) + "}", values_for(draft, Item("", "")))
+def _param(update: RunUpdate, path: tuple[str, ...]) -> object:
+    value: object = fill("${" + ".".join(path) + "}", values_for(update, Item("", "")))
     return value

@@ -25,7 +25,7 @@ from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern,
 from forestay.domain.flows.definition.flow_plan import FlowPlan, job_texts
 from forestay.domain.flows.definition.flow_version import job_as_plain, job_from_plain
 from forestay.domain.flows.execution.scope import filled_map
-from forestay.domain.jobs.inputs import Input
+from forestay.domain.jobs.inputs import JobInput
 from forestay.domain.jobs.specification import Specification
 
 Member = Callable[[str, int], object]
@@ -134,12 +134,12 @@ def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> M
     return found
 
 
-def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[Input]:
+def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[JobInput]:
     """The files of one entry: one, or a folder of them when it stands for a list, in whose names the order of the list is kept."""
     into = as_text(fill(name, values))
     found = fill(text, origins)
     if isinstance(found, str) and found:
-        yield Input(into, found)
+        yield JobInput(into, found)
         return
     if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
         raise ValueError(f"input {name}: {text} stands for no file")
@@ -147,7 +147,7 @@ def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[I
         raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are brought for one job")
     digits = len(str(len(found) - 1))
     for place, one in enumerate(found):
-        yield Input(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)
+        yield JobInput(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)
 
 
 def _inner_paths(plan: FlowPlan, order: WorkOrder) -> tuple[Path, ...]:

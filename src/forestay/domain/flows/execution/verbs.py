@@ -10,10 +10,18 @@ from forestay.domain.flows.definition.flow import OnFailure, WhenFailed
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.case_end import check_anew, finish_removed
 from forestay.domain.flows.execution.compensation import MAX_ENTRIES
-from forestay.domain.flows.execution.draft import Draft, scoped
 from forestay.domain.flows.execution.endings import give_verdict, stop
-from forestay.domain.flows.execution.flow_run import MAX_VERBS, Ending, Item, ItemState, Phase, Settled, Verdict
+from forestay.domain.flows.execution.flow_run import (
+    MAX_VERBS,
+    Item,
+    ItemState,
+    ItemVerdict,
+    RunEnding,
+    RunPhase,
+    SettledCompensation,
+)
 from forestay.domain.flows.execution.messages import as_plain
+from forestay.domain.flows.execution.run_update import RunUpdate, scoped
 from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
 from forestay.domain.jobs.steering import MAX_HOLDERS
@@ -34,137 +42,137 @@ CHANGEABLE = frozenset(
 )  # fmt: skip
 """What `replace` may change: the fields of a job, or a flow to be run in the item's place."""
 _ENDINGS = {
-    VerbKind.FORCE_COMPLETE: Ending.FORCE_COMPLETE,
-    VerbKind.FORCE_FAIL: Ending.FAIL,
-    VerbKind.REMOVE: Ending.REMOVE,
-    VerbKind.RESTART: Ending.RESTART,
-    VerbKind.REDO: Ending.RESTART,
+    VerbKind.FORCE_COMPLETE: RunEnding.FORCE_COMPLETE,
+    VerbKind.FORCE_FAIL: RunEnding.FAIL,
+    VerbKind.REMOVE: RunEnding.REMOVE,
+    VerbKind.RESTART: RunEnding.RESTART,
+    VerbKind.REDO: RunEnding.RESTART,
 }
 _VERDICTS = {
-    VerbKind.SKIP: Verdict.SKIPPED,
-    VerbKind.FORCE_COMPLETE: Verdict.FORCED_COMPLETE,
-    VerbKind.FORCE_FAIL: Verdict.FORCE_FAILED,
-    VerbKind.REMOVE: Verdict.CANCELLED,
+    VerbKind.SKIP: ItemVerdict.SKIPPED,
+    VerbKind.FORCE_COMPLETE: ItemVerdict.FORCED_COMPLETE,
+    VerbKind.FORCE_FAIL: ItemVerdict.FORCE_FAILED,
+    VerbKind.REMOVE: ItemVerdict.CANCELLED,
 }
 
 
-def obey(draft: Draft, verb: Verb) -> None:
+def obey(update: RunUpdate, verb: Verb) -> None:
     """Do what a verb asks for, once."""
-    refusal = _known(draft, verb)
+    refusal = _known(update, verb)
     if refusal is not None:
-        draft.say(AnswerVerb(verb.id, not refusal, refusal or "it was done already"))
+        update.say(AnswerVerb(verb.id, not refusal, refusal or "it was done already"))
         return
-    if draft.run.phase is Phase.FINISHED:
-        draft.say(AnswerVerb(verb.id, accepted=False, detail="the case has ended"))
+    if update.run.phase is RunPhase.FINISHED:
+        update.say(AnswerVerb(verb.id, accepted=False, detail="the case has ended"))
         return
     if max(len(verb.id), len(verb.by), len(verb.holder)) > MAX_WORD:
         detail = f"its id, sender or holder is longer than {MAX_WORD} characters"
-        draft.say(AnswerVerb(verb.id, accepted=False, detail=detail))
+        update.say(AnswerVerb(verb.id, accepted=False, detail=detail))
         return
     if verb.ancestors:
-        draft.say(SignalAncestors(as_plain(replace(verb, item="", round=None))))
-    refusal = _obey(draft, verb)
-    _remember(draft, verb, refusal)
-    draft.say(AnswerVerb(verb.id, not refusal, refusal))
+        update.say(SignalAncestors(as_plain(replace(verb, item="", round=None))))
+    refusal = _obey(update, verb)
+    _remember(update, verb, refusal)
+    update.say(AnswerVerb(verb.id, not refusal, refusal))
 
 
-def _known(draft: Draft, verb: Verb) -> str | None:
+def _known(update: RunUpdate, verb: Verb) -> str | None:
     """What was answered before; ``None``: the verb is new."""
-    for seen in draft.run.verbs:
+    for seen in update.run.verbs:
         if seen[1:] == verb.id:
             return "" if seen[0] == "+" else "it was refused before"
-    if verb.at <= draft.run.forgotten:
+    if verb.at <= update.run.forgotten:
         return "it is older than the verbs that are still remembered; send it again with a new id and time"
     return None
 
 
-def _remember(draft: Draft, verb: Verb, refusal: str) -> None:
-    verbs = (*draft.run.verbs, ("-" if refusal else "+") + verb.id)
-    times = (*draft.run.verb_times, verb.at)
-    forgotten = draft.run.forgotten
+def _remember(update: RunUpdate, verb: Verb, refusal: str) -> None:
+    verbs = (*update.run.verbs, ("-" if refusal else "+") + verb.id)
+    times = (*update.run.verb_times, verb.at)
+    forgotten = update.run.forgotten
     while len(verbs) > MAX_VERBS:
         forgotten = max(forgotten, times[0])
         verbs, times = verbs[1:], times[1:]
-    draft.set(verbs=verbs, verb_times=times, forgotten=forgotten)
+    update.set(verbs=verbs, verb_times=times, forgotten=forgotten)
 
 
-def _obey(draft: Draft, verb: Verb) -> str:
-    if verb.begun_by is not None and draft.run.started > verb.begun_by:
+def _obey(update: RunUpdate, verb: Verb) -> str:
+    if verb.begun_by is not None and update.run.started > verb.begun_by:
         return "the case began later"
     if verb.item.startswith("!"):
-        return _on_compensation(draft, verb)
+        return _on_compensation(update, verb)
     if not verb.item:
-        return _on_case(draft, verb)
-    item = draft.items.get(verb.item)
+        return _on_case(update, verb)
+    item = update.items.get(verb.item)
     if item is None:
         return f"the case has no item {verb.item}"
     if verb.round is not None and verb.round != item.round:
         return f"the item is in round {item.round}"
-    return _on_item(draft, item, verb)
+    return _on_item(update, item, verb)
 
 
-def _on_case(draft: Draft, verb: Verb) -> str:
-    run = draft.run
+def _on_case(update: RunUpdate, verb: Verb) -> str:
+    run = update.run
     match verb.kind:
         case VerbKind.RAISE:
-            return _raise(draft, None, verb)
+            return _raise(update, None, verb)
         case VerbKind.SUSPEND:
             holder = verb.holder or verb.by
             if holder in run.holders:
                 return ""
             if len(run.holders) >= MAX_HOLDERS:
                 return f"{MAX_HOLDERS} holders hold the case already"
-            draft.set(holders=(*run.holders, holder))
-            for item in draft.items.values():
-                draft.hold_work(item, scoped("", holder))
+            update.set(holders=(*run.holders, holder))
+            for item in update.items.values():
+                update.hold_work(item, scoped("", holder))
             return ""
         case VerbKind.CONTINUE:
             holder = verb.holder or verb.by
             if holder not in run.holders:
                 return f"{holder} does not hold the case; holders: {', '.join(run.holders) or 'none'}"
-            draft.set(holders=tuple(one for one in run.holders if one != holder))
-            for item in draft.items.values():
-                draft.continue_work(item, scoped("", holder))
+            update.set(holders=tuple(one for one in run.holders if one != holder))
+            for item in update.items.values():
+                update.continue_work(item, scoped("", holder))
             return ""
         case VerbKind.SET_DATA:
-            return _set_data(draft, verb)
+            return _set_data(update, verb)
         case VerbKind.SKIP | VerbKind.REPLACE:
             return f"{verb.kind.value} is for items"
         case _:
-            return _end_case(draft, verb)
+            return _end_case(update, verb)
 
 
-def _set_data(draft: Draft, verb: Verb) -> str:
-    if draft.plan.grown:
+def _set_data(update: RunUpdate, verb: Verb) -> str:
+    if update.plan.grown:
         return "the function of a Python flow has its parameters already; they cannot be changed"
-    unknown = sorted(verb.changes.keys() - draft.run.params.keys())
+    unknown = sorted(verb.changes.keys() - update.run.params.keys())
     if unknown or not verb.changes:
         return f"the case has no parameter {', '.join(unknown)}" if unknown else "nothing is to be changed"
-    after = {**draft.run.params, **verb.changes}
+    after = {**update.run.params, **verb.changes}
     if size_of(after) > MAX_DATA:
         return f"the parameters of the case would be larger than {MAX_DATA} bytes"
-    draft.set(params=after)
+    update.set(params=after)
     return ""
 
 
-def _end_case(draft: Draft, verb: Verb) -> str:
+def _end_case(update: RunUpdate, verb: Verb) -> str:
     ending = _ENDINGS[verb.kind]
-    if draft.plan.grown and ending is Ending.RESTART:
+    if update.plan.grown and ending is RunEnding.RESTART:
         return "a case of a Python flow cannot be begun again; start a new one"
-    if draft.run.phase is Phase.COMPENSATING:
-        if ending is not Ending.REMOVE:
+    if update.run.phase is RunPhase.COMPENSATING:
+        if ending is not RunEnding.REMOVE:
             return "the case is being compensated"
-        entry = draft.stack[-1] if draft.stack else None
+        entry = update.stack[-1] if update.stack else None
         if entry is not None and entry.fan is not None:
-            draft.say(CancelWork(entry.undo, entry.fan.own_count, len(entry.fan.shards)))
-        draft.set(reason=_why(verb))
-        finish_removed(draft)
+            update.say(CancelWork(entry.undo, entry.fan.own_count, len(entry.fan.shards)))
+        update.set(reason=_why(verb))
+        finish_removed(update)
         return ""
-    if draft.run.phase is Phase.STOPPING and draft.run.ending is not Ending.FAIL:
-        return f"the case is on its way to its end already ({draft.run.ending})"
-    if ending is Ending.RESTART and len(draft.stack) >= MAX_ENTRIES // 2:
+    if update.run.phase is RunPhase.STOPPING and update.run.ending is not RunEnding.FAIL:
+        return f"the case is on its way to its end already ({update.run.ending})"
+    if ending is RunEnding.RESTART and len(update.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
-    stop(draft, ending, _why(verb), cancel=True)
+    stop(update, ending, _why(verb), cancel=True)
     return ""
 
 
@@ -172,77 +180,81 @@ def _why(verb: Verb) -> str:
     return (verb.reason or f"{verb.kind.value} by {verb.by}")[:MAX_REASON]
 
 
-def _raise(draft: Draft, item: Item | None, verb: Verb) -> str:
+def _raise(update: RunUpdate, item: Item | None, verb: Verb) -> str:
     kind = verb.changes.get("type")
     where = item.id if item else ""
-    draft.say(Report(f"verb:{verb.id}", kind if isinstance(kind, str) and kind else "raised", where, verb.reason))
+    update.say(Report(f"verb:{verb.id}", kind if isinstance(kind, str) and kind else "raised", where, verb.reason))
     return ""
 
 
-def _on_item(draft: Draft, item: Item, verb: Verb) -> str:
-    if draft.plan.grown and item.ended and verb.kind is not VerbKind.RAISE:
+def _on_item(update: RunUpdate, item: Item, verb: Verb) -> str:
+    if update.plan.grown and item.ended and verb.kind is not VerbKind.RAISE:
         return f"the item has ended ({item.state}), and its Python flow has gone on from there"
     match verb.kind:
         case VerbKind.RAISE:
-            return _raise(draft, item, verb)
+            return _raise(update, item, verb)
         case VerbKind.SET_DATA:
             return f"{verb.kind.value} is for cases"
         case VerbKind.SUSPEND | VerbKind.CONTINUE:
-            return _hold(draft, item, verb)
+            return _hold(update, item, verb)
         case VerbKind.REDO | VerbKind.RESTART | VerbKind.REPLACE:
-            return _redo(draft, item, verb)
+            return _redo(update, item, verb)
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE | VerbKind.FORCE_FAIL | VerbKind.REMOVE:
-            rescue = _may_rescue(draft, item)
+            rescue = _may_rescue(update, item)
             if item.ended and not rescue:
                 return f"the item has ended already: {item.state}"
-            if draft.run.phase is Phase.COMPENSATING:
+            if update.run.phase is RunPhase.COMPENSATING:
                 return "the case is being compensated"
-            item = draft.put(item, reason=_why(verb))
-            give_verdict(draft, item, _VERDICTS[verb.kind])
+            item = update.put(item, reason=_why(verb))
+            give_verdict(update, item, _VERDICTS[verb.kind])
             if rescue:
-                _rescued(draft, item)
+                _rescued(update, item)
             return ""
 
 
-def _hold(draft: Draft, item: Item, verb: Verb) -> str:
+def _hold(update: RunUpdate, item: Item, verb: Verb) -> str:
     if item.ended:
         return f"the item has ended already: {item.state}"
     holder = verb.holder or verb.by
-    begun = [item, *draft.within(item)]
+    begun = [item, *update.within(item)]
     if verb.kind is VerbKind.SUSPEND:
         if holder in item.holders:
             return ""
         if len(item.holders) >= MAX_HOLDERS:
             return f"{MAX_HOLDERS} holders hold the item already"
-        draft.put(item, holders=(*item.holders, holder))
+        update.put(item, holders=(*item.holders, holder))
         for one in begun:
-            draft.hold_work(one, scoped(item.id, holder))
+            update.hold_work(one, scoped(item.id, holder))
         return ""
     if holder not in item.holders:
         return f"{holder} does not hold the item; holders: {', '.join(item.holders) or 'none'}"
-    draft.put(item, holders=tuple(one for one in item.holders if one != holder))
+    update.put(item, holders=tuple(one for one in item.holders if one != holder))
     for one in begun:
-        draft.continue_work(one, scoped(item.id, holder))
+        update.continue_work(one, scoped(item.id, holder))
     return ""
 
 
-def _may_rescue(draft: Draft, item: Item) -> bool:
+def _may_rescue(update: RunUpdate, item: Item) -> bool:
     """Whether a failed item can still be mended: its case has not begun to be undone for it."""
     if item.state is not ItemState.FAILED:
         return False
-    run = draft.run
-    if run.phase is Phase.RUNNING:
+    run = update.run
+    if run.phase is RunPhase.RUNNING:
         return True
-    return run.phase is Phase.STOPPING and run.ending is Ending.FAIL and draft.plan.flow.on_failure is OnFailure.STOP
+    return (
+        run.phase is RunPhase.STOPPING
+        and run.ending is RunEnding.FAIL
+        and update.plan.flow.on_failure is OnFailure.STOP
+    )
 
 
-def _redo(draft: Draft, item: Item, verb: Verb) -> str:
-    rescue = _may_rescue(draft, item)
-    if draft.run.phase is not Phase.RUNNING and not rescue:
+def _redo(update: RunUpdate, item: Item, verb: Verb) -> str:
+    rescue = _may_rescue(update, item)
+    if update.run.phase is not RunPhase.RUNNING and not rescue:
         return "the case is on its way to its end"
-    if len(draft.stack) >= MAX_ENTRIES // 2:
+    if len(update.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
-    if any(outer.verdict is not None for outer in draft.containers(item)):
+    if any(outer.verdict is not None for outer in update.containers(item)):
         return "what it is inside of is on its way to its end"
     if verb.only_failed and (not item.done or not (item.ended or item.state is ItemState.FAULTED)):
         return "there is no ended scatter of which some elements failed; redo it whole"
@@ -254,20 +266,20 @@ def _redo(draft: Draft, item: Item, verb: Verb) -> str:
             return f"{', '.join(unknown) or 'nothing'} cannot be changed; one of {', '.join(sorted(CHANGEABLE))} can"
         if size_of(verb.changes) > MAX_CHANGES:
             return f"the changes are larger than {MAX_CHANGES} bytes"
-        others = sum(size_of(one.changes) for one in draft.items.values() if one.changes and one.id != item.id)
+        others = sum(size_of(one.changes) for one in update.items.values() if one.changes and one.id != item.id)
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
             return f"all changes of the case together are larger than {MAX_ALL_CHANGES} bytes"
-        item = draft.put(item, changes=verb.changes)
-    check_anew(draft)
-    for later in list(_downstream(draft, item)):
+        item = update.put(item, changes=verb.changes)
+    check_anew(update)
+    for later in list(_downstream(update, item)):
         if later.state is not ItemState.WAITING:
-            give_verdict(draft, later, Verdict.AGAIN)
+            give_verdict(update, later, ItemVerdict.AGAIN)
     if verb.only_failed:
-        draft.put(_leftover(item))
+        update.put(_leftover(item))
     elif item.state is not ItemState.WAITING:
-        give_verdict(draft, item, Verdict.AGAIN)
+        give_verdict(update, item, ItemVerdict.AGAIN)
     if rescue:
-        _rescued(draft, item)
+        _rescued(update, item)
     return ""
 
 
@@ -280,40 +292,40 @@ def _leftover(item: Item) -> Item:
     )  # fmt: skip
 
 
-def _downstream(draft: Draft, item: Item) -> Iterator[Item]:
+def _downstream(update: RunUpdate, item: Item) -> Iterator[Item]:
     """The items of the same block that come after this one, directly or not."""
     reached = {item.task}
     grown = True
-    siblings = [one for one in draft.block(item.block) if one.id != item.id]
+    siblings = [one for one in update.block(item.block) if one.id != item.id]
     while grown:
         grown = False
         for one in siblings:
-            if one.task not in reached and reached & set(draft.place(one).before):
+            if one.task not in reached and reached & set(update.place(one).before):
                 reached.add(one.task)
                 grown = True
     return (one for one in siblings if one.task in reached)
 
 
-def _rescued(draft: Draft, item: Item) -> None:
+def _rescued(update: RunUpdate, item: Item) -> None:
     """A failed item has been mended: if it was the last, the case goes on."""
-    for later in list(_downstream(draft, item)):
+    for later in list(_downstream(update, item)):
         if later.state is ItemState.CANCELLED:
-            give_verdict(draft, later, Verdict.AGAIN)
-    if any(_failed(draft, one) for one in draft.items.values()):
+            give_verdict(update, later, ItemVerdict.AGAIN)
+    if any(_failed(update, one) for one in update.items.values()):
         return
-    if draft.run.phase is Phase.STOPPING:
-        draft.set(phase=Phase.RUNNING, ending=None, reason="")
-    elif draft.run.failed:
-        draft.set(failed=False, reason="")
+    if update.run.phase is RunPhase.STOPPING:
+        update.set(phase=RunPhase.RUNNING, ending=None, reason="")
+    elif update.run.failed:
+        update.set(failed=False, reason="")
 
 
-def _failed(draft: Draft, item: Item) -> bool:
-    ignored = draft.task(item).when_failed is WhenFailed.IGNORE
+def _failed(update: RunUpdate, item: Item) -> bool:
+    ignored = update.task(item).when_failed is WhenFailed.IGNORE
     return item.state is ItemState.FAILED and not item.forced and not ignored
 
 
-def _on_compensation(draft: Draft, verb: Verb) -> str:
-    entry = draft.stack[-1] if draft.stack else None
+def _on_compensation(update: RunUpdate, verb: Verb) -> str:
+    entry = update.stack[-1] if update.stack else None
     if entry is None or verb.item != f"!{entry.number}":
         top = f"; the next one is !{entry.number}" if entry else ""
         return f"{verb.item} is not the compensation that is next{top}"
@@ -321,11 +333,13 @@ def _on_compensation(draft: Draft, verb: Verb) -> str:
         return "only a compensation that is held for a person can be steered"
     match verb.kind:
         case VerbKind.REDO | VerbKind.RESTART:
-            draft.stack[-1] = replace(entry, held=False)
+            update.stack[-1] = replace(entry, held=False)
             return ""
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE:
-            draft.stack.pop()
-            draft.settled.append(Settled(entry.number, entry.item, verb.kind.value, verb.by, verb.reason[:200]))
+            update.stack.pop()
+            update.settled.append(
+                SettledCompensation(entry.number, entry.item, verb.kind.value, verb.by, verb.reason[:200])
+            )
             return ""
         case _:
             return f"{verb.kind.value} is not for compensations"

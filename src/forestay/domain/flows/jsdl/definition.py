@@ -29,7 +29,7 @@ class CreationFlag(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RangeBound:
     value: float
     exclusive: bool = False
 
@@ -41,19 +41,19 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    lower: Bound
-    upper: Bound
+class RangeSpan:
+    lower: RangeBound
+    upper: RangeBound
 
 
 @dataclass(frozen=True, slots=True)
 class RangeValue:
     """Values that would do: any of what is listed."""
 
-    upper: Bound | None = None
-    lower: Bound | None = None
+    upper: RangeBound | None = None
+    lower: RangeBound | None = None
     exact: tuple[Exact, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[RangeSpan, ...] = ()
 
     def least(self) -> float | None:
         """The smallest amount that is enough; ``None`` if nothing is said."""
@@ -75,11 +75,11 @@ class RangeValue:
         return any(_above(value, one.lower) and _below(value, one.upper) for one in self.spans)
 
 
-def _below(value: float, bound: Bound) -> bool:
+def _below(value: float, bound: RangeBound) -> bool:
     return value < bound.value if bound.exclusive else value <= bound.value
 
 
-def _above(value: float, bound: Bound) -> bool:
+def _above(value: float, bound: RangeBound) -> bool:
     return value > bound.value if bound.exclusive else value >= bound.value
 
 
@@ -116,7 +116,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class EnvironmentVariable:
     name: str
     value: str = ""
     file_system: str = ""
@@ -134,7 +134,7 @@ class Executing:
     output: Word | None = None
     error: Word | None = None
     working_directory: Word | None = None
-    environment: tuple[Variable, ...] = ()
+    environment: tuple[EnvironmentVariable, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     user: str = ""
     group: str = ""

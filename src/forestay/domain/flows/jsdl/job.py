@@ -38,7 +38,7 @@ _ULIMITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class HouseJob:
+class ConvertedJob:
     """What is run, and what of the definition has no meaning here."""
 
     name: str
@@ -50,7 +50,7 @@ class NotRunnable(ValueError):
     """A good definition of a job that cannot be run here."""
 
 
-def house_job(job: JobDefinition) -> HouseJob:
+def converted_job(job: JobDefinition) -> ConvertedJob:
     """`NotRunnable` if there is nothing to run, or it could not be run as it was meant."""
     run = job.executing
     if run is None or run.executable is None or not run.executable.text.strip():
@@ -79,7 +79,7 @@ def house_job(job: JobDefinition) -> HouseJob:
     wrong = [f"{one.where}: {one.message}" for one in check_job(pattern, ("job",))]
     if wrong:
         raise NotRunnable("; ".join(wrong))
-    return HouseJob(item_name(job.name or run.name or job.application or "job"), pattern, tuple(notes))
+    return ConvertedJob(item_name(job.name or run.name or job.application or "job"), pattern, tuple(notes))
 
 
 def item_name(text: str) -> str:

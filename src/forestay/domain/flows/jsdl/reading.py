@@ -10,21 +10,21 @@ from forestay.domain.flows.jsdl.definition import (
     LIMITS,
     POSIX,
     RANGES,
-    Bound,
     CreationFlag,
+    EnvironmentVariable,
     Exact,
     Executing,
     FileSystem,
     JobDefinition,
     JobResources,
+    RangeBound,
+    RangeSpan,
     RangeValue,
-    Span,
     Staged,
-    Variable,
     Word,
 )
-from forestay.domain.flows.jsdl.shapes import Wrong, check_shape
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.jsdl.shapes import DocumentError, check_shape
+from forestay.domain.flows.xml_tree import XmlElement
 
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
 
@@ -32,17 +32,17 @@ _TRUE = {"true": True, "1": True, "false": False, "0": False}
 class JsdlRefused(ValueError):
     """A document that is no good JSDL; everything that is wrong with it."""
 
-    def __init__(self, wrong: tuple[Wrong, ...]) -> None:
+    def __init__(self, wrong: tuple[DocumentError, ...]) -> None:
         super().__init__("; ".join(f"line {one.line}: {one.message}" for one in wrong))
         self.wrong = wrong
 
 
-def read_definition(element: Element) -> JobDefinition:
+def read_definition(element: XmlElement) -> JobDefinition:
     """A job definition; `JsdlRefused` with everything that is wrong."""
     if element.tag != _j("JobDefinition"):
-        raise JsdlRefused((Wrong(element.line, f"this is {element.name}, not a JobDefinition of JSDL 1.0"),))
+        raise JsdlRefused((DocumentError(element.line, f"this is {element.name}, not a JobDefinition of JSDL 1.0"),))
     wrong = list(check_shape(element))
-    reading = _Reading(wrong)
+    reading = _DefinitionReading(wrong)
     if wrong:
         raise JsdlRefused(tuple(wrong))
     found = reading.definition(element)
@@ -55,19 +55,19 @@ def _j(name: str) -> str:
     return f"{{{JSDL}}}{name}"
 
 
-def _text(parent: Element | None, tag: str) -> str:
+def _text(parent: XmlElement | None, tag: str) -> str:
     found = parent.child(tag) if parent is not None else None
     return found.text if found is not None else ""
 
 
-class _Reading:
-    def __init__(self, wrong: list[Wrong]) -> None:
+class _DefinitionReading:
+    def __init__(self, wrong: list[DocumentError]) -> None:
         self.wrong = wrong
 
-    def say(self, element: Element, message: str) -> None:
-        self.wrong.append(Wrong(element.line, f"{element.name}: {message}"))
+    def say(self, element: XmlElement, message: str) -> None:
+        self.wrong.append(DocumentError(element.line, f"{element.name}: {message}"))
 
-    def number(self, element: Element, text: str | None = None) -> float:
+    def number(self, element: XmlElement, text: str | None = None) -> float:
         given = element.text if text is None else text
         try:
             value = float(given.strip())
@@ -78,13 +78,13 @@ class _Reading:
             return 0.0
         return value
 
-    def truth(self, element: Element, text: str | None = None) -> bool:
+    def truth(self, element: XmlElement, text: str | None = None) -> bool:
         given = (element.text if text is None else text).strip()
         if given not in _TRUE:
             self.say(element, f"{given[:40]!r} is neither true nor false")
         return _TRUE.get(given, False)
 
-    def definition(self, element: Element) -> JobDefinition:
+    def definition(self, element: XmlElement) -> JobDefinition:
         described = element.child(_j("JobDescription"))
         assert described is not None  # noqa: S101 - the shape has been checked
         identified = described.child(_j("JobIdentification"))
@@ -105,7 +105,7 @@ class _Reading:
             id=element.get("id"),
         )
 
-    def executing(self, application: Element) -> Executing | None:
+    def executing(self, application: XmlElement) -> Executing | None:
         posix, hpc = (
             application.child(f"{{{POSIX}}}POSIXApplication"),
             application.child(f"{{{HPC}}}HPCProfileApplication"),
@@ -139,7 +139,7 @@ class _Reading:
             error=word("Error"),
             working_directory=word("WorkingDirectory"),
             environment=tuple(
-                Variable(one.get("name"), one.text, one.get("filesystemName"))
+                EnvironmentVariable(one.get("name"), one.text, one.get("filesystemName"))
                 for one in element.each(f"{{{space}}}Environment")
             ),
             limits=limits,
@@ -147,7 +147,7 @@ class _Reading:
             group=_text(element, f"{{{space}}}GroupName"),
         )
 
-    def resources(self, element: Element) -> JobResources:
+    def resources(self, element: XmlElement) -> JobResources:
         hosts = element.child(_j("CandidateHosts"))
         exclusive = element.child(_j("ExclusiveExecution"))
         system = element.child(_j("OperatingSystem"))
@@ -168,7 +168,7 @@ class _Reading:
             ranges=ranges,
         )
 
-    def file_system(self, element: Element) -> FileSystem:
+    def file_system(self, element: XmlElement) -> FileSystem:
         space = element.child(_j("DiskSpace"))
         return FileSystem(
             name=element.get("name"),
@@ -179,13 +179,13 @@ class _Reading:
             space=None if space is None else self.range(space),
         )
 
-    def bound(self, element: Element | None) -> Bound | None:
+    def bound(self, element: XmlElement | None) -> RangeBound | None:
         if element is None:
             return None
         exclusive = "exclusiveBound" in element.attributes and self.truth(element, element.get("exclusiveBound"))
-        return Bound(self.number(element), exclusive)
+        return RangeBound(self.number(element), exclusive)
 
-    def range(self, element: Element) -> RangeValue:
+    def range(self, element: XmlElement) -> RangeValue:
         if not element.elements:
             self.say(element, "it says no value")
         spans = []
@@ -194,7 +194,7 @@ class _Reading:
             assert lower is not None and upper is not None  # noqa: S101, PT018 - the shape has been checked
             if lower.value > upper.value:
                 self.say(one, "the lower bound is above the upper one")
-            spans.append(Span(lower, upper))
+            spans.append(RangeSpan(lower, upper))
         exact = tuple(
             Exact(self.number(one), self.number(one, one.get("epsilon")) if "epsilon" in one.attributes else None)
             for one in element.each(_j("Exact"))
@@ -202,7 +202,7 @@ class _Reading:
         above, below = element.child(_j("LowerBoundedRange")), element.child(_j("UpperBoundedRange"))
         return RangeValue(self.bound(below), self.bound(above), exact, tuple(spans))
 
-    def staged(self, element: Element) -> Staged:
+    def staged(self, element: XmlElement) -> Staged:
         flag = element.child(_j("CreationFlag"))
         assert flag is not None  # noqa: S101 - the shape has been checked
         if flag.text not in tuple(CreationFlag):

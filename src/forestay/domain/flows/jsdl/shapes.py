@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forestay.domain.flows.jsdl.definition import HPC, JSDL, LIMITS, POSIX, RANGES
-from forestay.domain.flows.xml_tree import XML, Element
+from forestay.domain.flows.xml_tree import XML, XmlElement
 
 MANY = 10_000
 INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class DocumentError:
     """One error in a document."""
 
     line: int
@@ -27,7 +27,7 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChildRule:
     """An element that may stand in another: how often."""
 
     tag: str
@@ -36,10 +36,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ElementShape:
     """What an element may have. Its children come in this order, unless ``any_order``."""
 
-    children: tuple[Place, ...] = ()
+    children: tuple[ChildRule, ...] = ()
     attributes: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()
     text: bool = False
@@ -50,30 +50,30 @@ def _j(name: str) -> str:
     return f"{{{JSDL}}}{name}"
 
 
-def _shape(space: str, *children: str, attributes: str = "", needed: str = "") -> Shape:
+def _shape(space: str, *children: str, attributes: str = "", needed: str = "") -> ElementShape:
     """Children are written ``Name``, ``Name!`` (one), ``Name*`` (any number) or ``Name+``."""
     places = []
     for one in children:
         name, mark = (one[:-1], one[-1]) if one[-1] in "!*+" else (one, "")
         places.append(
-            Place(f"{{{space}}}{name}", 1 if mark and mark in "!+" else 0, MANY if mark and mark in "*+" else 1)
+            ChildRule(f"{{{space}}}{name}", 1 if mark and mark in "!+" else 0, MANY if mark and mark in "*+" else 1)
         )
-    return Shape(tuple(places), frozenset((attributes + " " + needed).split()), frozenset(needed.split()))
+    return ElementShape(tuple(places), frozenset((attributes + " " + needed).split()), frozenset(needed.split()))
 
 
-def _texts(space: str, names: str, attributes: str = "", needed: str = "") -> dict[str, Shape]:
+def _texts(space: str, names: str, attributes: str = "", needed: str = "") -> dict[str, ElementShape]:
     known = frozenset((attributes + " " + needed).split())
-    return {f"{{{space}}}{one}": Shape((), known, frozenset(needed.split()), text=True) for one in names.split()}
+    return {f"{{{space}}}{one}": ElementShape((), known, frozenset(needed.split()), text=True) for one in names.split()}
 
 
 _RANGE = _shape(JSDL, "UpperBoundedRange", "LowerBoundedRange", "Exact*", "Range*")
-_APPLICATION = Shape(
+_APPLICATION = ElementShape(
     (
-        Place(_j("ApplicationName")), Place(_j("ApplicationVersion")), Place(_j("Description")),
-        Place(f"{{{POSIX}}}POSIXApplication"), Place(f"{{{HPC}}}HPCProfileApplication"),
+        ChildRule(_j("ApplicationName")), ChildRule(_j("ApplicationVersion")), ChildRule(_j("Description")),
+        ChildRule(f"{{{POSIX}}}POSIXApplication"), ChildRule(f"{{{HPC}}}HPCProfileApplication"),
     )
 )  # fmt: skip
-SHAPES: dict[str, Shape] = {
+SHAPES: dict[str, ElementShape] = {
     _j("JobDefinition"): _shape(JSDL, "JobDescription!", attributes="id"),
     _j("JobDescription"): _shape(JSDL, "JobIdentification", "Application", "Resources", "DataStaging*"),
     _j("JobIdentification"): _shape(JSDL, "JobName", "Description", "JobAnnotation*", "JobProject*"),
@@ -115,30 +115,30 @@ SHAPES: dict[str, Shape] = {
 }  # fmt: skip
 
 
-def check_shape(element: Element) -> Iterator[Wrong]:
+def check_shape(element: XmlElement) -> Iterator[DocumentError]:
     """Everything that stands where it may not, is missing, or is not known."""
     shape = SHAPES.get(element.tag)
     if shape is None:
-        yield Wrong(
+        yield DocumentError(
             element.line, f"{element.name} is not known here; a job that needs it cannot be run as it was meant"
         )
         return
     for name in element.attributes:
         space = name[1:].partition("}")[0] if name.startswith("{") else ""
         if name not in shape.attributes and space not in (INSTANCE, XML):
-            yield Wrong(element.line, f"{element.name} has no attribute {name.rpartition('}')[2]}")
+            yield DocumentError(element.line, f"{element.name} has no attribute {name.rpartition('}')[2]}")
     for name in shape.needed - element.attributes.keys():
-        yield Wrong(element.line, f"{element.name} needs the attribute {name}")
+        yield DocumentError(element.line, f"{element.name} needs the attribute {name}")
     if shape.text:
         for child in element.elements:
-            yield Wrong(child.line, f"{element.name} holds a text, not {child.name}")
+            yield DocumentError(child.line, f"{element.name} holds a text, not {child.name}")
         return
     if any(isinstance(child, str) and child.strip() for child in element.children):
-        yield Wrong(element.line, f"{element.name} holds elements, no text")
+        yield DocumentError(element.line, f"{element.name} holds elements, no text")
     yield from _children(element, shape)
 
 
-def _children(element: Element, shape: Shape) -> Iterator[Wrong]:
+def _children(element: XmlElement, shape: ElementShape) -> Iterator[DocumentError]:
     order = {place.tag: number for number, place in enumerate(shape.children)}
     counts = dict.fromkeys(order, 0)
     last = -1
@@ -146,15 +146,15 @@ def _children(element: Element, shape: Shape) -> Iterator[Wrong]:
         number = order.get(child.tag)
         if number is None:
             where = f"{child.name} may not stand in {element.name}"
-            yield Wrong(child.line, where if child.tag in SHAPES else f"{child.name} in {element.name} is not known here; a job that needs it cannot be run as it was meant")  # fmt: skip
+            yield DocumentError(child.line, where if child.tag in SHAPES else f"{child.name} in {element.name} is not known here; a job that needs it cannot be run as it was meant")  # fmt: skip
             continue
         if number < last:
-            yield Wrong(child.line, f"{child.name} stands too late in {element.name}")
+            yield DocumentError(child.line, f"{child.name} stands too late in {element.name}")
         last = max(last, number)
         counts[child.tag] += 1
         if counts[child.tag] == shape.children[number].most + 1:
-            yield Wrong(child.line, f"{child.name} stands too often in {element.name}")
+            yield DocumentError(child.line, f"{child.name} stands too often in {element.name}")
         yield from check_shape(child)
     for place in shape.children:
         if counts[place.tag] < place.least:
-            yield Wrong(element.line, f"{element.name} has no {place.tag.rpartition('}')[2]}")
+            yield DocumentError(element.line, f"{element.name} has no {place.tag.rpartition('}')[2]}")

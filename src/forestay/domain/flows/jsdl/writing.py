@@ -8,20 +8,20 @@ from forestay.domain.flows.jsdl.definition import (
     LIMITS,
     POSIX,
     RANGES,
-    Bound,
     Executing,
     JobDefinition,
     JobResources,
+    RangeBound,
     RangeValue,
     Staged,
     Word,
 )
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 
 SPACES = {"jsdl": JSDL, "posix": POSIX, "hpcp": HPC}
 
 
-def definition_element(job: JobDefinition) -> Element:
+def definition_element(job: JobDefinition) -> XmlElement:
     """A job definition as `read_definition` reads it."""
     described = _new("JobDescription")
     identified = _new("JobIdentification")
@@ -47,11 +47,11 @@ def definition_element(job: JobDefinition) -> Element:
     return whole
 
 
-def _new(name: str, text: str | None = None, space: str = JSDL, /, **attributes: str) -> Element:
-    return Element(f"{{{space}}}{name}", attributes, [text] if text else [], namespaces=SPACES)
+def _new(name: str, text: str | None = None, space: str = JSDL, /, **attributes: str) -> XmlElement:
+    return XmlElement(f"{{{space}}}{name}", attributes, [text] if text else [], namespaces=SPACES)
 
 
-def _texts(into: Element, given: dict[str, str]) -> None:
+def _texts(into: XmlElement, given: dict[str, str]) -> None:
     for name, text in given.items():
         if text:
             into.append(_new(name, text))
@@ -61,7 +61,7 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
 
 
-def _executing(given: Executing) -> Element:
+def _executing(given: Executing) -> XmlElement:
     space = HPC if given.hpc else POSIX
     out = _new("HPCProfileApplication" if given.hpc else "POSIXApplication", None, space, **_named("name", given.name))
 
@@ -93,7 +93,7 @@ def _named(name: str, value: str) -> dict[str, str]:
     return {name: value} if value else {}
 
 
-def _resources(given: JobResources) -> Element:
+def _resources(given: JobResources) -> XmlElement:
     out = _new("Resources")
     if given.hosts:
         out.append(_wrapped("CandidateHosts", *(_new("HostName", one) for one in given.hosts)))
@@ -119,11 +119,11 @@ def _resources(given: JobResources) -> Element:
     return out
 
 
-def _wrapped(name: str, *inner: Element) -> Element:
-    return Element(f"{{{JSDL}}}{name}", {}, inner, namespaces=SPACES)
+def _wrapped(name: str, *inner: XmlElement) -> XmlElement:
+    return XmlElement(f"{{{JSDL}}}{name}", {}, inner, namespaces=SPACES)
 
 
-def _range(name: str, given: RangeValue) -> Element:
+def _range(name: str, given: RangeValue) -> XmlElement:
     out = _new(name)
     if given.upper is not None:
         out.append(_bound("UpperBoundedRange", given.upper))
@@ -137,11 +137,11 @@ def _range(name: str, given: RangeValue) -> Element:
     return out
 
 
-def _bound(name: str, given: Bound) -> Element:
+def _bound(name: str, given: RangeBound) -> XmlElement:
     return _new(name, _number(given.value), **({"exclusiveBound": "true"} if given.exclusive else {}))
 
 
-def _staged(given: Staged) -> Element:
+def _staged(given: Staged) -> XmlElement:
     out = _new("DataStaging", **_named("name", given.name))
     out.append(_new("FileName", given.file))
     if given.file_system:

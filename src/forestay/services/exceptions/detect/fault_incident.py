@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from forestay.domain.exceptions.causes.cause import Finding
+from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.pilot_finding import execution_failure
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -34,7 +34,7 @@ def fault_incident_id(document: JobDocument) -> str:
     )
 
 
-def fault_incident(document: JobDocument, evidence: Evidence, finding: Finding, now: int) -> Incident:
+def fault_incident(document: JobDocument, evidence: Evidence, finding: CauseFinding, now: int) -> Incident:
     """The incident of a faulted job's last attempt: the same one, whoever makes it."""
     tie, event = document.tie, _event(document)
     case = tie.case if tie is not None else ""

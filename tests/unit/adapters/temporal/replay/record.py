@@ -16,7 +16,7 @@ from tests.live import test_cases, test_exlets, test_python_flows
 from tests.live.case_site import BAD, GOOD, CaseSite, case_site
 
 from forestay.domain.exlets.exlet_run import run_name, worklet_case
-from forestay.domain.exlets.primitive import Action, Compensate, Steer, Target, Worklet
+from forestay.domain.exlets.primitive import Action, ActionTarget, CompensateAction, Steer, Worklet
 
 FOLDER = Path(__file__).parent
 FILES = """
@@ -92,8 +92,8 @@ async def record_exlet(release: str) -> None:
             change = await test_exlets.stored(site, test_exlets.CHANGE_VENUE)
             incident = await test_exlets.incident_of(site, case)
             worklet = Worklet(change, {"from": "${params.venue}"}, {"venue": "venue"})
-            suspend, go_on = (Steer(action, Target.CASE) for action in (Action.SUSPEND, Action.CONTINUE))
-            await test_exlets.done(site, incident, suspend, Compensate((worklet,)), go_on)
+            suspend, go_on = (Steer(action, ActionTarget.CASE) for action in (Action.SUSPEND, Action.CONTINUE))
+            await test_exlets.done(site, incident, suspend, CompensateAction((worklet,)), go_on)
             await test_exlets.go_on(site)
             await site.ended(case)
             await _keep(site, run_name(incident.id, 1), f"{release}-exlet")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi
 
-from forestay.domain.exceptions.safeguards.audit import Head, Note, head_of, next_page
+from forestay.domain.exceptions.safeguards.audit import AuditHead, AuditNote, head_of, next_page
 from forestay.formats.rules.audit_json import entry_public
 
 GROUP: dict[str, Any] = {
@@ -18,10 +18,10 @@ GROUP: dict[str, Any] = {
 
 
 def entries(count: int = 10, by: str = "ann") -> list[dict[str, Any]]:
-    head, out = Head(), list[dict[str, Any]]()
+    head, out = AuditHead(), list[dict[str, Any]]()
     for number in range(count):
         page = next_page(
-            head, [Note(by, "job.cancel", f"j{number}", "wrong")], tenant="t", name="n", now=1_777_629_600_000
+            head, [AuditNote(by, "job.cancel", f"j{number}", "wrong")], tenant="t", name="n", now=1_777_629_600_000
         )
         head = head_of(page)
         out += [entry_public(one) for one in page.entries]

@@ -45,13 +45,13 @@ async def test_peers_that_have_a_file_come_before_its_own_source(server: Running
         asked.append((file, pilot))
         return [peer]
 
-    server.app.state.desk.peers_for = peers
+    server.app.state.context.peers_for = peers
     try:
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/a", "sha256": SHA}])
         pilot = await ScriptedPilot.register(server, tenant)
         (told,) = (await pilot.claim_one())["inputs"]
     finally:
-        server.app.state.desk.peers_for = lambda _file, _pilot: []
+        server.app.state.context.peers_for = lambda _file, _pilot: []
     assert told["from"] == [peer, {"kind": "file", "path": "/data/a"}]
     assert asked == [("/data/a", pilot.name)]
 

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.running import Domain, RunningServer
 
-from forestay.domain.exceptions.safeguards.second_person import LASTS, Asking
-from forestay.services.exceptions.safeguards.keep_approvals import KeepApprovals
+from forestay.domain.exceptions.safeguards.approval_policy import LASTS, ApprovalRequest
+from forestay.services.exceptions.safeguards.approvals import Approvals
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_nobody_counts_a_job_as_done_alone_and_another_person_lets_it(stri
     assert repeat.json()["state"] == "done"
     late = await ben.post(f"/v1/approvals/{request}", json={"agree": False})
     assert late.status_code == 409
-    entries, _ = await strict.services.parts.audit.read(tenant)
+    entries, _ = await strict.services.components.audit.read(tenant)
     assert [(one.by, one.what) for one in entries if one.what.startswith("approval")] == [
         ("ada", "approval.ask"),
         ("ada", "approval.ask"),
@@ -81,11 +81,11 @@ async def test_another_tenant_and_a_made_up_name_find_nothing(strict: RunningSer
 
 
 async def test_a_request_that_nobody_answers_expires(strict: RunningServer, tenant: str) -> None:
-    parts = strict.services.parts
+    parts = strict.services.components
     long_ago = parts.clock.now() - LASTS - 1
-    approvals = KeepApprovals(parts.store, parts.clock)
+    approvals = Approvals(parts.store, parts.clock)
     old = await approvals.ask(
-        Asking(tenant, "d1", "remove case c1", "ada", long_ago, long_ago + LASTS, act={"kind": "x"})
+        ApprovalRequest(tenant, "d1", "remove case c1", "ada", long_ago, long_ago + LASTS, act={"kind": "x"})
     )
     ben = strict.person("approver", tenant=tenant, subject="ben")
     assert (await ben.get(f"/v1/approvals/{old.id}")).json()["state"] == "expired"

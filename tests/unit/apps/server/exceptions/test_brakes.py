@@ -10,8 +10,8 @@ from tests.unit.apps.server.asks import problem, steer, submit_one
 from tests.unit.apps.server.rules.test_rules import MEMORY, added
 from tests.unit.apps.server.running import RunningServer
 
-from forestay.domain.exceptions.safeguards.brakes import Brake, Granted, Refused, Request
-from forestay.domain.exceptions.safeguards.storm import Sign
+from forestay.domain.exceptions.safeguards.brakes import ActionGranted, ActionRefused, ActionRequest, Brake
+from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.formats.rules.audit_json import check_public
 
 
@@ -22,9 +22,9 @@ async def log(client: httpx.AsyncClient, **query: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def request(tenant: str, number: int) -> Request:
-    sign = Sign("node", "s1", f"h{number}")
-    return Request(tenant, "ada", f"j{number}", 1, sign, "resubmit", "job", rule="r1", core_seconds=60)
+def request(tenant: str, number: int) -> ActionRequest:
+    sign = FailureSignature("node", "s1", f"h{number}")
+    return ActionRequest(tenant, "ada", f"j{number}", 1, sign, "resubmit", "job", rule="r1", core_seconds=60)
 
 
 async def test_a_stop_holds_on_every_server_until_someone_lets_go(
@@ -32,18 +32,18 @@ async def test_a_stop_holds_on_every_server_until_someone_lets_go(
 ) -> None:
     operator = server.person("operator", tenant=tenant)
     elsewhere = other.person("viewer", tenant=tenant)
-    brakes = other.app.state.desk.services.parts.brakes
-    assert isinstance((await brakes.permit([request(tenant, 1)]))[0], Granted)
+    brakes = other.app.state.context.services.components.brakes
+    assert isinstance((await brakes.permit([request(tenant, 1)]))[0], ActionGranted)
     stopped = await operator.post("/v1/brakes/stop", json={"reason": "the disks are full"})
     assert stopped.status_code == 200
     (stop,) = (await elsewhere.get("/v1/brakes")).json()["stops"]
     assert (stop["everywhere"], stop["why"]) == (False, "the disks are full")
     (answer,) = await brakes.permit([request(tenant, 2)])
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.STOP
     assert "the disks are full" in answer.words
     assert (await operator.post("/v1/brakes/go", json={"reason": "mended"})).json() == {"stops": []}
-    assert isinstance((await brakes.permit([request(tenant, 3)]))[0], Granted)
+    assert isinstance((await brakes.permit([request(tenant, 3)]))[0], ActionGranted)
     problem(await operator.post("/v1/brakes/go", json={"reason": "again"}), 409)
     assert [one["what"] for one in await log(operator)] == ["brake.stop", "brake.go", "brake.go"]
 
@@ -77,11 +77,11 @@ async def test_the_house_stops_all_tenants(local: RunningServer, tenant: str) ->
 
 async def test_a_person_decides_on_the_group_of_a_storm(server: RunningServer, tenant: str) -> None:
     operator = server.person("operator", tenant=tenant)
-    brakes = server.app.state.desk.services.parts.brakes
+    brakes = server.app.state.context.services.components.brakes
     await brakes.storms.notice(tenant, [request(tenant, n).sign for n in range(100)])
     first, second = await brakes.permit([request(tenant, 1), request(tenant, 2)])
-    assert isinstance(first, Granted)
-    assert isinstance(second, Refused)
+    assert isinstance(first, ActionGranted)
+    assert isinstance(second, ActionRefused)
     told = (await operator.get("/v1/brakes")).json()
     (group,) = told["groups"]
     assert (group["trait"], group["value"], group["faults"], group["held"]) == ("cause", "node", 100, False)
@@ -89,7 +89,7 @@ async def test_a_person_decides_on_the_group_of_a_storm(server: RunningServer, t
     body = {"group": group["id"], "rule": "r1", "do": "all", "reason": "looked at it"}
     decided = await operator.post("/v1/brakes/groups", json=body)
     assert decided.json()["tried"][0]["state"] == "all"
-    assert isinstance((await brakes.permit([request(tenant, 2)]))[0], Granted)
+    assert isinstance((await brakes.permit([request(tenant, 2)]))[0], ActionGranted)
     problem(await operator.post("/v1/brakes/groups", json=body | {"rule": "r2"}), 404)
 
 

@@ -21,22 +21,22 @@ from tests.unit.apps.server.running import Domain, RunningServer, until
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.system.clock import RandomIds, SystemClock
-from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.client import CaseRemoved, ForestayClient, ItemFailed, Patience, ScriptCase
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exlets.engine_order import MAX_OPEN
-from forestay.domain.rules.rule_set import Level, RuleSetId
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.rules.edit_rules import Draft, Edited, EditRules
-from forestay.services.rules.keep_rules import KeepRules
 from forestay.services.rules.rule_cache import DOMAIN
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
 
 AGAIN: dict[str, object] = {"action": "resubmit"}
 
 
 async def add_rule(
-    server: RunningServer | KeeperParts,
+    server: RunningServer | ReconcilerComponents,
     tenant: str,
     *steps: dict[str, object],
     kind: ExceptionType = ExceptionType.ABORT,
@@ -45,13 +45,15 @@ async def add_rule(
 ) -> None:
     """As an author and an approver do it, for the whole house."""
     sandbox = CelSandbox()
-    parts = server.parts if isinstance(server, KeeperParts) else server.services.parts
+    parts = server.components if isinstance(server, ReconcilerComponents) else server.services.components
     try:
-        slips = parts.slips
-        edit = EditRules(KeepRules(slips), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
-        name = RuleSetId(tenant, Level.DOMAIN, DOMAIN)
+        documents = parts.documents
+        edit = RuleEditor(RuleStore(documents), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
+        name = RuleSetId(tenant, RuleSetLevel.DOMAIN, DOMAIN)
         told = context or {"cause": "memory"}
-        made = await edit.add(Draft(name, kind, "", condition, Conclusion(steps=steps), str(uuid4()), told), by="ann")
+        made = await edit.add(
+            RuleDraft(name, kind, "", condition, Conclusion(steps=steps), str(uuid4()), told), by="ann"
+        )
         assert isinstance(made, Edited), made
         assert isinstance(await edit.promote(name, made.rule, by="ben"), Edited)
         # Otherwise what the server read half a second ago would do.
@@ -166,7 +168,7 @@ async def test_what_nobody_foresaw_waits_for_a_rule(server: RunningServer, tenan
     async with server.domain.keeper() as keeper:
         while not running.done():
             await server.refresh()
-            await keeper.parts.exceptions.look()
+            await keeper.components.exceptions.look()
             await asyncio.sleep(0.05)
     assert await running == 8
 
@@ -469,22 +471,22 @@ async def test_a_script_outlives_the_service(own_domain: Domain, tmp_path: Path,
                 return case.item("load", load, 7)
 
         working = asyncio.create_task(asyncio.to_thread(run))
-        incidents_of = keeper.parts.incidents
+        incidents_of = keeper.components.incidents
 
         async def standing(*states: str) -> bool:
-            await keeper.parts.store.refresh()
+            await keeper.components.store.refresh()
             page = await incidents_of.find(IncidentQuery(tenant=tenant))
             return any(one.standing.state.value in states for one in page.found)
 
         async def waits() -> bool:
             """The store knows of the incident before the script does, and a report without an answer is given up after seconds."""
-            return "load" in case._obeying.waiting
+            return "load" in case._commands.waiting
 
         await until(lambda: standing("held"), "the incident to be held")
         await until(waits, "the script to wait for it")
         server.kill()
         await add_rule(keeper, tenant, AGAIN)
-        await keeper.parts.exceptions.look()
+        await keeper.components.exceptions.look()
         assert await standing("acting"), "the order stands, and nobody is there to tell it"
         again = await running.server(port=int(server.url.rpartition(":")[2]))
         assert await asyncio.wait_for(working, 60) == 8

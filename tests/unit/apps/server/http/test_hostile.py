@@ -8,7 +8,7 @@ import pytest
 from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.running import RunningServer
 
-from forestay.apps.compose.relays import CALLBACK_PURPOSE
+from forestay.apps.compose.proxies import CALLBACK_PURPOSE
 
 
 async def _send(server: RunningServer, data: str) -> bytes:
@@ -81,7 +81,7 @@ async def test_a_token_in_an_address_opens_nothing(local: RunningServer, tenant:
 
 @pytest.mark.finding("F-C7")
 async def test_a_capability_of_a_callback_opens_its_own_address_only(local: RunningServer, tenant: str) -> None:
-    identity = local.services.parts.identity
+    identity = local.services.components.identity
     words = {"downstream": "x", "tenant": tenant, "job": "j"}
     capability = identity.seal(words, purpose=CALLBACK_PURPOSE, seconds=60)
     other_purpose = identity.seal(words, purpose="login", seconds=60)

@@ -15,7 +15,7 @@ from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.bpel.jobs import REGISTERED, definition, job_process
 
-from forestay.domain.flows.xml_tree import Element
+from forestay.domain.flows.xml_tree import XmlElement
 from forestay.formats.bpel import read_bpel
 from forestay.formats.text.xml_text import read_xml
 
@@ -26,7 +26,7 @@ def envelope(body: str, header: str = "") -> str:
     return f'<s:Envelope xmlns:s="{SOAP}" xmlns:j="urn:forestay:jobs" xmlns:a="http://www.w3.org/2005/08/addressing"><s:Header>{header}</s:Header><s:Body>{body}</s:Body></s:Envelope>'
 
 
-async def call(person: httpx.AsyncClient, body: str, *, header: str = "", status: int = 200) -> Element:
+async def call(person: httpx.AsyncClient, body: str, *, header: str = "", status: int = 200) -> XmlElement:
     if status == 500:  # SOAP 1.1 wants its faults so; no answer that the interface's description knows
         person.event_hooks = {"response": []}
     headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '""'}
@@ -36,7 +36,7 @@ async def call(person: httpx.AsyncClient, body: str, *, header: str = "", status
     return read_xml(answer.content).elements[0].elements[0]
 
 
-def value(element: Element, name: str) -> str:
+def value(element: XmlElement, name: str) -> str:
     return next(one.text for one in element.elements if one.name == name)
 
 
@@ -45,7 +45,7 @@ class Engine:
     """Where an engine is told of ends."""
 
     port: int = 0
-    told: list[tuple[str, Element]] = field(default_factory=list)
+    told: list[tuple[str, XmlElement]] = field(default_factory=list)
 
     @property
     def address(self) -> str:

@@ -21,7 +21,7 @@ from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import RunningServer, until
 
 from forestay.adapters.system.shim_spool import ShimSpool
-from forestay.ports.exceptions.exception_service import Answered, ExceptionService, News
+from forestay.ports.exceptions.exception_service import EngineNews, EventReply, ExceptionService
 
 pytestmark = pytest.mark.live
 
@@ -53,14 +53,14 @@ class CutAfterReport:
     line: Line
     reported: int = 0
 
-    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[Answered]:
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
         answers = await self.service.report(events)
         if not self.reported:
             self.line.cut()
         self.reported += 1
         return answers
 
-    async def news(self, incidents: Collection[str], *, wait: float) -> News:
+    async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
         return await self.service.news(incidents, wait=wait)
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:

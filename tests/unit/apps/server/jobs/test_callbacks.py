@@ -13,11 +13,11 @@ from tests.unit.apps.server.later_clock import LaterClock
 from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
-from forestay.adapters.httpx import notify
-from forestay.adapters.httpx.notify import HttpxNotify
-from forestay.apps.compose.keeper import KeeperParts
+from forestay.adapters.httpx import callback_transport
+from forestay.adapters.httpx.callback_transport import HttpxCallbackTransport
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.ports.errors import Permanent, Transient
-from forestay.services.jobs.send_callbacks import wait_after
+from forestay.services.jobs.callback_sender import wait_after
 
 
 async def _ended(server: RunningServer, tenant: str, listener: Listener, **end: Any) -> str:
@@ -28,7 +28,7 @@ async def _ended(server: RunningServer, tenant: str, listener: Listener, **end: 
     return job
 
 
-async def _send(keeper: KeeperParts, server: RunningServer, clock: LaterClock, ahead: int = 0) -> None:
+async def _send(keeper: ReconcilerComponents, server: RunningServer, clock: LaterClock, ahead: int = 0) -> None:
     clock.ahead += ahead
     await server.refresh()
     await keeper.callbacks.send_due()
@@ -118,8 +118,8 @@ async def test_waits_grow_and_are_bounded() -> None:
 async def test_a_callback_that_hangs_blocks_nobody(
     local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert notify.SECONDS == 5.0
-    monkeypatch.setattr(notify, "SECONDS", 1.0)
+    assert callback_transport.SECONDS == 5.0
+    monkeypatch.setattr(callback_transport, "SECONDS", 1.0)
     allowed = ("127.0.0.1",)
     async with (
         local.domain.server(callback_hosts=allowed) as server,
@@ -140,7 +140,7 @@ async def test_a_callback_that_hangs_blocks_nobody(
 async def test_an_endless_answer_is_not_read_to_its_end(local: RunningServer, tenant: str) -> None:
     async with listen("huge") as listener:
         since = time.monotonic()
-        await HttpxNotify(("127.0.0.1",)).post(listener.url(), {"a": 1}, delivery="d")
+        await HttpxCallbackTransport(("127.0.0.1",)).post(listener.url(), {"a": 1}, delivery="d")
         assert time.monotonic() - since < clock_limit(4.0)
 
 
@@ -179,12 +179,14 @@ async def test_addresses_that_may_not_be_called_are_refused_at_once(server: Runn
 async def test_a_name_that_leads_to_a_private_address_is_not_called(tenant: str) -> None:
     """The name is allowed, but what it resolves to is checked again before each call, and only that is called."""
     async with listen() as listener:
-        public = HttpxNotify(("localhost",))
+        public = HttpxCallbackTransport(("localhost",))
         assert public.check(f"http://localhost:{listener.port}/") is None
         with pytest.raises(Permanent, match="not a public address"):
             await public.post(f"http://localhost:{listener.port}/", {}, delivery="d")
         assert listener.seen == []
-        await HttpxNotify(("private:localhost",)).post(f"http://localhost:{listener.port}/x", {}, delivery="d")
+        await HttpxCallbackTransport(("private:localhost",)).post(
+            f"http://localhost:{listener.port}/x", {}, delivery="d"
+        )
         assert listener.seen[0].headers["host"] == f"localhost:{listener.port}"
 
 
@@ -200,11 +202,11 @@ async def test_a_host_that_is_no_longer_allowed_is_not_called(local: RunningServ
 
 async def test_a_host_that_does_not_resolve_is_tried_again() -> None:
     with pytest.raises(Transient, match="could not be resolved"):
-        await HttpxNotify(("*.invalid",)).post("http://hooks.invalid/", {}, delivery="d")
+        await HttpxCallbackTransport(("*.invalid",)).post("http://hooks.invalid/", {}, delivery="d")
 
 
 async def test_hosts_are_allowed_by_name_or_by_domain() -> None:
-    hosts = HttpxNotify(("hooks.example", "*.lab.example"))
+    hosts = HttpxCallbackTransport(("hooks.example", "*.lab.example"))
     assert hosts.check("https://hooks.example/x") is None
     assert hosts.check("https://a.b.lab.example:8443/x?y=1") is None
     for url in (

@@ -13,8 +13,8 @@ from tests.unit.apps.server.running import Domain, RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.adapters.system.clock import SystemClock
-from forestay.ports.jobs.job_store import JobQuery, JobStore, Page, Stored
-from forestay.services.jobs.follow_jobs import OLDEST, OVERLAP, FollowJobs, Mark
+from forestay.ports.jobs.job_store import JobPage, JobQuery, JobStore, Stored
+from forestay.services.jobs.job_events import OLDEST, OVERLAP, EventCursor, JobEvents
 
 pytestmark = pytest.mark.every_store
 
@@ -27,7 +27,7 @@ class SearchedStore:
         self._read = read
         self._queries = [] if queries is None else queries
 
-    async def search(self, query: JobQuery, **options: Any) -> Page:
+    async def search(self, query: JobQuery, **options: Any) -> JobPage:
         page = await self._store.search(query, **options)
         self._queries.append(query)
         self._read += page.jobs
@@ -143,7 +143,7 @@ async def test_a_stream_reads_no_job_of_another_tenant(own_domain: Domain, tenan
         strangers = {*await submit(other.person("submitter", tenant=f"{tenant}-b"), *[{}] * 20)}
         await server.refresh()
         read: list[Stored] = []
-        follow = server.services.follow
+        follow = server.services.job_events
         follow.store = cast("JobStore", SearchedStore(follow.store, read))
         ada = server.person("submitter", tenant=tenant)
         mark = cursor if cursor != "recent" else f"{SystemClock().now() - 60_000}:x:0"
@@ -159,18 +159,18 @@ async def test_a_stream_reads_no_job_of_another_tenant(own_domain: Domain, tenan
 
 @pytest.mark.finding("F-C3")
 async def test_a_cursor_goes_back_an_hour_at_most(server: RunningServer, tenant: str) -> None:
-    follow = server.services.follow
+    follow = server.services.job_events
     job = await submit_one(server.person("submitter", tenant=tenant))
     queries: list[JobQuery] = []
     store = SearchedStore(follow.store, [], queries)
-    past = FollowJobs(cast("JobStore", store), follow.clock)
-    missed = [news.document.id async for news in past.missed(Mark(0, "x", 0), JobQuery(tenant=tenant))]
+    past = JobEvents(cast("JobStore", store), follow.clock)
+    missed = [news.document.id async for news in past.missed(EventCursor(0, "x", 0), JobQuery(tenant=tenant))]
     assert missed == [job]
     (query,) = queries
     assert query.tenant == tenant
     assert query.at_least["changed"] >= follow.clock.now() - OLDEST - OVERLAP - 60_000
-    assert past.too_old(Mark(0, "x", 0))
-    assert not past.too_old(Mark(follow.clock.now() - OLDEST // 2, "x", 0))
+    assert past.too_old(EventCursor(0, "x", 0))
+    assert not past.too_old(EventCursor(follow.clock.now() - OLDEST // 2, "x", 0))
 
 
 async def test_many_readers_and_one_that_leaves(server: RunningServer, tenant: str) -> None:

@@ -122,7 +122,7 @@ async def test_who_has_no_token_is_not_told_what_is_wrong_with_a_body(local: Run
 
 
 async def test_every_route_refuses_the_wrong_role(local: RunningServer) -> None:
-    pilot = local.services.parts.identity.issue(
+    pilot = local.services.components.identity.issue(
         subject="p-another", tenant=TENANT, roles=frozenset({Role.PILOT}), seconds=600
     )
     people = {role: local.person(role.value, tenant=TENANT) for role in ROLES} | {Role.PILOT: local.client(pilot)}

@@ -17,10 +17,10 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.apps.server.store_room import only, store_room
 from tests.unit.formats.provenance.test_open_lineage import check
 
-from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.ports.errors import Transient
 from forestay.ports.flows.flow_engine import CaseSummary
-from forestay.services.operations.tell_lineage import OVERLAP, SLIP, TURN, TellLineage
+from forestay.services.operations.lineage_reporter import DOCUMENT, OVERLAP, TURN, LineageReporter
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def own_server(store_kind: str, tmp_path: Path) -> AsyncIterator[RunningSe
         yield running
 
 
-def telling(keeper: KeeperParts) -> TellLineage:
+def telling(keeper: ReconcilerComponents) -> LineageReporter:
     assert keeper.lineage is not None
     return keeper.lineage
 
@@ -87,7 +87,7 @@ async def test_what_was_not_taken_is_sent_again_and_a_keeper_that_died_leaves_it
             events = Counter(seen.body["eventType"] for seen in listener.seen if seen.body["run"]["runId"] == job)
             assert events["START"] >= 2
             assert events["COMPLETE"] >= 1
-            body = (await heir.parts.slips.get([SLIP]))[SLIP].slip.body
+            body = (await heir.components.documents.get([DOCUMENT]))[DOCUMENT].document.body
             assert body["by"] == telling(heir).me
 
 

@@ -9,7 +9,7 @@ from tests.unit.apps.server.asks import problem, submit
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
-from forestay.services.operations import look_back
+from forestay.services.operations import usage_history
 
 pytestmark = pytest.mark.every_store
 
@@ -19,18 +19,18 @@ FAULT: dict[str, Any] = {"outcome": "fault", "exit_code": 1}
 async def _overview(server: RunningServer, tenant: str, span: str = "hour") -> dict[str, Any]:
     """As it is now: what was seen before is forgotten."""
     await server.refresh()
-    for one in look_back.Span:
-        server.services.past._looks.forget((tenant, one))
+    for one in usage_history.HistorySpan:
+        server.services.usage_history._looks.forget((tenant, one))
     answer = await server.person("viewer", tenant=tenant).get("/v1/overview", params={"span": span})
     assert answer.status_code == 200, answer.text
     told: dict[str, Any] = answer.json()
     return told
 
 
-@pytest.mark.parametrize("span", list(look_back.STEPS))
+@pytest.mark.parametrize("span", list(usage_history.STEPS))
 async def test_nothing_has_happened(server: RunningServer, tenant: str, span: str) -> None:
     told = await _overview(server, tenant, span)
-    steps = look_back.STEPS[look_back.Span(span)][1]
+    steps = usage_history.STEPS[usage_history.HistorySpan(span)][1]
     for name in ("starts", "submitted", "well", "failed", "cancelled", "waits"):
         assert len(told[name]) == steps
     assert (told["incidents"], told["causes"], told["wait"]["median"]) == (0, [], None)

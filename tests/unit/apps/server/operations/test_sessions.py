@@ -11,16 +11,16 @@ from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.later_clock import LaterClock
 from tests.unit.apps.server.running import RunningServer
 
-from forestay.apps.server.http.desk import WORD_HEADER, cookie_of
+from forestay.apps.server.http.request_context import WORD_HEADER, cookie_of
 from forestay.ports.operations.identity import Role
-from forestay.services.operations.open_sessions import LINK_SECONDS, SESSION_SECONDS
+from forestay.services.operations.browser_sessions import LINK_SECONDS, SESSION_SECONDS
 
 
 async def link(server: RunningServer, tenant: str, role: str = "administrator") -> str:
     answer = await server.person(role, tenant=tenant).post("/v1/logins")
     assert answer.status_code == 201
     url: str = answer.json()["url"]
-    return url.removeprefix(server.services.parts.settings.public_url)
+    return url.removeprefix(server.services.components.settings.public_url)
 
 
 async def test_a_link_logs_in_once(local: RunningServer, tenant: str) -> None:
@@ -74,19 +74,19 @@ async def test_a_session_may_what_its_asker_may_and_no_program_may(local: Runnin
         told = (await browser.get("/v1/session")).json()
         assert (told["tenant"], set(told["roles"])) == (tenant, roles)
     answer = await local.person("administrator", tenant=tenant).post("/v1/logins", json={"look": True})
-    await browser.get(answer.json()["url"].removeprefix(local.services.parts.settings.public_url))
+    await browser.get(answer.json()["url"].removeprefix(local.services.components.settings.public_url))
     assert (await browser.get("/v1/session")).json()["roles"] == ["viewer"]
 
 
 async def test_a_session_does_not_outlive_its_askers_token(local: RunningServer, tenant: str) -> None:
-    short = local.services.parts.identity.issue(
+    short = local.services.components.identity.issue(
         subject="ada", tenant=tenant, roles=frozenset({Role.OPERATOR}), seconds=900
     )
     made = (await local.client(short).post("/v1/logins")).json()
     browser = local.client()
-    await browser.get(made["url"].removeprefix(local.services.parts.settings.public_url))
-    token = browser.cookies[cookie_of(local.app.state.desk)]
-    identity = local.services.parts.identity
+    await browser.get(made["url"].removeprefix(local.services.components.settings.public_url))
+    token = browser.cookies[cookie_of(local.app.state.context)]
+    identity = local.services.components.identity
     assert identity.verify(token).expires <= identity.verify(short).expires
 
 
@@ -128,7 +128,7 @@ async def test_another_site_cannot_make_a_browser_ask(local: RunningServer, tena
 
 async def test_the_secret_is_not_kept(local: RunningServer, tenant: str) -> None:
     once = (await link(local, tenant)).partition("=")[2]
-    kept = await local.services.parts.slips.find("login")
+    kept = await local.services.components.documents.find("login")
     assert kept
     assert once not in str(kept)
 

@@ -36,7 +36,7 @@ async def traced(
 
 
 async def spans(server: RunningServer, receiver: OtlpReceiver, trace: str = TRACE) -> list[SpanSeen]:
-    traces = server.services.parts.traces
+    traces = server.services.components.traces
     assert traces is not None
     await asyncio.to_thread(traces.flush)
     return receiver.of(trace)
@@ -93,11 +93,11 @@ async def test_a_repeat_with_another_trace_is_the_same_request(local: RunningSer
         headers = {"Idempotency-Key": f"k-{tenant}", "traceparent": TRACEPARENT[:-4] + last + "-01"}
         ids.append((await ada.post("/v1/jobs", json=body, headers=headers)).json()["jobs"][0]["id"])
     assert ids[0] == ids[1]
-    (stored,) = (await local.services.parts.store.get([ids[0]])).values()
+    (stored,) = (await local.services.components.store.get([ids[0]])).values()
     assert stored.document.extra["trace"] == TRACEPARENT[:-4] + "1-01"
 
 
 def test_nothing_of_opentelemetry_is_loaded_where_nobody_wants_traces(local: RunningServer) -> None:
-    assert local.services.parts.traces is None
-    assert local.services.parts.tracing is None
-    assert type(unwatched(local.services.parts.incidents)).__module__.startswith("forestay.adapters.")
+    assert local.services.components.traces is None
+    assert local.services.components.tracing is None
+    assert type(unwatched(local.services.components.incidents)).__module__.startswith("forestay.adapters.")

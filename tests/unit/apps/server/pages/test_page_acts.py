@@ -13,7 +13,7 @@ from tests.unit.apps.server.asks import problem
 from tests.unit.apps.server.routes import routes_of
 from tests.unit.apps.server.running import RunningServer
 
-from forestay.apps.server.http.desk import WORD_HEADER
+from forestay.apps.server.http.request_context import WORD_HEADER
 
 WEB = Path(__file__).resolve().parents[5] / "web" / "src"
 BROWSED = Path(__file__).resolve().parents[4] / "system" / "web"
@@ -56,7 +56,7 @@ async def _session(server: RunningServer, tenant: str, role: str) -> tuple[httpx
     """A browser in which somebody is logged in, and its page's word."""
     link = await server.person(role, tenant=tenant, subject=f"a-{role}").post("/v1/logins")
     browser = server.client()
-    await browser.get(link.json()["url"].removeprefix(server.services.parts.settings.public_url))
+    await browser.get(link.json()["url"].removeprefix(server.services.components.settings.public_url))
     word: str = (await browser.get("/v1/session")).json()["word"]
     return browser, word
 

@@ -36,13 +36,13 @@ class Two:
     @property
     def tokens(self) -> Ed25519Tokens:
         """North's."""
-        tokens = self.north.services.parts.peers.tokens
+        tokens = self.north.services.components.peers.tokens
         assert isinstance(tokens, Ed25519Tokens)
         return tokens
 
     @property
     def souths_key(self) -> str:
-        return self.south.services.parts.peers.tokens.public
+        return self.south.services.components.peers.tokens.public
 
     async def ask(self, token: str, path: str = "/ga4gh/wes/v1/runs") -> int:
         return (await self.south.client(token).get(path)).status_code
@@ -101,7 +101,7 @@ async def test_a_token_is_good_at_one_domain_for_one_tenant_and_one_interface(tw
     assert await two.ask(two.tokens.make(two.tokens.public, ADA)) == 401, "for another domain"
     head, claims, _ = good.split(".")
     assert await two.ask(f"{head}.{claims}.{'A' * 86}") == 401
-    principal = two.south.services.parts.peers.caller(good)
+    principal = two.south.services.components.peers.caller(good)
     assert principal is not None
     assert (principal.subject, principal.tenant) == ("peer:north", "guests")
 

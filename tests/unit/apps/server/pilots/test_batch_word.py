@@ -11,7 +11,7 @@ from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.sites.test_sites import open_launches, plan, tell
 
-from forestay.apps.compose.keeper import KeeperParts
+from forestay.apps.compose.reconciler import ReconcilerComponents
 
 NEEDS = {"cpus": 1, "memory": 1 << 30, "disk": 1 << 30, "gpus": 0}
 
@@ -69,8 +69,8 @@ async def test_the_batch_job_of_a_silent_pilot_is_cancelled_before_its_job_is_gi
     agent, user = server.person("site", tenant=tenant), server.person("operator", tenant=tenant)
     (job,) = await submit(user, {}, resources={"cpus": 1})
     pilot = await pilot_of_launch(server, agent, "l-1")
-    parts = server.services.parts
-    orphans = KeeperParts(parts).orphans
+    parts = server.services.components
+    orphans = ReconcilerComponents(parts).orphans
     orphans.cancel_wait = 30.0
     assert await orphans._asked([pilot]) == {}, "not before the batch system was asked to end it"
     await server.refresh()

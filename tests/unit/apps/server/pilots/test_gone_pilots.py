@@ -14,7 +14,7 @@ from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.jobs.release_claims import ReleaseClaims
+from forestay.services.jobs.claim_releaser import ClaimReleaser
 
 
 async def test_a_pilot_that_went_away_while_it_waited_gets_nothing(server: RunningServer, tenant: str) -> None:
@@ -54,7 +54,7 @@ async def test_a_dead_pilots_job_is_released_at_once(server: RunningServer, tena
 
 
 @dataclass(slots=True)
-class SlowSearch(ReleaseClaims):
+class SlowSearch(ClaimReleaser):
     """Something happens before the search for a dead pilot's jobs comes to its answer."""
 
     pilot: str = ""
@@ -68,11 +68,11 @@ class SlowSearch(ReleaseClaims):
             happening, self.meanwhile = self.meanwhile, None
             await happening()
             self.happened = True
-        return await ReleaseClaims.held_by(self, pilots)
+        return await ClaimReleaser.held_by(self, pilots)
 
     async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
         after = self.happened
-        count = await ReleaseClaims.release(self, jobs, by=by, reason=reason, overlap_possible=overlap_possible)
+        count = await ClaimReleaser.release(self, jobs, by=by, reason=reason, overlap_possible=overlap_possible)
         self.dealt_with |= after
         return count
 

@@ -94,15 +94,15 @@ async def test_a_beat_reads_nothing_from_the_store(
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant, host="node1", cache=area("1"))
     asked: list[str] = []
-    slips = server.services.parts.slips
-    read = slips.get
+    documents = server.services.components.documents
+    read = documents.get
 
     async def get(*names: Any, **more: Any) -> Any:
         # The server's own loops read the store beside it: only what a request asks for counts.
         asked.extend(frame.filename for frame in traceback.extract_stack() if "forestay/apps/server" in frame.filename)
         return await read(*names, **more)
 
-    monkeypatch.setattr(slips, "get", get)
+    monkeypatch.setattr(documents, "get", get)
     for _ in range(5):
         assert (await pilot.beat())["neighbours"] == []
     assert asked == []

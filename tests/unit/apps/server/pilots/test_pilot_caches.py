@@ -276,7 +276,7 @@ async def test_caches_of_one_pilot_alone_are_not_shared(site: Site) -> None:
 
 async def known_files(site: Site, host: str) -> dict[str, set[str]]:
     """What the server believes of each pilot of a host."""
-    found = await site.server.services.parts.pilots.find_pilots(tenant=site.tenant)
+    found = await site.server.services.components.pilots.find_pilots(tenant=site.tenant)
     holds = site.server.services.caches.holds
     return {one.id: {str(name) for name in holds(one.id)} for one in found if one.host == host}
 

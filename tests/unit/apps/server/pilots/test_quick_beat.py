@@ -127,7 +127,7 @@ async def test_a_beat_may_come_in_pieces(server: RunningServer, tenant: str, cut
 async def test_only_a_plain_request_takes_the_short_way(server: RunningServer, tenant: str, more: str) -> None:
     """What two readers might read differently is left to the one that reads everything else."""
     pilot = await ScriptedPilot.register(server, tenant)
-    short = QuickBeat(server.app.state.desk, server.app.state.desk.metrics)
+    short = QuickBeat(server.app.state.context, server.app.state.context.metrics)
     taken: list[bytes | None] = []
     assert not short.take(asked(pilot, 1, more), taken.append)
     assert not short.take(asked(pilot, 1) + b" ", taken.append)
@@ -145,7 +145,7 @@ async def test_a_beat_that_cannot_be_stored_gets_the_usual_answer(
         raise Transient("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.services.parts.pilots, "put_sheet", put_sheet)
+        patch.setattr(server.services.components.pilots, "put_sheet", put_sheet)
         async with wire(server) as line:
             await line.send(asked(pilot, 1))
             status, body = await line.answer()

@@ -27,7 +27,7 @@ def stories(tenant: str) -> list[Story]:
 
 
 async def recorded(server: RunningServer, tenant: str) -> dict[str, list[str]]:
-    parts = server.services.parts
+    parts = server.services.components
     return await record(parts.store, parts.incidents, *stories(tenant))
 
 
@@ -106,7 +106,7 @@ async def test_who_may_replay_what(server: RunningServer, tenant: str) -> None:
 
 
 async def test_the_server_answers_while_it_replays(server: RunningServer, tenant: str) -> None:
-    parts = server.services.parts
+    parts = server.services.components
     many = [Story(f"{tenant}-{place}", ["node", "code"], tenant=tenant) for place in range(300)]
     await record(parts.store, parts.incidents, *many)
     ann = server.person("operator", tenant=tenant)
@@ -127,7 +127,7 @@ async def test_the_server_answers_while_it_replays(server: RunningServer, tenant
 
 @pytest.mark.ledger("P0-30")
 async def test_a_rule_is_proposed_from_what_mended_faults(server: RunningServer, tenant: str) -> None:
-    parts = server.services.parts
+    parts = server.services.components
     mended = [
         Story(
             f"{tenant}-m{place}", [{"cause": "memory", "by": "bob"}], decisions=["hold"], memory=1 << 31, tenant=tenant

@@ -66,17 +66,17 @@ async def test_a_job_for_which_a_pilot_waits_comes_to_be_claimed(own_domain: Dom
         asking = asyncio.create_task(pilot.claim_one(wait=30))
 
         async def looked() -> bool:
-            return server.services.claims.windows.has_none_for(tenant, Resources(cpus=1))
+            return server.services.claims.buffers.has_none_for(tenant, Resources(cpus=1))
 
         await _asked(server)
         await until(looked, "the server to know that nothing is queued")
-        before = server.services.parts.writer.tally.written
+        before = server.services.components.writer.tally.written
         job = await submit_one(ada, command=["echo", "a specification of its own"])
         claim = await asking
         assert (claim["job"], claim["attempt"]) == (job, 1)
         assert claim["specification"]["command"] == ["echo", "a specification of its own"]
         assert server.services.claims.tally.first == 1
-        assert server.services.parts.writer.tally.written == before, "no write but the creating one"
+        assert server.services.components.writer.tally.written == before, "no write but the creating one"
         assert [line["event"] for line in await story(ada, job)] == ["create", "claim"]
         await pilot.end(claim)
         assert (await read(ada, job))["state"] == "completed"
@@ -221,8 +221,8 @@ async def test_an_urgent_job_overtakes_a_long_queue(own_domain: Domain, tenant: 
     """The servers have read far ahead into the queue; a job that comes later and is more urgent is not left behind."""
     async with own_domain.server() as first, own_domain.server() as second:
         for server in (first, second):
-            windows = server.services.claims.windows
-            windows.settings = replace(windows.settings, look_again=2.0)
+            buffers = server.services.claims.buffers
+            buffers.settings = replace(buffers.settings, look_again=2.0)
         ada = first.person("submitter", tenant=tenant)
         await submit(ada, *[{}] * 3000)
         await first.refresh()
@@ -358,13 +358,13 @@ async def test_a_beat_is_answered_when_it_is_stored(server: RunningServer, other
     pilot = await ScriptedPilot.register(server, tenant)
     for counter in range(1, 4):
         await pilot.beat("c1")
-        sheets = await other.services.parts.pilots.sheets(fresh=True)
+        sheets = await other.services.components.pilots.sheets(fresh=True)
         stored = [sheet.beats[pilot.name] for sheet in sheets if pilot.name in sheet.beats]
         assert [(one.counter, one.claims) for one in stored] == [(counter, ("c1",))]
     # An older beat that comes late takes nothing back.
     pilot.counter = 0
     await pilot.beat("old")
-    sheets = await other.services.parts.pilots.sheets(fresh=True)
+    sheets = await other.services.components.pilots.sheets(fresh=True)
     assert [sheet.beats[pilot.name].counter for sheet in sheets if pilot.name in sheet.beats] == [3]
 
 

@@ -11,7 +11,7 @@ from tests.unit.apps.server.asks import submit_one
 from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot
 
-from forestay.services.scheduling.keep_caches import ticket_for
+from forestay.services.scheduling.pilot_caches import ticket_for
 
 MB = 10**6
 

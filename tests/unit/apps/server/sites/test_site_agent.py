@@ -16,15 +16,15 @@ from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.named_batch import Killed, NamedBatch
 from tests.unit.apps.server.running import RunningServer
 
-from forestay.adapters.httpx.site_desk import HttpxSiteDesk
+from forestay.adapters.httpx.site_api import HttpxSiteApi
 from forestay.adapters.system.clock import RandomIds
 from forestay.adapters.system.pilot_spool import FolderPilotSpool
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.sites.batch import FORGOTTEN, BatchState, PilotJob
-from forestay.domain.sites.fleet import Pace, PilotSize, Thresholds
+from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 from forestay.domain.sites.launch import LaunchState
 from forestay.ports.errors import Conflict, Permanent
-from forestay.services.sites.keep_pilots import KeepPilots
+from forestay.services.sites.site_agent import SiteAgent
 from forestay.services.sites.site_policy import SitePolicy
 
 SEEDS = int(os.environ.get("FORESTAY_SITE_SEEDS", "6"))
@@ -73,15 +73,15 @@ class Site:
         self.user = server.person("submitter", tenant=tenant)
         token = folder / "token"
         token.write_text(server.domain.token("site", tenant=tenant))
-        self.desk = HttpxSiteDesk(["http://127.0.0.1:9", server.url], site="hall", token_file=token)
+        self.api = HttpxSiteApi(["http://127.0.0.1:9", server.url], site="hall", token_file=token)
 
     @asynccontextmanager
-    async def agent(self, passed: Callable[[str], None] = lambda _point: None) -> AsyncIterator[KeepPilots]:
+    async def agent(self, passed: Callable[[str], None] = lambda _point: None) -> AsyncIterator[SiteAgent]:
         """An agent as a process that starts: it knows nothing but its spool."""
         spool = FolderPilotSpool(self.folder / "spool")
         try:
-            yield KeepPilots(
-                self.desk,
+            yield SiteAgent(
+                self.api,
                 submitter=self.batch,
                 reader=self.batch,
                 spool=spool,
@@ -96,14 +96,14 @@ class Site:
             spool.close()
 
     async def launches(self) -> Counter[str]:
-        return Counter(one.state.value for one in (await self.desk.demand()).launches)
+        return Counter(one.state.value for one in (await self.api.demand()).launches)
 
 
 @pytest.fixture
 async def site(local: RunningServer, tenant: str, tmp_path: Path) -> AsyncIterator[Site]:
     made = Site(local, tenant, tmp_path)
     yield made
-    await made.desk.close()
+    await made.api.close()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -144,7 +144,7 @@ async def test_killed_between_any_two_steps_it_submits_nothing_twice(site: Site,
     assert max(names.values()) == 1, names
     assert len(names) == min(4, tasks)
     assert await site.launches() == {"submitted": min(4, tasks)}
-    told = {one.name: one.batch_job for one in (await site.desk.demand()).launches}
+    told = {one.name: one.batch_job for one in (await site.api.demand()).launches}
     assert told == {one.name: one.id for one in site.batch.jobs.values()}
     assert {"greeted", "measured", "planned"} <= points
 
@@ -187,7 +187,7 @@ async def test_a_scheduler_that_refuses_is_not_stormed(site: Site) -> None:
         for _ in range(10):
             await another.look()
         assert site.batch.asked <= 10, "one that starts anew reads the waits from the launches"
-    ended = await site.desk.ended()
+    ended = await site.api.ended()
     assert {one.word for one in ended} <= {"refused", "given up"}
     assert await site.launches() == {}
 
@@ -200,7 +200,7 @@ async def test_the_batch_systems_word_is_told_and_its_silence_is_not(site: Site)
         site.batch.become(first, BatchState.ENDED, "FAILED", exit_code=2, nodes=("n1",))
         site.batch.become(second, BatchState.LOST, "NODE_FAIL", node_events=("n2: DOWN",))
         site.batch.become(third, BatchState.UNKNOWN, "")
-        launch = next(one for one in (await site.desk.demand()).launches if one.batch_job == first)
+        launch = next(one for one in (await site.api.demand()).launches if one.batch_job == first)
         (site.folder / "spool/logs" / f"{launch.id}.log").write_text("forestay-pilot: no space\n")
         await agent.look()
     answer = await site.server.person("operator", tenant=await _tenant(site)).get("/v1/sites/hall")
@@ -214,7 +214,7 @@ async def test_the_batch_systems_word_is_told_and_its_silence_is_not(site: Site)
 
 async def _tenant(site: Site) -> str:
     token = (site.folder / "token").read_text()
-    return site.server.services.parts.identity.verify(token).tenant
+    return site.server.services.components.identity.verify(token).tenant
 
 
 async def test_pilots_that_no_job_needs_any_more_are_not_sent_after_an_outage(site: Site) -> None:
@@ -254,7 +254,7 @@ async def test_what_came_twice_after_all_is_cancelled(site: Site) -> None:
     async with site.agent() as agent:
         await agent.look()
     (left,) = site.batch.alive
-    assert [one.batch_job for one in (await site.desk.demand()).launches] == [left.id]
+    assert [one.batch_job for one in (await site.api.demand()).launches] == [left.id]
 
 
 async def test_two_agents_are_kept_apart(site: Site) -> None:
@@ -268,7 +268,7 @@ async def test_two_agents_are_kept_apart(site: Site) -> None:
 
 
 async def test_idle_pilots_are_kept(site: Site) -> None:
-    wanted = SitePolicy(Thresholds(max_pilots=9, min_pilots=3, min_idle=2), (SMALL,), pace=Pace(), settle=0.2)
+    wanted = SitePolicy(Thresholds(max_pilots=9, min_pilots=3, min_idle=2), (SMALL,), pace=SubmissionPace(), settle=0.2)
     site.policy = wanted
     async with site.agent() as agent:
         for _ in range(3):
@@ -290,7 +290,7 @@ async def test_what_the_scheduler_forgot_is_lost_after_a_while_and_the_rest_goes
         assert await site.launches() == {"submitted": 1}, "not at first sight"
         site.clock.steady += POLICY.settle + 1
         await agent.look()
-        (ended,) = await site.desk.ended()
+        (ended,) = await site.api.ended()
         assert ended.word == "FORGOTTEN"
 
 
@@ -302,12 +302,12 @@ async def test_the_batch_job_of_a_silent_pilot_is_cancelled_until_it_is_over(sit
         for one in (doomed, kept):
             site.batch.become(one, BatchState.RUNNING, "RUNNING")
         keep = site.server.services.launches
-        (launch,) = [one for one in (await site.desk.demand()).launches if one.batch_job == doomed]
+        (launch,) = [one for one in (await site.api.demand()).launches if one.batch_job == doomed]
         known = await keep.get(site.tenant, "hall", launch.id)
         assert known is not None
         await keep.cancel(known)
         await agent.look()
         assert [one.id for one in site.batch.alive] == [kept]
         await agent.look()
-        (ended,) = await site.desk.ended()
+        (ended,) = await site.api.ended()
         assert ended.batch_job == doomed

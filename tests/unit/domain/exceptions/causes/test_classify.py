@@ -15,10 +15,10 @@ from tests.sizes import examples
 from tests.speed import cpu_limit
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.evidence.evidence import MOST_CHARACTERS, MOST_LINES, bounded_lines
-from forestay.domain.exceptions.evidence.seen import Seen
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.formats.rules.pack_folder import shipped_packs
 from forestay.formats.rules.pack_yaml import read_pack_text
@@ -36,7 +36,7 @@ patterns:
 HOUSE_CLASSIFIER = Classifier(one.pattern for one in read_pack_text(HOUSE).patterns)
 
 
-def asked(**plain: Any) -> Finding:
+def asked(**plain: Any) -> CauseFinding:
     return HOUSE_CLASSIFIER.classify(read_evidence(plain))
 
 
@@ -86,7 +86,7 @@ def test_tellers_that_agree_are_surer() -> None:
 def test_nothing_known_is_unknown() -> None:
     for plain in ({}, {"exit_code": 1}, {"exit_code": 1, "log_tail": "zyx"}):
         found = asked(**plain)
-        assert (found.cause, found.pattern, found.retry) == (Cause.UNKNOWN, "", Retry.NO)
+        assert (found.cause, found.pattern, found.retry) == (Cause.UNKNOWN, "", RetryNeed.NO)
         assert found.confidence <= 0.3
 
 
@@ -114,7 +114,7 @@ def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]
         evidence = read_evidence(record)
         found = classifier().classify(evidence)
         assert found.cause in set(Cause)
-        assert found.retry in set(Retry)
+        assert found.retry in set(RetryNeed)
         assert 0.0 <= found.confidence <= 1.0
         assert finding_to_json(found).keys() == {
             "cause",
@@ -153,8 +153,8 @@ def test_the_index_leaves_nothing_out(part: int) -> None:
     records = [record for entry in entries for record in (*entry.fixtures.matches, *entry.fixtures.passes)]
     for record in records[part::PARTS]:
         evidence = read_evidence(record)
-        slow = {entry.pattern.name for entry in entries if entry.pattern.match(Seen(evidence)) is not None}
-        assert {match.pattern.name for match in classifier().matches(Seen(evidence))} == slow
+        slow = {entry.pattern.name for entry in entries if entry.pattern.match(PreparedEvidence(evidence)) is not None}
+        assert {match.pattern.name for match in classifier().matches(PreparedEvidence(evidence))} == slow
 
 
 def log_tails() -> list[str]:

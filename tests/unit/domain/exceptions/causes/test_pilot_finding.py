@@ -9,12 +9,12 @@ from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.causes.pilot_finding import ExecutionFailure, execution_failure, pilot_finding
-from forestay.domain.exceptions.evidence.evidence import Stage
-from forestay.domain.jobs.job_document import Ending, Outcome, Token
+from forestay.domain.exceptions.evidence.evidence import AttemptStage
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Token
 
 
-def ending(reason: str, error: str | None = None, file: str | None = None, **more: object) -> Ending:
-    return Ending(Token(1, 1), "c", Outcome.FAULT, reason, error=error, file=file, **more)  # type: ignore[arg-type]
+def ending(reason: str, error: str | None = None, file: str | None = None, **more: object) -> AttemptResult:
+    return AttemptResult(Token(1, 1), "c", AttemptOutcome.FAULT, reason, error=error, file=file, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,30 +81,36 @@ def test_what_only_the_log_can_tell_is_left_to_it(reason: str, error: str | None
 def test_a_log_does_not_overrule_the_system() -> None:
     document = job(last=ending("output-failed", "EACCES", stage="staging-out"))
     evidence = evidence_of(document, "OSError: [Errno 28] No space left on device\n")
-    assert (evidence.stage, evidence.more["error"]) == (Stage.STAGING_OUT, "EACCES")
+    assert (evidence.stage, evidence.more["error"]) == (AttemptStage.STAGING_OUT, "EACCES")
     assert find_cause(document, evidence, Classifier(())).cause is Cause.POLICY
 
 
 @pytest.mark.parametrize(
     ("reason", "stage", "expected"),
     [
-        ("output-missing", None, Stage.STAGING_OUT),
-        ("data-missing", None, Stage.STAGING_IN),
-        ("exit", None, Stage.EXECUTING),
-        ("start-failed", "staging-in", Stage.STAGING_IN),
-        ("exit", "some day", Stage.EXECUTING),
+        ("output-missing", None, AttemptStage.STAGING_OUT),
+        ("data-missing", None, AttemptStage.STAGING_IN),
+        ("exit", None, AttemptStage.EXECUTING),
+        ("start-failed", "staging-in", AttemptStage.STAGING_IN),
+        ("exit", "some day", AttemptStage.EXECUTING),
     ],
 )
-def test_a_pilot_that_does_not_say_the_stage_is_understood(reason: str, stage: str | None, expected: Stage) -> None:
+def test_a_pilot_that_does_not_say_the_stage_is_understood(
+    reason: str, stage: str | None, expected: AttemptStage
+) -> None:
     assert evidence_of(job(last=ending(reason, stage=stage)), "").stage is expected
 
 
 def test_every_cause_at_every_stage_is_one_of_the_six_kinds() -> None:
     for cause in Cause:
-        assert execution_failure(Stage.STAGING_OUT, cause) is ExecutionFailure.OUTPUT
-        assert execution_failure(Stage.CLEANUP, cause) is ExecutionFailure.CLEANUP
-    kinds = {execution_failure(stage, cause) for stage in (Stage.STAGING_IN, Stage.EXECUTING, None) for cause in Cause}
+        assert execution_failure(AttemptStage.STAGING_OUT, cause) is ExecutionFailure.OUTPUT
+        assert execution_failure(AttemptStage.CLEANUP, cause) is ExecutionFailure.CLEANUP
+    kinds = {
+        execution_failure(stage, cause)
+        for stage in (AttemptStage.STAGING_IN, AttemptStage.EXECUTING, None)
+        for cause in Cause
+    }
     assert kinds == set(ExecutionFailure)
-    assert execution_failure(Stage.STAGING_IN, Cause.NETWORK) is ExecutionFailure.DATA
-    assert execution_failure(Stage.EXECUTING, Cause.NETWORK) is ExecutionFailure.RESOURCE
+    assert execution_failure(AttemptStage.STAGING_IN, Cause.NETWORK) is ExecutionFailure.DATA
+    assert execution_failure(AttemptStage.EXECUTING, Cause.NETWORK) is ExecutionFailure.RESOURCE
     assert execution_failure(None, Cause.NODE) is ExecutionFailure.RESOURCE

@@ -11,7 +11,7 @@ from forestay.adapters.system.patterns import Patterns
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause, lost_with, with_batch_word
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.jobs.claim import MAX_RELEASES, claim, release
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 
 
 def lost(document: JobDocument) -> JobDocument:
@@ -59,6 +59,6 @@ def test_the_pilots_of_its_attempts_the_newest_first() -> None:
 
 def test_an_earlier_fault_is_no_evidence_of_how_it_was_lost() -> None:
     document = lost(job("one"))
-    before = Ending(token=document.token, claim="c", outcome=Outcome.FAULT, reason="exit", exit_code=3)
+    before = AttemptResult(token=document.token, claim="c", outcome=AttemptOutcome.FAULT, reason="exit", exit_code=3)
     found = evidence_of(replace(document, last=before), "Traceback")
     assert (found.exit_code, found.more["reason"]) == (None, "lost")

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.domain.exceptions.causes.cause import Cause, Finding, Retry
-from forestay.domain.exceptions.incidents.house_policy import FREE_TRIES, NEVER, SURE, Course, carried_out, house_answer
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.incidents.house_policy import (
+    FREE_TRIES,
+    NEVER,
+    SURE,
+    DefaultAction,
+    carried_out,
+    house_answer,
+)
 from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
 from forestay.domain.jobs.claim import MAX_RELEASES, by_retry_policy, claimable
-from forestay.domain.jobs.job_document import Ending, JobDocument, Outcome, State, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 
@@ -18,14 +25,14 @@ NOW = 1_700_000_000_000
 
 
 def faulted(*, faults: int = 1, releases: int = 0, policy: RetryPolicy | None = None) -> JobDocument:
-    last = Ending(Token(0, faults), "claim", Outcome.FAULT, exit_code=1)
+    last = AttemptResult(Token(0, faults), "claim", AttemptOutcome.FAULT, exit_code=1)
     return JobDocument(
         "job", "lab", "spec", "one", "ann", NOW, NOW, Resources(), state=State.FAULTED, attempt=faults, faults=faults,
         releases=releases, last=last, retry=policy or RetryPolicy(),
     )  # fmt: skip
 
 
-findings = st.builds(Finding, st.sampled_from(Cause), st.floats(0, 1), st.sampled_from(Retry))
+findings = st.builds(CauseFinding, st.sampled_from(Cause), st.floats(0, 1), st.sampled_from(RetryNeed))
 policies = st.builds(RetryPolicy, st.integers(1, 5), st.integers(0, 100), st.sampled_from(WhenExhausted))
 documents = st.builds(
     lambda faults, releases, policy: faulted(faults=faults, releases=releases, policy=policy),
@@ -36,21 +43,21 @@ documents = st.builds(
 
 
 @given(documents, findings)
-def test_a_fault_never_disappears(document: JobDocument, finding: Finding) -> None:
+def test_a_fault_never_disappears(document: JobDocument, finding: CauseFinding) -> None:
     answer = house_answer(document, finding)
     after = carried_out(document, answer, now=NOW, by="house policy")
     match answer.course:
-        case Course.RETRY:
+        case DefaultAction.RETRY:
             assert after.state is State.AVAILABLE
             assert claimable(after, NOW + 1000 * answer.wait)
-        case Course.HOLD:
+        case DefaultAction.HOLD:
             assert (after.state, after.not_before) == (State.FAULTED, NEVER)
-        case Course.FAIL:
+        case DefaultAction.FAIL:
             assert after.state is State.FAILED
 
 
 @given(documents, findings)
-def test_infrastructure_pays_for_itself_and_not_for_ever(document: JobDocument, finding: Finding) -> None:
+def test_infrastructure_pays_for_itself_and_not_for_ever(document: JobDocument, finding: CauseFinding) -> None:
     answer = house_answer(document, finding)
     ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
     assert answer.charged or ours, "the user's attempts are spared for nothing else"
@@ -64,7 +71,7 @@ def test_infrastructure_pays_for_itself_and_not_for_ever(document: JobDocument, 
 def test_without_a_cause_it_is_the_jobs_own_policy(document: JobDocument) -> None:
     if document.releases >= MAX_RELEASES:
         return
-    finding = Finding(Cause.UNKNOWN, 0.2, Retry.NO)
+    finding = CauseFinding(Cause.UNKNOWN, 0.2, RetryNeed.NO)
     after = carried_out(document, house_answer(document, finding), now=NOW, by="house policy")
     plain = by_retry_policy(document, NOW)
     assert (after.state, after.faults) == (plain.state, plain.faults)
@@ -75,15 +82,15 @@ def test_without_a_cause_it_is_the_jobs_own_policy(document: JobDocument) -> Non
 @pytest.mark.ledger("P2-07")
 @pytest.mark.parametrize("cause", sorted(INFRASTRUCTURE))
 def test_after_the_free_tries_the_jobs_own_attempts_count(cause: str) -> None:
-    finding = Finding(Cause(cause), 0.95, Retry.ELSEWHERE)
+    finding = CauseFinding(Cause(cause), 0.95, RetryNeed.ELSEWHERE)
     document = faulted(policy=RetryPolicy(2, 7))
     waits = []
     for _ in range(6):
         answer = house_answer(document, finding, (0, 30, 90))
         waits.append((answer.course, answer.wait, answer.charged))
-        if answer.course is not Course.RETRY:
+        if answer.course is not DefaultAction.RETRY:
             break
         document = carried_out(document, answer, now=NOW, by="house policy")
         document = document.having(state=State.FAULTED, faults=document.faults + 1, attempt=document.attempt + 1)
-    free = [(Course.RETRY, wait, False) for wait in (0, 30, 90)]
-    assert waits == [*free, (Course.RETRY, 7, True), (Course.FAIL, 0, True)]
+    free = [(DefaultAction.RETRY, wait, False) for wait in (0, 30, 90)]
+    assert waits == [*free, (DefaultAction.RETRY, 7, True), (DefaultAction.FAIL, 0, True)]

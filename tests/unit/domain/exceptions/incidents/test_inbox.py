@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.inbox import WaitsFor, grouped, pile_of
-from forestay.domain.exceptions.incidents.incident import IncidentState, Standing
+from forestay.domain.exceptions.incidents.inbox import WaitsFor, grouped, inbox_tally_of
+from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 
 
-def _held(number: int, **changed: object) -> Standing:
-    one = Standing(
+def _held(number: int, **changed: object) -> IncidentStatus:
+    one = IncidentStatus(
         f"i{number}",
         "lab",
         "ada",
@@ -27,10 +27,10 @@ def test_a_storm_is_one_group_whatever_its_faults_wait_for_and_whoever_owns_them
     storm = [
         _held(n, state=IncidentState.WAITING, group="cause:node@1", cause="node", owner=f"o{n % 3}") for n in range(5)
     ]
-    (group,) = grouped(pile_of(replace(one, core_seconds=3600)) for one in storm)
+    (group,) = grouped(inbox_tally_of(replace(one, core_seconds=3600)) for one in storm)
     assert (group.count, group.core_seconds, group.owners, group.place.owner) == (5, 5 * 3600, 3, "")
     assert group.place.waits is WaitsFor.CANARY
-    (tried,) = grouped(map(pile_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
+    (tried,) = grouped(map(inbox_tally_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
     assert (tried.count, tried.place.waits) == (6, WaitsFor.GROUP)
     assert tried.next_step(None).startswith("forestay safeguards try 'cause:node@1'")
 
@@ -44,7 +44,7 @@ def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_fi
         _held(5, state=IncidentState.WAITING),
         _held(6, state=IncidentState.COMPLETE),
     ]
-    found = grouped(map(pile_of, waiting))
+    found = grouped(map(inbox_tally_of, waiting))
     assert [(one.place.owner, one.count, one.place.waits) for one in found] == [
         ("ben", 1, WaitsFor.PERSON),
         ("ada", 2, WaitsFor.PERSON),

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from forestay.domain.exceptions.incidents.ladder import (
     HOUSE,
     INFRASTRUCTURE,
+    AfterLastLevel,
     Budgets,
-    Exhausted,
     Ladder,
     Layer,
     Ledger,
-    Level,
-    Then,
+    RetriesExhausted,
+    RetryLevel,
     TryAgain,
     check_ladder,
     entered,
@@ -23,16 +23,16 @@ from forestay.domain.exceptions.incidents.ladder import (
     noticed,
 )
 
-THREE = Ladder("three", (Level(5, 2), Level(60), Level(600)))
+THREE = Ladder("three", (RetryLevel(5, 2), RetryLevel(60), RetryLevel(600)))
 causes = st.sampled_from(["memory", "code", "node", "network", "unknown"])
 
 
-def climb(ladder: Ladder, cause: str, budgets: Budgets | None = None) -> tuple[list[int], Exhausted]:
+def climb(ladder: Ladder, cause: str, budgets: Budgets | None = None) -> tuple[list[int], RetriesExhausted]:
     waits: list[int] = []
     ledger = Ledger()
     while True:
         answer = next_try(ladder, ledger, cause, budgets)
-        if isinstance(answer, Exhausted):
+        if isinstance(answer, RetriesExhausted):
             return waits, answer
         waits.append(answer.wait)
         ledger = entered(ledger, cause)
@@ -42,10 +42,10 @@ def climb(ladder: Ladder, cause: str, budgets: Budgets | None = None) -> tuple[l
 def test_each_level_has_its_wait_and_its_tries_and_then_comes_compensation() -> None:
     waits, end = climb(THREE, "memory")
     assert waits == [5, 5, 60, 600]
-    assert end.then is Then.ROLLBACK
-    assert climb(Ladder("one", (Level(1),), Then.FAIL), "memory") == (
+    assert end.then is AfterLastLevel.ROLLBACK
+    assert climb(Ladder("one", (RetryLevel(1),), AfterLastLevel.FAIL), "memory") == (
         [1],
-        Exhausted(Then.FAIL, "the ladder one has 1 tries, and all were made"),
+        RetriesExhausted(AfterLastLevel.FAIL, "the ladder one has 1 tries, and all were made"),
     )
 
 
@@ -64,9 +64,9 @@ def test_infrastructure_is_never_charged_to_the_user() -> None:
         ledger = entered(ledger, "node")
     assert ledger.charged == 0
     assert next_try(THREE, ledger, "memory", Budgets(user=1)) == TryAgain(0, 5)
-    assert isinstance(next_try(THREE, ledger, "node"), Exhausted)
+    assert isinstance(next_try(THREE, ledger, "node"), RetriesExhausted)
     assert next_try(THREE, ledger, "network") == TryAgain(0, 5)
-    assert isinstance(next_try(THREE, ledger, "network", Budgets(infrastructure=4)), Exhausted)
+    assert isinstance(next_try(THREE, ledger, "network", Budgets(infrastructure=4)), RetriesExhausted)
 
 
 def test_what_other_layers_tried_is_counted_once() -> None:
@@ -75,7 +75,7 @@ def test_what_other_layers_tried_is_counted_once() -> None:
     assert noticed(ledger, Layer.BATCH, "memory", 1) == ledger
     assert next_try(THREE, ledger, "memory") == TryAgain(1, 60)
     ledger = noticed(entered(ledger, "memory"), Layer.ENGINE, "memory", 1)
-    assert isinstance(next_try(THREE, ledger, "memory"), Exhausted)
+    assert isinstance(next_try(THREE, ledger, "memory"), RetriesExhausted)
     assert noticed(ledger, Layer.BATCH, "node", 3).spent("node") == 1
 
 
@@ -92,11 +92,11 @@ def test_the_ledger_adds_up(tries: list[tuple[Layer, str]], cause: str) -> None:
     answer = next_try(HOUSE, ledger, cause)
     if isinstance(answer, TryAgain):
         assert answer.wait == HOUSE.levels[answer.level].wait
-        assert isinstance(next_try(HOUSE, entered(ledger, cause, tries=HOUSE.tries), cause), Exhausted)
+        assert isinstance(next_try(HOUSE, entered(ledger, cause, tries=HOUSE.tries), cause), RetriesExhausted)
 
 
 def test_what_is_wrong_with_a_ladder_is_said() -> None:
     assert list(check_ladder(THREE)) == []
-    wrong = list(check_ladder(Ladder("x", (Level(-1, 0), Level(10**9)))))
+    wrong = list(check_ladder(Ladder("x", (RetryLevel(-1, 0), RetryLevel(10**9)))))
     assert [at for at, _ in wrong] == [("levels", 0, "wait"), ("levels", 0, "tries"), ("levels", 1, "wait")]
     assert [at for at, _ in check_ladder(Ladder("x", ()))] == [("levels",)]

@@ -15,11 +15,11 @@ from forestay.domain.exceptions.safeguards.audit import (
     MAX_ENTRIES,
     MAX_TEXT,
     START,
+    AuditEntry,
+    AuditHead,
+    AuditNote,
     AuditPage,
     Broken,
-    Entry,
-    Head,
-    Note,
     check,
     hash_of,
     head_of,
@@ -28,12 +28,12 @@ from forestay.domain.exceptions.safeguards.audit import (
 from forestay.formats.rules.audit_json import check_public, entry_public, page_from_json, page_to_json
 
 
-def chain(count: int = 6) -> list[Entry]:
-    head, entries = Head(), list[Entry]()
+def chain(count: int = 6) -> list[AuditEntry]:
+    head, entries = AuditHead(), list[AuditEntry]()
     for number in range(count // 2):
         notes = [
-            Note("ann", "job.cancel", f"j{number}", "wrong input"),
-            Note("bob", "rule.promote", detail={"n": number}),
+            AuditNote("ann", "job.cancel", f"j{number}", "wrong input"),
+            AuditNote("bob", "rule.promote", detail={"n": number}),
         ]
         page = next_page(head, notes, tenant="alpha", name=str(number), now=1_000 + number)
         head = head_of(page)
@@ -46,8 +46,8 @@ def test_entries_follow_on_each_other() -> None:
     assert [one.number for one in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[0].before == START
     assert [one.before for one in entries[1:]] == [one.hash for one in entries[:-1]]
-    assert check(entries, Head()) == Head(0, 6, entries[-1].hash)
-    assert check(entries[3:], Head(0, 3, entries[2].hash)) == Head(0, 6, entries[-1].hash)
+    assert check(entries, AuditHead()) == AuditHead(0, 6, entries[-1].hash)
+    assert check(entries[3:], AuditHead(0, 3, entries[2].hash)) == AuditHead(0, 6, entries[-1].hash)
 
 
 @given(st.integers(0, 5), st.sampled_from(["at", "by", "what", "on", "why", "detail", "before", "hash", "number"]))
@@ -56,7 +56,7 @@ def test_one_changed_value_is_found_and_named(place: int, field: str) -> None:
     old = getattr(entries[place], field)
     new: Any = old + 1 if isinstance(old, int) else {"other": 1} if isinstance(old, dict) else "0" + old[1:] + "x"
     entries[place] = replace(entries[place], **{field: new})
-    broken = check(entries, Head())
+    broken = check(entries, AuditHead())
     assert isinstance(broken, Broken)
     assert broken.number == place + 1
 
@@ -91,29 +91,31 @@ def test_one_changed_byte_of_what_is_shown_is_found(place: int, data: st.DataObj
 )
 def test_what_was_taken_out_is_missed(places: tuple[int, ...], number: int, words: str) -> None:
     entries = chain()
-    assert check([entries[place] for place in places], Head()) == Broken(number, words)
+    assert check([entries[place] for place in places], AuditHead()) == Broken(number, words)
 
 
 def test_an_entry_written_anew_with_a_fitting_hash_does_not_fit_the_next() -> None:
     entries = chain()
     forged = replace(entries[2], by="mallory", hash="")
     entries[2] = replace(forged, hash=hash_of(forged))
-    assert check(entries, Head()) == Broken(4, "entry 4 does not follow the entry before it: one of them was replaced")
+    assert check(entries, AuditHead()) == Broken(
+        4, "entry 4 does not follow the entry before it: one of them was replaced"
+    )
 
 
 def test_what_is_stored_and_shown_keeps_its_hash() -> None:
-    note = Note(
+    note = AuditNote(
         "ann", "job.cancel", "j1", "Zürich 東京 🧬 \ud800 \u2028", {"list": [1, "two", None, True], "odd": "\ud800"}
     )
-    page = next_page(Head(), [note], tenant="alpha", name="n", now=1_700_000_000_123)
+    page = next_page(AuditHead(), [note], tenant="alpha", name="n", now=1_700_000_000_123)
     stored = json.loads(json.dumps(page_to_json(page)))
     assert page_from_json(stored) == page
     assert check_public([json.loads(json.dumps(entry_public(one))) for one in page.entries]).broken is None
 
 
 def test_nothing_grows_without_end() -> None:
-    note = Note("ann", "x", "o" * 5_000, "w" * 5_000, {"text": "d" * 2 * MAX_DETAIL})
-    page = next_page(Head(), [note] * 2 * MAX_ENTRIES, tenant="alpha", name="n", now=1)
+    note = AuditNote("ann", "x", "o" * 5_000, "w" * 5_000, {"text": "d" * 2 * MAX_DETAIL})
+    page = next_page(AuditHead(), [note] * 2 * MAX_ENTRIES, tenant="alpha", name="n", now=1)
     assert isinstance(page, AuditPage)
     assert len(page.entries) == MAX_ENTRIES
     assert len(page.entries[0].why) == MAX_TEXT

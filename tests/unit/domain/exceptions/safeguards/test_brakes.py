@@ -9,47 +9,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forestay.domain.exceptions.safeguards.approval_policy import Approval
 from forestay.domain.exceptions.safeguards.brakes import (
     CORE_HOUR,
     EVERY_TENANT,
+    ActionGranted,
+    ActionRefused,
+    ActionRequest,
     Brake,
     BrakePolicy,
     Brakes,
     BucketName,
     Chain,
-    Granted,
     Lacking,
     Meter,
-    Refused,
-    Request,
     Stop,
+    add_tokens,
     bunch,
     core_seconds,
     empty,
-    in_purse,
     permit,
     prices,
-    put_in,
+    tokens_left,
 )
 from forestay.domain.exceptions.safeguards.canary import outcome
-from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, Bucket, Empty, Lease, Limit, lease
-from forestay.domain.exceptions.safeguards.second_person import Approval
-from forestay.domain.exceptions.safeguards.storm import Sign, notice, with_canary
+from forestay.domain.exceptions.safeguards.rate_limit import (
+    DAY,
+    MINUTE,
+    NEVER,
+    Bucket,
+    NoTokens,
+    RateLimit,
+    TokenLease,
+    lease,
+)
+from forestay.domain.exceptions.safeguards.storm import FailureSignature, notice, with_canary
 
 START = 1_800_000_000_000
-SIGN = Sign("node", "s1", "h1")
+SIGN = FailureSignature("node", "s1", "h1")
 
 
-def request(job: str = "j1", **changed: object) -> Request:
-    known = Request("alpha", "ann", job, 1, SIGN, "resubmit", "job", rule="domain/house/r1", core_seconds=100)
+def request(job: str = "j1", **changed: object) -> ActionRequest:
+    known = ActionRequest("alpha", "ann", job, 1, SIGN, "resubmit", "job", rule="domain/house/r1", core_seconds=100)
     return replace(known, **changed)  # type: ignore[arg-type]
 
 
-def rich(brakes: Brakes | None = None, wanted: Request | None = None, tokens: int = 10**9) -> Brakes:
+def rich(brakes: Brakes | None = None, wanted: ActionRequest | None = None, tokens: int = 10**9) -> Brakes:
     """Brakes with a full purse."""
     brakes = brakes or Brakes()
     for name, _ in prices(wanted or request()):
-        brakes = put_in(brakes, name, Lease("l", tokens, START + DAY), START)
+        brakes = add_tokens(brakes, name, TokenLease("l", tokens, START + DAY), START)
     return brakes
 
 
@@ -61,12 +70,12 @@ class House:
     buckets: dict[BucketName, Bucket] = field(default_factory=dict)
     leased: int = 0
 
-    def ask(self, brakes: Brakes, wanted: Request, now: int) -> tuple[Brakes, Granted | Refused]:
+    def ask(self, brakes: Brakes, wanted: ActionRequest, now: int) -> tuple[Brakes, ActionGranted | ActionRefused]:
         while True:
             answer = permit(brakes, wanted, now)
-            if isinstance(answer, Granted):
+            if isinstance(answer, ActionGranted):
                 return answer.brakes, answer
-            if isinstance(answer, Refused):
+            if isinstance(answer, ActionRefused):
                 return brakes, answer
             for name, least in answer.tokens:
                 limit = self.policy.limit(name.meter)
@@ -75,19 +84,19 @@ class House:
                     self.buckets.get(name, Bucket(limit)),
                     name=f"l{self.leased}",
                     wanted=bunch(self.policy, name, least),
-                    least=least - in_purse(brakes.purse, name, now),
+                    least=least - tokens_left(brakes.local_tokens, name, now),
                     now=now,
                     lasts=self.policy.lasts,
                 )
-                if isinstance(found, Empty):
+                if isinstance(found, NoTokens):
                     return brakes, empty(name, limit, found)
                 self.buckets[name], taken = found
-                brakes = put_in(brakes, name, taken, now)
+                brakes = add_tokens(brakes, name, taken, now)
 
 
 def test_an_act_with_tokens_of_every_bucket_is_granted_and_uses_them_up() -> None:
     answer = permit(rich(tokens=150), request(), START)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, ActionGranted)
     assert dict(answer.tokens) == {
         BucketName(Meter.GLOBAL, EVERY_TENANT): 1,
         BucketName(Meter.OWNER, "alpha", "ann"): 1,
@@ -110,7 +119,7 @@ def test_no_token_no_act() -> None:
 
 
 def test_the_ladder_on_no_site_needs_fewer() -> None:
-    bare = prices(request(rule="", sign=Sign("node"), core_seconds=0))
+    bare = prices(request(rule="", sign=FailureSignature("node"), core_seconds=0))
     assert [name.meter for name, _ in bare] == [Meter.GLOBAL, Meter.OWNER]
 
 
@@ -118,7 +127,7 @@ def test_the_ladder_on_no_site_needs_fewer() -> None:
 def test_a_stop_says_who_and_why(tenant: str) -> None:
     brakes = replace(rich(), stops=(Stop(tenant, "oscar", "the file system is being moved", START),))
     answer = permit(brakes, request(), START)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.STOP
     assert "oscar has stopped all acts" in answer.words
     assert "the file system is being moved" in answer.words
@@ -128,7 +137,7 @@ def test_a_stop_says_who_and_why(tenant: str) -> None:
 
 def test_anothers_stop_stops_nothing_here() -> None:
     brakes = replace(rich(), stops=(Stop("beta", "oscar", "", START),))
-    assert isinstance(permit(brakes, request(), START), Granted)
+    assert isinstance(permit(brakes, request(), START), ActionGranted)
 
 
 @given(
@@ -144,7 +153,7 @@ def test_nothing_is_acted_on_under_a_stop(chain: Chain, action: str, target: str
     if storm:
         brakes = replace(brakes, storms=notice(brakes.storms, [SIGN] * 100, START))
     answer = permit(brakes, wanted, START)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.STOP
 
 
@@ -153,30 +162,30 @@ def test_a_loop_is_ended() -> None:
         (Chain(by_rule=5, on_job=5), "rule domain/house/r1 has acted 5 times on this job; 5 are allowed"),
         (Chain(on_job=3, on_item=2, above=3), "8 acts led here one after the other; 8 are allowed"),
     ):
-        assert permit(rich(), request(chain=chain), START) == Refused(Brake.LOOP, words, None)
-    assert isinstance(permit(rich(), request(chain=Chain(4, 4, 2, 1)), START), Granted)
-    assert isinstance(permit(rich(), request(rule="", chain=Chain(by_rule=5, on_job=5)), START), Granted)
+        assert permit(rich(), request(chain=chain), START) == ActionRefused(Brake.LOOP, words, None)
+    assert isinstance(permit(rich(), request(chain=Chain(4, 4, 2, 1)), START), ActionGranted)
+    assert isinstance(permit(rich(), request(rule="", chain=Chain(by_rule=5, on_job=5)), START), ActionGranted)
 
 
 def test_an_act_that_needs_a_second_person_waits_for_the_approval_of_this_very_decision() -> None:
     wanted = request(action="remove", target="case", decision="d1")
     answer = permit(rich(), wanted, START)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.SECOND_PERSON
     assert answer.again is None
     assert answer.words == "remove of a case needs a second person: nobody has agreed yet"
     good = Approval("alpha", "d1", "ann", "bob", START, START + DAY)
-    assert isinstance(permit(rich(), replace(wanted, approval=good), START), Granted)
+    assert isinstance(permit(rich(), replace(wanted, approval=good), START), ActionGranted)
     for bad in (replace(good, decision="d2"), replace(good, until=START), replace(good, approved_by="ann")):
         refused = permit(rich(), replace(wanted, approval=bad), START)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, ActionRefused)
         assert refused.brake is Brake.SECOND_PERSON
 
 
 def test_a_later_step_that_needs_a_second_person_holds_the_whole_exlet_back() -> None:
     wanted = request(also=(("notify", ""), ("force-complete", "item")))
     answer = permit(rich(), wanted, START)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.SECOND_PERSON
     assert answer.words.startswith("force-complete of this item needs a second person")
 
@@ -185,11 +194,11 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     brakes = rich()
     brakes = replace(brakes, storms=notice(brakes.storms, [SIGN] * 100, START))
     first = permit(brakes, request("j1"), START)
-    assert isinstance(first, Granted)
+    assert isinstance(first, ActionGranted)
     (group,) = first.brakes.storms.groups
     assert first.group == group.id
     second = permit(first.brakes, request("j2"), START)
-    assert isinstance(second, Refused)
+    assert isinstance(second, ActionRefused)
     assert second.brake is Brake.STORM
     assert second.words == "a storm is on (cause node, 100 faults): 1 is being tried first; 1 not over yet"
     assert second.again == START + MINUTE
@@ -197,21 +206,21 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     failed = outcome(group.canaries["domain/house/r1"], "j1/1", well=False)
     held = replace(first.brakes, storms=with_canary(first.brakes.storms, group.id, "domain/house/r1", failed))
     third = permit(held, request("j2"), START)
-    assert isinstance(third, Refused)
+    assert isinstance(third, ActionRefused)
     assert third.brake is Brake.CANARY
     assert third.again is None
     another = permit(held, request("j2", rule="domain/house/r2"), START)
     assert isinstance(another, Lacking), "another rule may be tried: only its tokens are lacking"
-    elsewhere = permit(held, request("j3", sign=Sign("memory", "s1", "h1")), START)
-    assert isinstance(elsewhere, Granted), "what is not of the storm goes on"
+    elsewhere = permit(held, request("j3", sign=FailureSignature("memory", "s1", "h1")), START)
+    assert isinstance(elsewhere, ActionGranted), "what is not of the storm goes on"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mends", [True, False])
 def test_five_thousand_faults_at_once_cost_no_more_than_is_allowed(mends: bool) -> None:
-    policy = BrakePolicy(owner_acts=Limit(300, 10 * MINUTE), rule_acts=Limit(10_000, MINUTE))
+    policy = BrakePolicy(owner_acts=RateLimit(300, 10 * MINUTE), rule_acts=RateLimit(10_000, MINUTE))
     house = House(policy)
-    storms = notice(Brakes().storms, [Sign("network", "s1", f"h{n % 200}") for n in range(5_000)], START)
+    storms = notice(Brakes().storms, [FailureSignature("network", "s1", f"h{n % 200}") for n in range(5_000)], START)
     handlers = [Brakes(policy, storms=storms) for _ in range(4)]
     waiting = list(range(5_000))
     acts: list[int] = []
@@ -224,10 +233,10 @@ def test_five_thousand_faults_at_once_cost_no_more_than_is_allowed(mends: bool) 
             if who in empty_for:
                 still.append(job)  # this handler knows by now that there are no tokens
                 continue
-            sign = Sign("network", "s1", f"h{job % 200}")
+            sign = FailureSignature("network", "s1", f"h{job % 200}")
             brakes, answer = house.ask(replace(handlers[who], storms=storms), request(f"j{job}", sign=sign), now)
             handlers[who], storms = brakes, brakes.storms
-            if isinstance(answer, Refused):
+            if isinstance(answer, ActionRefused):
                 still.append(job)
                 if answer.brake is Brake.RATE:
                     empty_for.add(who)
@@ -253,13 +262,13 @@ def test_five_thousand_faults_at_once_cost_no_more_than_is_allowed(mends: bool) 
 def test_never_more_acts_than_any_limit_allows(
     asked: list[tuple[int, int, int, int]], per_owner: int, per_rule: int
 ) -> None:
-    minute = Limit(per_owner, MINUTE)
+    minute = RateLimit(per_owner, MINUTE)
     policy = BrakePolicy(
-        all_acts=Limit(15, MINUTE),
+        all_acts=RateLimit(15, MINUTE),
         owner_acts=minute,
-        rule_acts=Limit(per_rule, MINUTE),
-        owner_hours=Limit(1_000, DAY),
-        tenant_hours=Limit(1_500, DAY),
+        rule_acts=RateLimit(per_rule, MINUTE),
+        owner_hours=RateLimit(1_000, DAY),
+        tenant_hours=RateLimit(1_500, DAY),
     )
     house = House(policy)
     handlers = [Brakes(policy) for _ in range(4)]
@@ -269,7 +278,7 @@ def test_never_more_acts_than_any_limit_allows(
         now += later
         wanted = request(owner=f"o{owner}", rule=f"r{rule}", core_seconds=60)
         handlers[who], answer = house.ask(handlers[who], wanted, now)
-        if isinstance(answer, Granted):
+        if isinstance(answer, ActionGranted):
             done.append((now, dict(answer.tokens)))
         else:
             assert answer.again is None or answer.again > now
@@ -285,11 +294,11 @@ def test_never_more_acts_than_any_limit_allows(
 
 def test_what_an_empty_bucket_says() -> None:
     owner = BucketName(Meter.OWNER, "alpha", "ann")
-    assert empty(owner, Limit(500, 10 * MINUTE), Empty(0, 77)) == Refused(
+    assert empty(owner, RateLimit(500, 10 * MINUTE), NoTokens(0, 77)) == ActionRefused(
         Brake.RATE, "acts on jobs of ann: 500 in 10 minutes are used up", 77
     )
     hours = BucketName(Meter.TENANT_HOURS, "alpha")
-    assert empty(hours, Limit(10 * CORE_HOUR, DAY), Empty(0, NEVER)) == Refused(
+    assert empty(hours, RateLimit(10 * CORE_HOUR, DAY), NoTokens(0, NEVER)) == ActionRefused(
         Brake.CORE_HOURS,
         "extra core-hours of the tenant: this one alone costs more than the 10 in a day that are allowed",
         None,

@@ -14,9 +14,9 @@ from forestay.domain.exceptions.safeguards.rate_limit import (
     NEVER,
     SLICES,
     Bucket,
-    Empty,
-    Lease,
-    Limit,
+    NoTokens,
+    RateLimit,
+    TokenLease,
     lease,
     pass_time,
     settle,
@@ -25,7 +25,7 @@ from forestay.domain.exceptions.safeguards.rate_limit import (
 )
 
 LASTS = 30
-LIMITS = st.builds(Limit, st.integers(1, 40), st.integers(1, 500))
+LIMITS = st.builds(RateLimit, st.integers(1, 40), st.integers(1, 500))
 
 
 def most_in_a_window(spent: list[tuple[int, int]], window: int) -> int:
@@ -46,9 +46,9 @@ def happenings(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
 
 
 @given(LIMITS, happenings())
-def test_in_no_window_is_more_spent_than_the_limit(limit: Limit, steps: list[tuple[str, int, int, int]]) -> None:
+def test_in_no_window_is_more_spent_than_the_limit(limit: RateLimit, steps: list[tuple[str, int, int, int]]) -> None:
     bucket = Bucket(limit)
-    held: dict[int, list[tuple[Lease, int]]] = {handler: [] for handler in range(5)}
+    held: dict[int, list[tuple[TokenLease, int]]] = {handler: [] for handler in range(5)}
     spent: list[tuple[int, int]] = []
     true = 1_000
     for number, (what, handler, count, later) in enumerate(steps):
@@ -56,7 +56,7 @@ def test_in_no_window_is_more_spent_than_the_limit(limit: Limit, steps: list[tup
         read = true + min(0, later)  # a clock that is behind
         if what == "lease":
             answer = lease(bucket, name=f"l{number}", wanted=count, now=read, lasts=LASTS)
-            if not isinstance(answer, Empty):
+            if not isinstance(answer, NoTokens):
                 bucket, taken = answer
                 held[handler].append((taken, 0))
         elif what == "spend" and held[handler]:
@@ -84,53 +84,53 @@ def test_in_no_window_is_more_spent_than_the_limit(limit: Limit, steps: list[tup
 
 
 @given(LIMITS, st.lists(st.tuples(st.integers(1, 20), st.integers(0, 100)), max_size=40))
-def test_when_to_ask_again_is_when_there_is_enough(limit: Limit, steps: list[tuple[int, int]]) -> None:
+def test_when_to_ask_again_is_when_there_is_enough(limit: RateLimit, steps: list[tuple[int, int]]) -> None:
     bucket, now = Bucket(limit), 0
     for number, (count, later) in enumerate(steps):
         now += later
         answer = lease(bucket, name=f"l{number}", wanted=count, least=count, now=now, lasts=LASTS)
-        if isinstance(answer, Empty):
+        if isinstance(answer, NoTokens):
             assert answer.again > now
             if answer.again == NEVER:
                 assert count > limit.tokens
                 continue
             slack = -(-limit.window // SLICES) + 1  # a lease that still holds comes back by slices
             later_on = lease(bucket, name="x", wanted=count, least=count, now=answer.again + slack, lasts=LASTS)
-            assert not isinstance(later_on, Empty)
+            assert not isinstance(later_on, NoTokens)
         else:
             bucket, taken = answer
             assert taken.tokens == count
 
 
 def test_a_dead_handlers_tokens_are_lost_for_the_lease_and_a_window_and_no_longer() -> None:
-    answer = lease(Bucket(Limit(20, MINUTE)), name="a", wanted=20, now=0, lasts=1000)
-    assert not isinstance(answer, Empty)
+    answer = lease(Bucket(RateLimit(20, MINUTE)), name="a", wanted=20, now=0, lasts=1000)
+    assert not isinstance(answer, NoTokens)
     bucket, _ = answer
-    assert isinstance(lease(bucket, name="b", wanted=1, now=MINUTE, lasts=1000), Empty)
+    assert isinstance(lease(bucket, name="b", wanted=1, now=MINUTE, lasts=1000), NoTokens)
     assert pass_time(bucket, 1000 + MINUTE + MINUTE // SLICES).free == 20
 
 
 def test_less_than_wanted_is_given_but_not_less_than_the_least() -> None:
-    bucket = Bucket(Limit(10, MINUTE))
+    bucket = Bucket(RateLimit(10, MINUTE))
     answer = lease(bucket, name="a", wanted=50, least=3, now=0, lasts=1000)
-    assert not isinstance(answer, Empty)
-    assert answer[1] == Lease("a", 10, 1000)
-    assert lease(bucket, name="a", wanted=50, least=11, now=0, lasts=1000) == Empty(10, NEVER)
+    assert not isinstance(answer, NoTokens)
+    assert answer[1] == TokenLease("a", 10, 1000)
+    assert lease(bucket, name="a", wanted=50, least=11, now=0, lasts=1000) == NoTokens(10, NEVER)
 
 
 def test_there_is_an_end_to_leases() -> None:
-    bucket = Bucket(Limit(MAX_LEASES + 5, MINUTE))
+    bucket = Bucket(RateLimit(MAX_LEASES + 5, MINUTE))
     for number in range(MAX_LEASES):
         answer = lease(bucket, name=str(number), wanted=1, now=number, lasts=10_000)
-        assert not isinstance(answer, Empty)
+        assert not isinstance(answer, NoTokens)
         bucket, _ = answer
-    assert lease(bucket, name="one more", wanted=1, now=500, lasts=10_000) == Empty(5, 10_000)
+    assert lease(bucket, name="one more", wanted=1, now=500, lasts=10_000) == NoTokens(5, 10_000)
 
 
 def test_a_limit_that_is_lowered_frees_nothing_until_enough_came_back() -> None:
-    answer = lease(Bucket(Limit(20, MINUTE)), name="a", wanted=15, now=0, lasts=1000)
-    assert not isinstance(answer, Empty)
-    lower = with_limit(settle(answer[0], name="a", spent=15, now=10), Limit(10, HOUR))
+    answer = lease(Bucket(RateLimit(20, MINUTE)), name="a", wanted=15, now=0, lasts=1000)
+    assert not isinstance(answer, NoTokens)
+    lower = with_limit(settle(answer[0], name="a", spent=15, now=10), RateLimit(10, HOUR))
     assert lower.free == 0
     assert pass_time(lower, 2 * MINUTE).free == 0
     assert pass_time(lower, HOUR + 2 * MINUTE).free == 10

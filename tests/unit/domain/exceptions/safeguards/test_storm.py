@@ -9,8 +9,8 @@ from forestay.domain.exceptions.safeguards.canary import Canary, let_all, let_th
 from forestay.domain.exceptions.safeguards.rate_limit import DAY, HOUR, MINUTE
 from forestay.domain.exceptions.safeguards.storm import (
     MAX_SIGNS,
-    GroupKey,
-    Sign,
+    FailureSignature,
+    StormGroupKey,
     StormPolicy,
     Storms,
     Trait,
@@ -27,27 +27,27 @@ START = 1_800_000_000_000
 
 
 def test_faults_below_the_least_are_no_storm() -> None:
-    assert notice(Storms(), [Sign("node", "s1", "h1")] * 49, START).groups == ()
+    assert notice(Storms(), [FailureSignature("node", "s1", "h1")] * 49, START).groups == ()
 
 
 def test_five_thousand_faults_of_one_cause_over_many_hosts_are_one_group() -> None:
     storms = Storms()
     for batch in range(50):
-        signs = [Sign("network", f"s{n % 3}", f"h{(batch * 100 + n) % 400}") for n in range(100)]
+        signs = [FailureSignature("network", f"s{n % 3}", f"h{(batch * 100 + n) % 400}") for n in range(100)]
         storms = notice(storms, signs, START + batch * 20)
     (group,) = storms.groups
-    assert group.key == GroupKey(Trait.CAUSE, "network")
+    assert group.key == StormGroupKey(Trait.CAUSE, "network")
     assert group.faults == 5_000
     assert str(group.key) == "cause network"
-    assert storms.group_of(Sign("network", "elsewhere")) == group
-    assert storms.group_of(Sign("memory", "s1", "h1")) is None
+    assert storms.group_of(FailureSignature("network", "elsewhere")) == group
+    assert storms.group_of(FailureSignature("memory", "s1", "h1")) is None
 
 
 @given(st.permutations(range(600)), st.integers(1, 600), st.integers(1, 40))
 def test_one_storm_is_one_group_however_it_comes(order: list[int], batch: int, hosts: int) -> None:
     storms, grouped = Storms(), 0
     for start in range(0, 600, batch):
-        signs = [Sign("disk", f"s{n % 2}", f"h{n % hosts}") for n in order[start : start + batch]]
+        signs = [FailureSignature("disk", f"s{n % 2}", f"h{n % hosts}") for n in order[start : start + batch]]
         storms = notice(from_plain(as_plain(storms), POLICY), signs, START + start)
         assert len(storms.groups) <= 1
         grouped = max(grouped, len(storms.groups))
@@ -57,15 +57,17 @@ def test_one_storm_is_one_group_however_it_comes(order: list[int], batch: int, h
 
 def test_a_host_on_which_everything_fails_is_a_group_of_its_host() -> None:
     causes = ["node", "disk", "code", "transfer"]
-    signs = [Sign(causes[n % 4], "s1" if n < 60 else f"s{n}", "h7" if n < 60 else f"h{n}") for n in range(120)]
+    signs = [
+        FailureSignature(causes[n % 4], "s1" if n < 60 else f"s{n}", "h7" if n < 60 else f"h{n}") for n in range(120)
+    ]
     storms = notice(Storms(), signs, START)
-    assert [one.key for one in storms.groups] == [GroupKey(Trait.SITE, "s1")], "asked before the host"
+    assert [one.key for one in storms.groups] == [StormGroupKey(Trait.SITE, "s1")], "asked before the host"
     alone = [sign._replace(site="") for sign in signs]
-    assert [one.key for one in notice(Storms(), alone, START).groups] == [GroupKey(Trait.HOST, "h7")]
+    assert [one.key for one in notice(Storms(), alone, START).groups] == [StormGroupKey(Trait.HOST, "h7")]
 
 
 def test_two_causes_at_once_are_two_groups() -> None:
-    signs = [Sign("node", "s1", "h1")] * 60 + [Sign("memory", "s1", "h1")] * 70
+    signs = [FailureSignature("node", "s1", "h1")] * 60 + [FailureSignature("memory", "s1", "h1")] * 70
     assert {one.key.value for one in notice(Storms(), signs, START).groups} == {"node", "memory"}
 
 
@@ -73,18 +75,18 @@ def test_what_comes_every_day_is_usual() -> None:
     storms, now = Storms(), START
     for _ in range(2 * DAY // MINUTE):
         now += MINUTE
-        storms = notice(storms, [Sign("preempted", "s1")] * 8, now)  # 40 in a window
+        storms = notice(storms, [FailureSignature("preempted", "s1")] * 8, now)  # 40 in a window
     assert storms.groups == ()
-    key = GroupKey(Trait.CAUSE, "preempted")
+    key = StormGroupKey(Trait.CAUSE, "preempted")
     assert 150 <= threshold(storms, key) <= 200
-    assert notice(storms, [Sign("preempted", "s1")] * 100, now).groups == ()
-    assert len(notice(storms, [Sign("preempted", "s1")] * 300, now).groups) == 1
+    assert notice(storms, [FailureSignature("preempted", "s1")] * 100, now).groups == ()
+    assert len(notice(storms, [FailureSignature("preempted", "s1")] * 300, now).groups) == 1
     forgotten = pass_time(storms, now + 10 * DAY)
     assert threshold(forgotten, key) == POLICY.least
 
 
 def test_a_storm_whose_canary_let_all_through_is_over_when_it_is_calm() -> None:
-    storms = notice(Storms(), [Sign("node")] * 100, START)
+    storms = notice(Storms(), [FailureSignature("node")] * 100, START)
     group = storms.groups[0]
     mended = with_canary(storms, group.id, "r1", let_all(Canary()))
     assert pass_time(mended, START + MINUTE).groups, "not calm yet"
@@ -92,7 +94,7 @@ def test_a_storm_whose_canary_let_all_through_is_over_when_it_is_calm() -> None:
 
 
 def test_a_group_that_waits_for_an_outcome_or_a_person_stays() -> None:
-    storms = notice(Storms(), [Sign("node")] * 100, START)
+    storms = notice(Storms(), [FailureSignature("node")] * 100, START)
     group = storms.groups[0]
     let = let_through(Canary(), "j1/1")
     assert isinstance(let, Canary)
@@ -104,12 +106,12 @@ def test_a_group_that_waits_for_an_outcome_or_a_person_stays() -> None:
 
 
 def test_a_group_that_is_closed_takes_no_outcome() -> None:
-    storms = notice(Storms(), [Sign("node")] * 100, START)
+    storms = notice(Storms(), [FailureSignature("node")] * 100, START)
     assert with_canary(storms, "no such group", "r1", Canary()).groups == storms.groups
 
 
 def test_there_is_an_end_to_the_signs_that_are_told_apart() -> None:
-    signs = [Sign(f"c{n % 16}", f"s{n % 40}", f"h{n}") for n in range(20_000)]
+    signs = [FailureSignature(f"c{n % 16}", f"s{n % 40}", f"h{n}") for n in range(20_000)]
     storms = notice(Storms(), signs, START)
     (slice_,) = storms.slices.values()
     assert len(slice_) <= MAX_SIGNS + 16
@@ -118,6 +120,10 @@ def test_there_is_an_end_to_the_signs_that_are_told_apart() -> None:
 
 
 def test_stored_and_read_it_is_the_same() -> None:
-    storms = notice(Storms(), [Sign("node", "s1", f"h{n}") for n in range(100)] + [Sign("memory")] * 3, START)
-    storms = notice(storms, [Sign("memory")], START + MINUTE)
+    storms = notice(
+        Storms(),
+        [FailureSignature("node", "s1", f"h{n}") for n in range(100)] + [FailureSignature("memory")] * 3,
+        START,
+    )
+    storms = notice(storms, [FailureSignature("memory")], START + MINUTE)
     assert from_plain(as_plain(storms), POLICY) == storms

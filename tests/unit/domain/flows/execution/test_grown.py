@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from forestay.domain.flows.commands import CancelWork, Command, FinishCase, ListFiles, Outcome, SubmitJobs
+from forestay.domain.flows.commands import CancelWork, Command, FinishCase, ListFiles, RunOutcome, SubmitJobs
 from forestay.domain.flows.events import Event, FilesListed, JobsEnded, Verb, VerbKind
 from forestay.domain.flows.execution.advance import advance
 from forestay.domain.flows.execution.flow_run import FlowRun
 from forestay.domain.flows.execution.grown import grown_plan, grown_tasks, raised, returned, start_grown
 from forestay.flows import Ended, JobFailed, checkpoint, files, gather, job, lines, restored, scatter
-from forestay.flows.desk import DESK
-from forestay.flows.growing import FlowStopped, Growing
+from forestay.flows.flow_context import DESK
+from forestay.flows.flow_context_base import FlowContextBase, FlowStopped
 
 Fate = Callable[[str, int], object]
 """The result of an element; an exception's type means that it ends badly; `...` that it does not end."""
@@ -25,7 +25,7 @@ class Restart(Exception):
     """The function has come to a checkpoint where a new run is to begin."""
 
 
-class Case(Growing):
+class Case(FlowContextBase):
     """A case whose jobs end at once."""
 
     def __init__(self, fate: Fate, given: dict[str, Any] | None = None, *, anew: bool = False) -> None:
@@ -116,7 +116,7 @@ async def test_a_job_gives_its_result() -> None:
     case = Case(well)
     finish = await case.run(function)
     assert finish is not None
-    assert finish.outcome is Outcome.COMPLETED
+    assert finish.outcome is RunOutcome.COMPLETED
     assert finish.outputs == {"first": {"work": "a@1", "index": 0}, "again": "a-2"}
     assert '"command": ["sh", "-c", "echo $${HOME}"]' in case.orders[0].order.spelt
     assert case.after == {"a": [], "a-2": ["a"]}
@@ -158,7 +158,7 @@ async def test_a_failure_is_an_exception_and_gather_waits_for_all() -> None:
     case = Case(lambda work, _: ValueError if work.startswith("bad") else 1)
     finish = await case.run(function)
     assert finish is not None
-    assert finish.outcome is Outcome.COMPLETED
+    assert finish.outcome is RunOutcome.COMPLETED
     assert sorted(ended) == ["bad", "good"]
 
 
@@ -199,7 +199,7 @@ async def test_an_uncaught_failure_undoes_what_was_done() -> None:
     case = Case(lambda work, _: ValueError if work.startswith("bad") else 1)
     finish = await case.run(function)
     assert finish is not None
-    assert finish.outcome is Outcome.FAILED
+    assert finish.outcome is RunOutcome.FAILED
     assert [one.order.work for one in case.orders] == ["a@1", "b@1", "bad@1", "b@1!2.1", "a@1!1.1"]
     assert '["undo", "b"]' in case.orders[3].order.spelt
 
@@ -270,7 +270,7 @@ async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
     case.take(Verb(3, "3", VerbKind.REMOVE, item="slow-2", by="ada"))
     finish = await running
     assert finish is not None
-    assert finish.outcome is Outcome.COMPLETED
+    assert finish.outcome is RunOutcome.COMPLETED
     skipped, removed = ends
     assert isinstance(skipped, Ended)
     assert skipped.state == "skipped"

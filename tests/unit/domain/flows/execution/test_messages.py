@@ -12,7 +12,7 @@ from tests.sizes import examples
 from tests.unit.domain.flows.generated import PARAMS, fates, flows
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import Outcome, StartShard, WorkOrder
+from forestay.domain.flows.commands import RunOutcome, StartShard, WorkOrder
 from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.events import JobsEnded, VerbKind
 from forestay.domain.flows.execution.messages import (
@@ -34,7 +34,7 @@ ORDERS = st.builds(
 BY_NAME = {
     "order": ORDERS,
     "kind": st.sampled_from(VerbKind),
-    "outcome": st.sampled_from(Outcome),
+    "outcome": st.sampled_from(RunOutcome),
     "verb": MAPS,
     "holders": st.lists(TEXT, max_size=2).map(tuple),
     "result": JSON,

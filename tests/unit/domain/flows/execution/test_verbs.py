@@ -15,7 +15,7 @@ from forestay.domain.flows.commands import (
     CancelWork,
     ContinueWork,
     HoldWork,
-    Outcome,
+    RunOutcome,
     SignalAncestors,
     StopWatch,
     SubmitJobs,
@@ -36,11 +36,11 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.events import FilesAppeared, Verb, VerbKind
 from forestay.domain.flows.execution.advance import undo_run
-from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, ItemState, Phase
+from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, ItemState, RunPhase
 from forestay.domain.flows.execution.messages import event_from_plain
-from forestay.domain.flows.execution.waiting import For, waits_for
+from forestay.domain.flows.execution.run_waits import WaitsOn, waits_for
 from forestay.domain.flows.scatter.elements import indexes
-from forestay.domain.flows.scatter.fan import bits_of
+from forestay.domain.flows.scatter.fan_out import bits_of
 
 ECHO = JobPattern(("echo",))
 UNDO = Compensation(JobPattern(("undo",)), tries=2)
@@ -78,7 +78,7 @@ def test_a_suspended_item_may_finish_and_its_end_is_held() -> None:
     assert HoldWork("a@1", "a/ann", 1, 0) in world.commands
     end(world, "a@1")
     assert states(world)["a"] == "running"
-    assert [wait.what for wait in waits_for(world.run)] == [For.HOLDER]
+    assert [wait.what for wait in waits_for(world.run)] == [WaitsOn.HOLDER]
     assert ann(VerbKind.CONTINUE, "a")
     assert states(world) == {"a": "completed", "b": "running", "c": "waiting"}
 
@@ -95,7 +95,7 @@ def test_continue_takes_away_the_own_holder_only() -> None:
     end(world, "a@1")
     assert states(world)["b"] == "waiting"
     assert bob(VerbKind.CONTINUE, "a")
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
 def test_a_suspended_case_begins_nothing_and_does_not_finish() -> None:
@@ -105,7 +105,7 @@ def test_a_suspended_case_begins_nothing_and_does_not_finish() -> None:
     end(world, "a@1")
     assert states(world) == {"a": "running", "b": "waiting", "c": "waiting"}
     ann(VerbKind.CONTINUE)
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
 def test_redo_runs_an_item_and_all_that_came_after_it_again() -> None:
@@ -122,7 +122,7 @@ def test_redo_runs_an_item_and_all_that_came_after_it_again() -> None:
 def test_a_skipped_item_lets_the_next_go_on() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.SKIP, "a")
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
     assert states(world) == {"a": "skipped", "b": "completed", "c": "completed"}
 
 
@@ -137,19 +137,19 @@ def test_a_skipped_item_lets_the_next_go_on() -> None:
 def test_an_item_is_ended_by_hand(kind: VerbKind, expected: dict[str, str]) -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(kind, "a")
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
     assert states(world) == expected
 
 
 @pytest.mark.parametrize(
     ("kind", "outcome", "undone"),
     [
-        (VerbKind.FORCE_COMPLETE, Outcome.FORCED_COMPLETE, []),
-        (VerbKind.FORCE_FAIL, Outcome.FAILED, ["a@1!1.1"]),
-        (VerbKind.REMOVE, Outcome.REMOVED, []),
+        (VerbKind.FORCE_COMPLETE, RunOutcome.FORCED_COMPLETE, []),
+        (VerbKind.FORCE_FAIL, RunOutcome.FAILED, ["a@1!1.1"]),
+        (VerbKind.REMOVE, RunOutcome.REMOVED, []),
     ],
 )
-def test_a_case_is_ended_by_hand(kind: VerbKind, outcome: Outcome, undone: list[str]) -> None:
+def test_a_case_is_ended_by_hand(kind: VerbKind, outcome: RunOutcome, undone: list[str]) -> None:
     world = World(CHAIN, repeats=False)
     end(world, "a@1")
     assert Person(world)(kind)
@@ -176,26 +176,26 @@ def test_a_failed_item_is_mended_before_the_case_is_undone() -> None:
     flow = Flow("f", (Task("a", ECHO), Task("b", ECHO, after=("a",)), Task("other", ECHO)))
     world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a")
     end(world, "a@1")
-    assert world.run.phase is Phase.STOPPING
+    assert world.run.phase is RunPhase.STOPPING
     world.fate = lambda task, index, undo: True
     assert Person(world)(VerbKind.REDO, "a")
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
 def test_an_item_that_is_held_when_it_fails_waits_for_a_word() -> None:
     flow = Flow("f", (Task("a", ECHO, when_failed=WhenFailed.HOLD), Task("b", ECHO, after=("a",))))
     world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a").run_out()
     assert world.run.items["a"].state is ItemState.FAULTED
-    assert [wait.what for wait in waits_for(world.run)] == [For.VERDICT]
+    assert [wait.what for wait in waits_for(world.run)] == [WaitsOn.VERDICT]
     assert [report.kind for report in world.reports] == ["item-faulted"]
     assert Person(world)(VerbKind.FORCE_COMPLETE, "a")
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
 def test_replace_runs_another_flow_in_the_place_of_an_item() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.REPLACE, "b", changes={"flow": "e" * 64, "params": {"x": 1}})
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
     assert world.run.items["b"].outputs == {"n": 0}
 
 
@@ -225,9 +225,9 @@ def test_raise_reports_and_changes_nothing_else() -> None:
 def test_a_verb_for_all_cases_is_not_for_those_that_began_later() -> None:
     world = World(CHAIN, repeats=False)
     assert not Person(world)(VerbKind.REMOVE, begun_by=world.run.started - 1)
-    assert world.run.phase is Phase.RUNNING
+    assert world.run.phase is RunPhase.RUNNING
     assert Person(world, "eve")(VerbKind.REMOVE, begun_by=world.run.started)
-    assert world.run_out().run.outcome is Outcome.REMOVED
+    assert world.run_out().run.outcome is RunOutcome.REMOVED
 
 
 @pytest.mark.parametrize(("kind", "remove"), [(VerbKind.REMOVE, True), (VerbKind.FORCE_FAIL, False)])
@@ -280,8 +280,8 @@ def test_a_compensation_that_fails_is_tried_again_then_held_never_dropped() -> N
     flow = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("b", ECHO, after=("a",), compensation=UNDO), Task("bad", ECHO, after=("b",))))  # fmt: skip
     world = World(flow, fate=lambda task, index, undo: task != "bad", undo_failures={"b": 3, "a": 1}, repeats=False)
     world.run_out()
-    assert world.run.phase is Phase.COMPENSATING
-    assert [wait.what for wait in waits_for(world.run)] == [For.COMPENSATION]
+    assert world.run.phase is RunPhase.COMPENSATING
+    assert [wait.what for wait in waits_for(world.run)] == [WaitsOn.COMPENSATION]
     assert world.reports[-1].kind == "compensation-held"
     assert [entry.item for entry in world.run.stack] == ["a", "b"]
     ann = Person(world)
@@ -289,7 +289,7 @@ def test_a_compensation_that_fails_is_tried_again_then_held_never_dropped() -> N
     assert ann(VerbKind.REDO, "!2")
     world.run_out()
     assert world.undone == ["b@1!2.4", "a@1!1.2"]
-    assert world.run.outcome is Outcome.FAILED
+    assert world.run.outcome is RunOutcome.FAILED
     assert world.run.settled == ()
 
 
@@ -297,7 +297,7 @@ def test_a_compensation_is_settled_only_by_a_person_and_on_record() -> None:
     flow = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("bad", ECHO, after=("a",))))
     world = World(flow, fate=lambda task, index, undo: task != "bad", undo_failures={"a": 99}).run_out()
     assert Person(world)(VerbKind.SKIP, "!1", reason="done by hand")
-    assert world.run.outcome is Outcome.FAILED
+    assert world.run.outcome is RunOutcome.FAILED
     (settled,) = world.run.settled
     assert (settled.item, settled.verb, settled.by, settled.reason) == ("a", "skip", "ann", "done by hand")
 
@@ -308,7 +308,7 @@ def test_only_the_elements_that_ended_well_are_undone() -> None:
     world = World(flow, repeats=False, fate=lambda task, index, undo: undo or index % 3 > 0).run_out()
     undone = {index for (work, _), batch in world.batches.items() if "!" in work for index in batch.ends}
     assert undone == {index for index in range(12_000) if index % 3}
-    assert world.run.outcome is Outcome.FAILED
+    assert world.run.outcome is RunOutcome.FAILED
 
 
 @settings(max_examples=examples(200))
@@ -334,7 +334,7 @@ def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params
             world.fire(chance.choice(sorted(world.timers)))
     settle_everything(world, people[0])
     assert world.finished is not None
-    if world.run.outcome is Outcome.FAILED:
+    if world.run.outcome is RunOutcome.FAILED:
         undone = [int(work.rpartition("!")[2].partition(".")[0]) for work in world.undone]
         settled = [one.number for one in world.run.settled]
         assert sorted(undone + settled) == list(range(1, world.run.pushed + 1))
@@ -348,11 +348,11 @@ def settle_everything(world: World, person: Person) -> None:
         if world.finished is not None:
             return
         for wait in waits_for(world.run):
-            if wait.what is For.HOLDER:
+            if wait.what is WaitsOn.HOLDER:
                 person(VerbKind.CONTINUE, wait.item, holder=wait.detail)
-            elif wait.what is For.VERDICT:
+            elif wait.what is WaitsOn.VERDICT:
                 person(VerbKind.SKIP, wait.item)
-            elif wait.what is For.COMPENSATION:
+            elif wait.what is WaitsOn.COMPENSATION:
                 person(VerbKind.SKIP, wait.detail)
     raise AssertionError(f"the case waits for ever: {waits_for(world.run)}")
 
@@ -374,7 +374,7 @@ def test_a_watch_that_nobody_needs_is_stopped() -> None:
     assert Person(world)(VerbKind.SKIP, "w")
     assert StopWatch("w@1") in world.commands
     assert world.watches == {}
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
 @pytest.mark.parametrize("source", [RangeOf(0, 40), RangeOf(0, 12_000), FilesOf("*.txt"), WatchOf("*", until_quiet=9)])
@@ -436,7 +436,7 @@ def test_a_sub_case_that_completed_is_undone_by_its_own_compensations(pattern: P
     world = World(Flow("f", tasks, flows=flows), fate=lambda task, index, undo: task != "bad").run_out()
     assert world.undone == ["sub@1!2.1", "a@1!1.1"]
     assert UndoCase("sub@1!2.1", "sub@1", 0) in world.commands
-    assert world.run.outcome is Outcome.FAILED
+    assert world.run.outcome is RunOutcome.FAILED
 
 
 def test_a_completed_case_is_undone_from_its_last_state() -> None:
@@ -449,7 +449,7 @@ def test_a_completed_case_is_undone_from_its_last_state() -> None:
     world.perform(commands)
     world.run_out()
     assert world.undone == ["a@1!1.1"]
-    assert world.run.outcome is Outcome.UNDONE
+    assert world.run.outcome is RunOutcome.UNDONE
     assert undo_run(world.run, at=9) == (world.run, ())
 
 
@@ -468,7 +468,7 @@ def test_no_timer_of_what_is_inside_outlives_a_stopped_case() -> None:
     world = World(flow, repeats=False, fate=lambda task, index, undo: task != "bad")
     end(world, "bad@1")
     world.run_out()
-    assert world.run.outcome is Outcome.FAILED
+    assert world.run.outcome is RunOutcome.FAILED
     assert world.timers == {}
 
 
@@ -498,4 +498,4 @@ def test_only_parameters_of_the_case_can_be_set_and_not_without_end() -> None:
     assert not ann(VerbKind.SET_DATA, changes={"venue": "x" * 70_000})
     assert not ann(VerbKind.SET_DATA, "a", changes={"venue": "hall"})
     assert world.run.params == {"venue": "arena"}
-    assert world.run_out().run.outcome is Outcome.COMPLETED
+    assert world.run_out().run.outcome is RunOutcome.COMPLETED

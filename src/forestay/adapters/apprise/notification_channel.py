@@ -1,0 +1,35 @@
+"""Tells through Apprise: chats, phones, and whatever else it knows. Its addresses have secrets in them, so they are secrets themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forestay.ports.errors import Transient
+from forestay.ports.operations.notification_channel import NotificationMessage
+
+
+@dataclass(frozen=True, slots=True)
+class AppriseChannel:
+    """Fills `ports.operations.notification_channel.NotificationChannel`."""
+
+    addresses: Callable[[], str]
+    """One or more, each on a line of its own."""
+
+    async def tell(self, message: NotificationMessage) -> None:
+        try:
+            import apprise
+        except ImportError:
+            raise Transient("Apprise is not installed; pip install 'forestay[apprise]'") from None
+        # It writes addresses with what is secret in them into its log.
+        logging.getLogger("apprise").setLevel(logging.CRITICAL)
+        chats = apprise.Apprise()
+        for line in self.addresses().splitlines():
+            if line.strip() and not chats.add(line.strip()):
+                raise Transient("Apprise does not know the kind of one of the addresses")
+        taken = await chats.async_notify(
+            title=message.subject, body=message.text, body_format=apprise.NotifyFormat.TEXT
+        )
+        if not taken:
+            raise Transient("not everyone took it")

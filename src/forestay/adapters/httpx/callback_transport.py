@@ -1,0 +1,60 @@
+"""Calls callbacks: only allowed hosts, every resolved address checked, no redirects, bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from forestay.adapters.httpx.guarded import bounded, guarded_client
+from forestay.domain.jobs.outbound import OutboundPolicy
+from forestay.formats.soap import notification
+from forestay.ports.errors import Permanent, Transient
+
+SECONDS = 5.0
+MAX_ANSWER = 65_536
+GONE = 410
+"""The one answer that says for good that nobody will take it."""
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class HttpxCallbackTransport:
+    """Fills `ports.operations.callback_transport.Notify`."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self._outbound = OutboundPolicy(allowed, setting="callback_hosts")
+
+    def check(self, url: str) -> str | None:
+        return self._outbound.check(url)
+
+    async def post(
+        self, url: str, body: Mapping[str, object], *, delivery: str, more: Mapping[str, str] = _NONE
+    ) -> None:
+        if why := self.check(url):
+            raise Permanent(why)
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        headers = {"Content-Type": "application/json", "Forestay-Delivery": delivery, **more}
+        content = orjson.dumps(body)
+        if parts.fragment == "soap":
+            content = notification(body).encode()
+            headers |= {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '"notify"'}
+        try:
+            async with (
+                asyncio.timeout(SECONDS),
+                guarded_client(self._outbound) as client,
+                client.stream("POST", url, content=content, headers=headers) as answer,
+            ):
+                with suppress(ValueError):  # whoever answers with more is heard, and not to the end
+                    await bounded(answer, MAX_ANSWER, raw=True)
+        except (TimeoutError, httpx.HTTPError, OSError) as error:
+            raise Transient(f"no answer from {host}: {type(error).__name__}") from error
+        if answer.status_code == GONE:
+            raise Permanent(f"{host} answered {answer.status_code}")
+        if not answer.is_success:  # whoever set it up wrongly may mend it
+            raise Transient(f"{host} answered {answer.status_code}")

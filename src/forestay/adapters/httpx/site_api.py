@@ -1,0 +1,159 @@
+"""The server's site desk over HTTP; fills `ports.sites.site_api.SiteApi`. The token's file is read anew for every call, so that it can be renewed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from forestay.adapters.httpx.guarded import certificates_with
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.sites.fleet import PilotCount
+from forestay.domain.sites.launch import LaunchReport, LaunchState, end_to_plain
+from forestay.ports.errors import Conflict, Permanent, Transient
+from forestay.ports.sites.site_api import QueuedGroup, ReportResult, SeenLaunch, SiteDemand
+
+SECONDS = 30.0
+AT_ONCE = 1000
+"""Launches in one request."""
+
+
+class HttpxSiteApi:
+    """One site at its servers: they are asked in turn, and the one that answered last first."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        site: str,
+        token_file: Path,
+        ca_file: Path | None = None,
+        certificate: Path | None = None,
+    ) -> None:
+        self._servers = [one.rstrip("/") for one in servers]
+        self._site = quote(site, safe="")
+        self._name = site
+        self._token_file = token_file
+        verify = certificates_with(ca_file, certificate)
+        self._client = httpx.AsyncClient(timeout=SECONDS, trust_env=False, follow_redirects=False, verify=verify)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def hello(self, said: Mapping[str, object]) -> None:
+        await self._call("PUT", f"/v1/sites/{self._site}", dict(said))
+
+    async def demand(self) -> SiteDemand:
+        body = await self._call("GET", f"/v1/sites/{self._site}/demand")
+        return SiteDemand(
+            tuple(QueuedGroup(one["name"], one["tasks"], _resources(one["need"])) for one in body["groups"]),
+            {size: PilotCount(one["inactive"], one["idle"], one["busy"]) for size, one in body["sizes"].items()},
+            tuple(_seen(one) for one in body["launches"]),
+        )
+
+    async def ended(self) -> Sequence[SeenLaunch]:
+        body = await self._call("GET", f"/v1/sites/{self._site}/launches?state=ended")
+        return [_seen(one) for one in body["launches"]]
+
+    async def plan(self, launches: Mapping[str, str]) -> None:
+        body = [{"launch": launch, "size": size} for launch, size in launches.items()]
+        for start in range(0, len(body), AT_ONCE):
+            await self._call("POST", f"/v1/sites/{self._site}/launches", {"launches": body[start : start + AT_ONCE]})
+
+    async def report(self, reports: Sequence[LaunchReport]) -> Mapping[str, ReportResult]:
+        told: dict[str, ReportResult] = {}
+        for start in range(0, len(reports), AT_ONCE):
+            some = [_report(one) for one in reports[start : start + AT_ONCE]]
+            answer = await self._call("POST", f"/v1/sites/{self._site}/launches/reports", {"reports": some})
+            told |= {
+                one["launch"]: ReportResult(one["result"] == "noted", one["detail"], one["pilot"])
+                for one in answer["results"]
+            }
+        return told
+
+    async def enrol(self, launch: str, *, seconds: int) -> str:
+        body = {"site": self._name, "launch": launch, "seconds": seconds}
+        return str((await self._call("POST", "/v1/enrolments", body))["secret"])
+
+    async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
+        content = None if body is None else orjson.dumps(body)
+        trouble = "no server is named"
+        for server in list(self._servers):
+            try:
+                answer = await self._client.request(method, server + path, content=content, headers=headers)
+            except (httpx.HTTPError, OSError) as error:
+                trouble = f"{server} does not answer: {type(error).__name__} {error}".strip()
+            else:
+                if answer.status_code < 500 and answer.status_code != 429:
+                    self._servers.remove(server)
+                    self._servers.insert(0, server)
+                    return _read(answer)
+                trouble = f"{server} answered {answer.status_code}: {_detail(answer)}"
+        raise Transient(trouble)
+
+    def _token(self) -> str:
+        try:
+            return self._token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise Permanent(f"the token file {self._token_file} cannot be read: {error.strerror}") from error
+
+
+def _read(answer: httpx.Response) -> dict[str, Any]:
+    if answer.status_code == 409:
+        raise Conflict(_detail(answer))
+    if not answer.is_success:
+        raise Permanent(f"the server answered {answer.status_code}: {_detail(answer)}")
+    try:
+        body = orjson.loads(answer.content)
+    except ValueError as error:
+        raise Transient("the answer is no JSON: is this a Forestay server?") from error
+    if not isinstance(body, dict):
+        raise Transient("the answer is not what was asked for: is this a Forestay server?")
+    return body
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        body = orjson.loads(answer.content)
+    except ValueError:
+        return answer.text[:200]
+    if not isinstance(body, dict):
+        return answer.text[:200]
+    wrong = [f"{one.get('at')}: {one.get('detail')}" for one in body.get("errors", []) if isinstance(one, dict)]
+    return "; ".join([str(body.get("detail", "")), *wrong[:5]])
+
+
+def _seen(one: Mapping[str, Any]) -> SeenLaunch:
+    end = one["end"]
+    return SeenLaunch(
+        id=one["launch"],
+        name=one["name"],
+        size=one["size"],
+        state=LaunchState(one["state"]),
+        age=one["age"],
+        tried=one["tried"],
+        since=one["since"],
+        tries=one["tries"],
+        batch_job=one["batch_job"],
+        pilot=one["pilot"],
+        word="" if end is None else end["word"],
+        cancel=bool(one.get("cancel")),
+    )
+
+
+def _report(report: LaunchReport) -> dict[str, object]:
+    body: dict[str, object] = {"launch": report.launch, "state": report.state.value, "tries": report.tries}
+    if report.batch_job:
+        body["batch_job"] = report.batch_job
+    if report.end is not None:
+        body["end"] = end_to_plain(report.end)
+    return body
+
+
+def _resources(need: Mapping[str, Any]) -> Resources:
+    return Resources(need["cpus"], need["memory"], need["disk"], need["gpus"], need.get("wall"))

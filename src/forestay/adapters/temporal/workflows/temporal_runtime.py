@@ -1,0 +1,158 @@
+"""What both workflows need of the outside: activities, messages to other workflows, how long a history may become."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+Plain = dict[str, Any]
+
+MESSAGES = "messages"
+"""The one signal: a list of messages in their plain form."""
+VERB = "verb"
+STATE = "state"
+CASE = "case"
+SHARD = "shard"
+PYTHON_CASE = "python-case"
+BPEL_CASE = "bpel-case"
+LETTER = "letter"
+"""A message for a process."""
+EXLET = "exlet"
+CASES = (CASE, PYTHON_CASE, BPEL_CASE)
+
+HISTORY = 4000
+"""Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""
+FIRST_LOOK = 600
+"""Seconds without news after which a case or shard looks itself how its jobs stand; twice as long each time after."""
+LAST_LOOK = 6 * 3600
+SILENT = timedelta(seconds=20)
+"""An activity that has given no sign of life for so long is given to another worker: its own was killed."""
+
+REFUSED = "Refused"
+"""The type of an activity's error that no repeat can mend."""
+
+TENANT = SearchAttributeKey.for_keyword("ForestayTenant")
+OWNER = SearchAttributeKey.for_keyword("ForestayOwner")
+FLOW = SearchAttributeKey.for_keyword("ForestayFlow")
+VERSION = SearchAttributeKey.for_keyword("ForestayVersion")
+STANDING = SearchAttributeKey.for_keyword("ForestayState")
+ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STANDING)
+BEGUN = "ForestayBegun"
+"""In the memo of a run that goes on from another: when the case began, in milliseconds since 1970."""
+
+_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    non_retryable_error_types=[REFUSED],
+)
+
+
+class ActivityRefused(Exception):
+    """An activity says that what is asked cannot be done, now or ever."""
+
+
+class HeldBack(Exception):
+    """Nothing of a round was begun: what to do about it is being seen to."""
+
+    def __init__(self, incident: str) -> None:
+        super().__init__(incident)
+        self.incident = incident
+
+
+async def do(activity: str, given: Plain, *, seconds: int = 120) -> Any:
+    """Have an activity do something, however long it takes to get it done."""
+    return await _done(activity, given, start_to_close_timeout=timedelta(seconds=seconds))
+
+
+async def ask(activity: str, given: Plain) -> Any:
+    """Have an activity say something that it knows by heart: in this very worker, at the cost of one event and of no turn of the server's."""
+    return await workflow.execute_local_activity(
+        activity, given, start_to_close_timeout=timedelta(seconds=10), retry_policy=_RETRY
+    )
+
+
+async def wait_for(activity: str, given: Plain) -> Any:
+    """Have an activity wait for something. Such ones have a queue of their own, so that those who work need not wait behind those who wait."""
+    return await _done(
+        activity,
+        given,
+        task_queue=waiting_queue(workflow.info().task_queue),
+        start_to_close_timeout=timedelta(hours=1),
+    )
+
+
+def waiting_queue(task_queue: str) -> str:
+    return f"{task_queue}-waiting"
+
+
+async def _done(activity: str, given: Plain, **how: Any) -> Any:
+    try:
+        return await workflow.execute_activity(activity, given, heartbeat_timeout=SILENT, retry_policy=_RETRY, **how)
+    except ActivityError as error:
+        if isinstance(error.cause, ApplicationError) and error.cause.type == REFUSED:
+            raise ActivityRefused(error.cause.message) from error
+        raise
+
+
+async def tell(target: str, *messages: Plain) -> None:
+    """Signal another workflow; one that has ended needs to hear nothing."""
+    try:
+        await workflow.get_external_workflow_handle(target).signal(MESSAGES, list(messages))
+    except FailureError:
+        workflow.logger.info("nobody there to be told: %s", target)
+
+
+def now() -> int:
+    """Milliseconds since 1970, the same in every replay."""
+    return int(workflow.time() * 1000)
+
+
+def begun() -> dict[str, int]:
+    """The memo of the run that comes next: when the case began, whichever of its runs this is."""
+    at = workflow.info().workflow_start_time
+    return {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
+
+
+def too_long(limit: int) -> bool:
+    """Whether the history has become long enough to begin a new one."""
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= limit
+
+
+def attributes(*pairs: Any) -> TypedSearchAttributes:
+    """Search attributes of a workflow that is started."""
+    return TypedSearchAttributes([SearchAttributePair(one.key, one.value) for one in pairs])
+
+
+class WorkflowTasks:
+    """What a workflow does beside its loop. An error in it is a bug: it is raised in the loop, so that Temporal holds the workflow until it is mended."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise RuntimeError("a part of the workflow broke") from self.error
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.error = task.exception()
+
+    def stop(self) -> None:
+        for task in self._running:
+            task.cancel()

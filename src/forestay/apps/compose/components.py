@@ -1,0 +1,357 @@
+"""What all processes of a domain share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from forestay.adapters.botocore.signing import S3Signer
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.httpx.callback_transport import HttpxCallbackTransport
+from forestay.adapters.httpx.element_files import HttpElementFiles
+from forestay.adapters.joserfc.identity import SignedIdentity, signing_keys
+from forestay.adapters.joserfc.peer_tokens import Ed25519Tokens
+from forestay.adapters.prometheus.metrics import Sample
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.adapters.system.element_files import FolderFiles, XrootdFiles
+from forestay.adapters.system.flow_folder import FlowFolder
+from forestay.adapters.system.patterns import Patterns
+from forestay.adapters.system.results import SharedResults
+from forestay.adapters.system.secrets import ReferencedSecrets
+from forestay.apps.compose.stores import Stores, open_stores
+from forestay.apps.compose.tracing import make_traces
+from forestay.apps.config.settings import Settings
+from forestay.apps.config.storage_settings import credentials_of, elements_of
+from forestay.domain.data.storage_element import AccessProtocol
+from forestay.domain.exlets.primitive import Action
+from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.outbound import OutboundPolicy
+from forestay.ports.data.storage import ElementFiles
+from forestay.ports.documents import DocumentStore
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.operations.callback_transport import CallbackTransport
+from forestay.ports.operations.identity import Identity
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.data.replica_health import ReplicaHealth
+from forestay.services.data.result_reader import ResultReader
+from forestay.services.data.storage_access import StorageAccess
+from forestay.services.data.storage_cleaner import StorageCleaner
+from forestay.services.data.stored_catalogue import StoredCatalogue
+from forestay.services.exceptions.act.data_actions import DataActions
+from forestay.services.exceptions.act.engine_actions import EngineActions
+from forestay.services.exceptions.act.failure_actions import FailureActions
+from forestay.services.exceptions.act.file_failure_policy import FileFailurePolicy
+from forestay.services.exceptions.act.incident_actions import IncidentActions
+from forestay.services.exceptions.act.job_actions import JobActions
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.decide.failure_decider import FailureDecider
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
+from forestay.services.exceptions.engines.engine_commands import EngineCommands
+from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.failure_handler import FailureHandler
+from forestay.services.exceptions.record.audit_log import AuditLog
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.approvals import Approvals
+from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
+from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.completion_facts import CompletionFacts
+from forestay.services.flows.completion_relay import CompletionRelay
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.operations.job_tracer import JobTracer, TracedIncidentStore
+from forestay.services.peers.peer_registry import PeerRegistry
+from forestay.services.pilots.batch_status import BatchStatus
+from forestay.services.pilots.pilot_launches import PilotLaunches
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.worklet_selector import WorkletSelector
+from forestay.services.shared.checked_writer import CheckedWriter
+from forestay.services.shared.store_errors import StoreErrors, watched
+
+if TYPE_CHECKING:
+    from temporalio.client import Interceptor
+
+    from forestay.adapters.opentelemetry.traces import OtlpTraces
+    from forestay.adapters.temporal.flow_engine import TemporalFlowEngine
+
+log = structlog.get_logger()
+
+FIRST_OPERATION = "jobs.write"
+"""Shown from the start, so that the first error raises a number that was there before."""
+
+
+@dataclass(slots=True)
+class Components:
+    """Everything that the processes share."""
+
+    settings: Settings
+    store: JobStore
+    pilots: PilotStore
+    documents: DocumentStore
+    incidents: IncidentStore
+    faults: FailureHandler
+    exceptions: ExceptionHandler
+    clock: SystemClock
+    ids: RandomIds
+    writer: CheckedWriter
+    identity: Identity
+    notify: CallbackTransport
+    staging: OutboundPolicy
+    peers: PeerRegistry
+    peer_hosts: OutboundPolicy
+    elements: StorageAccess
+    catalogue: StoredCatalogue
+    audit: AuditLog
+    stops: EmergencyStop
+    brakes: ActionLimits
+    approvals: Approvals
+    release: ClaimReleaser
+    batch: BatchStatus
+    flows: FlowStore
+    exlets: PlaybookStore
+    folder: FlowFolder
+    """The operator's Python flows."""
+    engine: TemporalFlowEngine | None
+    """None: this domain runs jobs only."""
+    relay: CompletionRelay | None
+    checks: ConstraintChecker | None
+    """None: this domain runs jobs only."""
+    engines: EngineCommands
+    """All engines that are not ours."""
+    store_errors: StoreErrors
+    traces: OtlpTraces | None = None
+    """None: nobody wants them."""
+    tracing: JobTracer | None = None
+    unreadable: Callable[[], int] = lambda: 0
+    """How many documents of the store could not be read."""
+
+    def samples(self) -> Iterator[Sample]:
+        """What servers and keepers both do: whoever learns of a fault answers it."""
+        brakes, words = self.brakes, "Acts of rules, by what the brakes said"
+        yield Sample("forestay_faults_total", "Faults found and answered", self.faults.handled)
+        yield Sample("forestay_exceptions_total", "Exceptions other than faults", self.exceptions.answered)
+        yield Sample("forestay_acts_total", words, brakes.granted, (("brakes", "granted"),))
+        yield Sample("forestay_acts_total", "", brakes.refused, (("brakes", "refused"),))
+        words = "Errors of the store that are not about a request"
+        for operation in sorted({FIRST_OPERATION, *self.store_errors.counts}):
+            count = self.store_errors.counts[operation]
+            yield Sample("forestay_store_errors_total", words, count, (("operation", operation),))
+        yield Sample("forestay_unreadable_documents_total", "Documents that cannot be read", self.unreadable())
+
+
+def make_components(settings: Settings, process: str = "server") -> Components:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    clock, ids = SystemClock(), RandomIds()
+    store_errors = StoreErrors(
+        clock,
+        lambda operation, detail, count: log.error("store error", operation=operation, detail=detail, count=count),
+    )
+    opened = open_stores(settings.store_url)
+    stores = Stores(
+        jobs=watched(opened.jobs, "jobs", store_errors),
+        pilots=watched(opened.pilots, "pilots", store_errors),
+        documents=watched(opened.documents, "slips", store_errors),
+        incidents=watched(opened.incidents, "incidents", store_errors),
+        audit=watched(opened.audit, "audit", store_errors),
+    )
+    store, documents = stores.jobs, stores.documents
+    writer = CheckedWriter(store)
+    tracing = None
+    if (traces := make_traces(settings, process)) is not None:
+        tracing = JobTracer(traces, clock, settings.otlp_share)
+        writer.listeners.append(tracing.notice)
+        stores = stores._replace(incidents=cast("IncidentStore", TracedIncidentStore(stores.incidents, store, tracing)))
+    elements = build_storage_access(settings)
+    engine = relay = None
+    if settings.temporal:
+        engine = make_engine(settings, [traces.interceptor()] if traces is not None else ())
+        relay = CompletionRelay(
+            store,
+            documents,
+            engine,
+            CompletionFacts(ResultReader(SharedResults(settings.outputs), elements)),
+            clock,
+            every=settings.relay_every,
+            patience=settings.relay_patience,
+            troubled=lambda text: log.warning("ends wait", detail=text),
+        )
+        writer.listeners.append(relay.notice)
+    flows = FlowStore(store, clock)
+    exlets = PlaybookStore(documents, flows, clock, settings.ladder_book)
+    # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
+    audit = AuditLog(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
+    storms = StormTracker(
+        documents, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
+    )
+    brakes = ActionLimits(documents, storms, clock, ids, settings.brakes)
+    rules = RuleCache(RuleStore(documents), CelConditions())
+    chains = ChainCounter(stores.incidents, store)
+    approvals = Approvals(store, clock, troubled=lambda text: log.error("a request cannot be read", detail=text))
+    fault_acts = FailureActions(
+        stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains, approvals=approvals
+    )
+    release = ClaimReleaser(store, stores.pilots, writer, clock)
+    batch = BatchStatus(stores.pilots, PilotLaunches(documents, clock), release)
+    deciding = FailureDecider(flows, rules, exlets, settings.free_tries, settings.dispatcher)
+    faults = FailureHandler(
+        store,
+        stores.incidents,
+        clock,
+        Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
+        deciding,
+        fault_acts,
+        stores.pilots,
+        batch,
+        troubled=lambda text: log.warning("faults wait", detail=text),
+    )
+    acting = IncidentActions(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit, approvals=approvals)
+    exceptions = ExceptionHandler(
+        stores.incidents,
+        store,
+        rules,
+        exlets,
+        acting,
+        clock,
+        settings.exceptions,
+        troubled=lambda text: log.warning("exceptions wait", detail=text),
+    )
+    components = Components(
+        settings=settings,
+        store=store,
+        pilots=stores.pilots,
+        documents=documents,
+        faults=faults,
+        exceptions=exceptions,
+        incidents=stores.incidents,
+        clock=clock,
+        ids=ids,
+        writer=writer,
+        identity=SignedIdentity(signing_keys(settings.key_file), clock),
+        notify=HttpxCallbackTransport(settings.callback_hosts),
+        staging=OutboundPolicy(settings.staging_hosts, setting="staging_hosts"),
+        peers=PeerRegistry(documents, clock, Ed25519Tokens(settings.peer_key_file, clock)),
+        peer_hosts=OutboundPolicy(settings.peer_hosts, setting="peer_hosts"),
+        elements=elements,
+        catalogue=StoredCatalogue(documents, clock, elements.elements),
+        audit=audit,
+        stops=EmergencyStop(documents, clock),
+        brakes=brakes,
+        approvals=approvals,
+        release=release,
+        batch=batch,
+        flows=flows,
+        exlets=exlets,
+        folder=FlowFolder(settings.flows),
+        engine=engine,
+        relay=relay,
+        checks=ConstraintChecker(exceptions, flows, engine, clock) if engine is not None else None,
+        engines=EngineCommands(
+            documents,
+            store,
+            clock,
+            # Who carries exlets out in workflows can wait for an engine; a server cannot.
+            patience=20.0 if engine is not None else 0.0,
+            answered=acting.go_on,
+            troubled=lambda text: log.warning("answers of engines wait", detail=text),
+        ),
+        store_errors=store_errors,
+        traces=traces,
+        tracing=tracing,
+        unreadable=opened.unreadable,
+    )
+    if relay is not None:
+        relay.checks = components.checks
+    fault_acts.exlets = acting.exlets = build_playbook_runner(components, JobControl(store, writer, clock, leave_fault))
+    mend_data = fault_acts.exlets.others[Action.RESTAGE]
+    if isinstance(mend_data, DataActions):
+        deciding.files = FileFailurePolicy(mend_data)
+    return components
+
+
+def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) -> TemporalFlowEngine:
+    """Temporal as the settings name it, not yet connected."""
+    # Takes a second to import, so only those pay for it who run cases.
+    from forestay.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
+    from forestay.adapters.temporal.security import Security
+
+    limits = Limits(settings.history_limit, settings.look_after)
+    security = Security(
+        ca=settings.temporal_ca,
+        certificate=settings.temporal_certificate,
+        certificate_key=settings.temporal_certificate_key,
+        server_name=settings.temporal_server_name,
+        keys=settings.temporal_keys,
+    )
+    return TemporalFlowEngine(
+        settings.temporal,
+        namespace=settings.temporal_namespace,
+        task_queue=settings.task_queue,
+        limits=limits,
+        interceptors=interceptors,
+        security=security,
+    )
+
+
+def build_storage_access(settings: Settings) -> StorageAccess:
+    """The storage elements of the settings, and everything that reaches them."""
+    elements = elements_of(settings.storage)
+    bases = [
+        door.base
+        for one in elements.values()
+        for door in one.doors
+        if door.kind in (AccessProtocol.HTTP, AccessProtocol.S3)
+    ]
+    web = HttpElementFiles(OutboundPolicy.only(*bases, setting="storage"))
+    own, xrootd = FolderFiles(), XrootdFiles()
+    files: dict[AccessProtocol, ElementFiles] = {
+        AccessProtocol.HTTP: web,
+        AccessProtocol.S3: web,
+        AccessProtocol.FILE: own,
+        AccessProtocol.ROOT: xrootd,
+    }
+    return StorageAccess(elements, S3Signer(credentials_of(settings.storage), ReferencedSecrets()), files)
+
+
+def build_playbook_runner(components: Components, steer: JobControl) -> PlaybookRunner:
+    """The service that carries exlets out, for any process."""
+    settings = components.settings
+    mend = JobActions(components.writer, steer, components.clock, settings.ladder_book, settings.budgets.budgets)
+    gates = FlowSuspensions(components.documents)
+    made = PlaybookRunner(
+        components.incidents,
+        components.store,
+        components.engine,
+        components.flows,
+        gates,
+        mend,
+        components.clock,
+        checks=components.checks,
+    )
+    mend_data = DataActions(
+        mend,
+        components.store,
+        components.pilots,
+        components.catalogue,
+        ReplicaHealth(components.catalogue, components.store, components.clock),
+        StorageCleaner(components.store, components.elements),
+        components.clock,
+    )
+    made.others = {Action.RESTAGE: mend_data, Action.FREE_SPACE: mend_data, Action.AVOID_HOST: mend_data}
+    made.elsewhere = components.engines
+    made.abroad = EngineActions(components.engines, settings.ladder_book, settings.budgets.budgets)
+    return made
+
+
+def build_worklet_selector(components: Components) -> WorkletSelector | None:
+    """Who chooses for tasks that are bound late; None: this domain runs no cases."""
+    if components.engine is None:
+        return None
+    return WorkletSelector(components.exceptions.rules, components.exlets, components.flows, components.engine)

@@ -1,0 +1,95 @@
+"""The services of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from forestay.adapters.system.file_lists import SharedFiles
+from forestay.apps.compose.components import Components, build_playbook_runner, build_worklet_selector
+from forestay.apps.compose.peers import build_run_placement
+from forestay.apps.compose.server import ServerComponents
+from forestay.domain.jobs.claim import leave_fault
+from forestay.ports.errors import Permanent, Transient
+from forestay.services.data.listings import Listings
+from forestay.services.data.output_resolver import OutputResolver
+from forestay.services.exceptions.detect.timeout_detector import TimeoutDetector
+from forestay.services.flows.flow_jobs import FlowJobs
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.job_submitter import JobSubmitter
+from forestay.services.rules.worklet_bindings import WorkletBindings
+
+log = structlog.get_logger()
+
+
+class OrchestratorComponents:
+    """The services of one worker, joined; in one process with a server, a new job is offered to its pilots at once."""
+
+    def __init__(self, components: Components, server: ServerComponents | None = None) -> None:
+        if components.engine is None or components.relay is None:
+            raise Permanent("a worker needs Temporal: set FORESTAY_TEMPORAL to its HOST:PORT")
+        self.components = components
+        self.engine = components.engine
+        self.relay = components.relay
+        submit = (
+            server.submit
+            if server
+            else JobSubmitter(components.store, components.clock, components.ids, documents=components.documents)
+        )
+        if server is None and components.traces is not None and components.tracing is not None:
+            submit.offered.append(components.tracing.created)
+            submit.trace = components.traces.current
+        steer = JobControl(components.store, components.writer, components.clock, leave_fault, components.incidents)
+        settings = components.settings
+        shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
+        self.listings = Listings(components.store, components.clock, shared, every=settings.watch_every)
+        self.worklets = WorkletBindings(components.documents, components.flows, build_worklet_selector(components))
+        outputs = OutputResolver(components.store, components.relay.ends.results)
+        self.jobs = FlowJobs(
+            components.store,
+            components.documents,
+            components.flows,
+            submit,
+            steer,
+            components.relay.ends,
+            self.listings,
+            outputs,
+            components.staging,
+            FlowSuspensions(components.documents),
+            components.checks,
+        )
+        self.exlets = build_playbook_runner(components, steer)
+        self.places = build_run_placement(components, components.engine)
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
+        return {"worker": self.run, "hints": self.relay.run_hints}
+
+    async def run(self) -> None:
+        """Work until cancelled; while Temporal cannot be reached, wait for it."""
+        from forestay.adapters.temporal.activities import Activities
+        from forestay.adapters.temporal.check_activities import CheckActivities
+        from forestay.adapters.temporal.exlet_activities import ExletActivities
+        from forestay.adapters.temporal.worker import run_worker
+
+        while True:
+            try:
+                client = await self.engine.client()
+                break
+            except Transient as error:
+                log.warning("the worker waits", detail=str(error))
+                await asyncio.sleep(1.0)
+        assert self.components.checks is not None  # noqa: S101 - there is an engine
+        components = self.components
+        timeouts = TimeoutDetector(components.exceptions, components.flows, self.engine, components.clock)
+        checks = CheckActivities(self.components.checks, timeouts)
+        activities = Activities(
+            client, self.components.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets), checks,
+            self.places,
+        )  # fmt: skip
+        python = self.components.settings.flows is not None
+        await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)

@@ -1,0 +1,238 @@
+"""The services of a keeper."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from forestay.adapters.prometheus.metrics import Sample
+from forestay.apps.compose.components import Components, build_playbook_runner
+from forestay.apps.compose.lineage import build_lineage_reporter
+from forestay.apps.compose.notification_channels import build_notifier
+from forestay.apps.compose.peers import build_peer_leases, build_peer_poller
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.job_document import State
+from forestay.services.exceptions.act.incident_closer import IncidentCloser
+from forestay.services.exceptions.detect.limit_monitor import LimitMonitor
+from forestay.services.exceptions.detect.unavailability_monitor import UnavailabilityMonitor
+from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.suspension_broadcast import SuspensionBroadcast
+from forestay.services.jobs.callback_sender import CallbackSender
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.runtime_alerts import RuntimeAlerts
+from forestay.services.jobs.unattended_failure_alerts import UnattendedFailureAlerts
+from forestay.services.operations.domain_counter import UNCLOSED, DomainCounter
+from forestay.services.operations.job_pruner import JobPruner
+from forestay.services.peers.peer_leases import PeerLeases
+from forestay.services.peers.peer_poller import PeerPoller
+from forestay.services.pilots.orphan_scanner import OrphanScanner
+from forestay.services.pilots.reconciler_registry import ReconcilerRegistry
+from forestay.services.shared.quarantine import Quarantine
+
+log = structlog.get_logger()
+
+
+class ReconcilerComponents:
+    """The services of one keeper, joined."""
+
+    def __init__(self, components: Components) -> None:
+        self.components = components
+        settings = components.settings
+        self.orphans = OrphanScanner(
+            components.store,
+            components.pilots,
+            components.clock,
+            components.release,
+            lease=settings.lease,
+            every=settings.scan_every,
+            batch=components.batch,
+            alarmed=lambda text: log.error("many orphans", detail=text),
+        )
+        self.runtimes = RuntimeAlerts(
+            components.store,
+            components.clock,
+            raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
+            troubled=lambda text: log.warning("run times are not watched", detail=text),
+        )
+        self.forgotten = UnattendedFailureAlerts(
+            components.store,
+            components.clock,
+            raised=lambda job: log.error(
+                "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
+            ),
+            troubled=lambda text: log.warning("forgotten jobs are not watched", detail=text),
+        )
+        self.counts = DomainCounter(components.store, components.incidents, components.clock)
+        self.callbacks = CallbackSender(components.store, components.writer, components.clock, components.notify)
+        self.receivers = build_notifier(components)
+        self.lineage = build_lineage_reporter(components)
+        self.limits = LimitMonitor(
+            components.store,
+            components.exceptions,
+            components.flows,
+            components.clock,
+            troubled=lambda text: log.warning("limits are not watched", detail=text),
+        )
+        self.unavailable = UnavailabilityMonitor(
+            components.store,
+            components.pilots,
+            components.exceptions,
+            components.flows,
+            components.clock,
+            patience=settings.unavailable_after,
+            every=min(15.0, settings.unavailable_after / 2),
+            troubled=lambda text: log.warning("waiting jobs are not watched", detail=text),
+        )
+        steer = JobControl(components.store, components.writer, components.clock, leave_fault)
+        self.closing = IncidentCloser(
+            components.incidents,
+            components.store,
+            build_playbook_runner(components, steer),
+            components.clock,
+            troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
+        )
+        self.requests = ApprovalCloser(
+            components.approvals,
+            components.incidents,
+            components.clock,
+            troubled=lambda text: log.warning("requests that came to nothing are not closed", detail=text),
+        )
+        self.pruning = JobPruner(
+            components.store,
+            components.documents,
+            components.clock,
+            components.engine,
+            keep_days=settings.keep_days,
+            troubled=lambda text: log.warning("jobs that ended long ago are still kept", detail=text),
+        )
+        self.noting = ReconcilerRegistry(
+            components.documents,
+            components.clock,
+            f"{socket.gethostname()}:{os.getpid()}",
+            version("forestay"),
+            troubled=lambda text: log.warning("nobody hears that this keeper runs", detail=text),
+        )
+        self.orders: SuspensionBroadcast | None = None
+        self.follow: PeerPoller | None = None
+        self.leases: PeerLeases | None = None
+        if components.engine is not None:
+            self.follow, self.leases = (
+                build_peer_poller(components, components.engine),
+                build_peer_leases(components, components.engine),
+            )
+            self.orders = SuspensionBroadcast(
+                FlowSuspensions(components.documents),
+                components.engine,
+                troubled=lambda text: log.warning("verbs for all cases wait", detail=text),
+            )
+
+    def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        loops = {
+            "orphans": self.orphans.run,
+            "runtimes": self.runtimes.run,
+            "forgotten": self.forgotten.run,
+            "callbacks": self.callbacks.run,
+            "faults": self.components.faults.run,
+            "exceptions": self.components.exceptions.run,
+            "limits": self.limits.run,
+            "unavailable": self.unavailable.run,
+            "canaries": self.components.brakes.storms.run,
+            "closing": self.closing.run,
+            "requests": self.requests.run,
+            "engines": self.components.engines.run,
+            "counts": self.counts.run,
+            "noting": self.noting.run,
+            "pruning": self.pruning.run,
+        }
+        if self.lineage is not None:
+            loops["lineage"] = self.lineage.run
+        if self.receivers is not None:
+            loops["receivers"] = self.receivers.run
+        if self.components.relay is not None:
+            loops["relay"] = self.components.relay.run
+        if self.orders is not None:
+            loops["orders"] = self.orders.run
+        if self.follow is not None and self.leases is not None:
+            loops |= {"peers": self.follow.run, "leases": self.leases.run}
+        return loops
+
+    def samples(self) -> Iterator[Sample]:
+        """What only a keeper does, and how the domain stands."""
+        yield from self._domain_samples()
+        yield from self._set_aside_samples()
+        yield Sample("forestay_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
+        yield Sample("forestay_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
+        yield Sample("forestay_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
+        yield Sample(
+            "forestay_orphans_by_batch_total", "Claims released by a batch system's word", self.components.batch.freed
+        )
+        yield Sample("forestay_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
+        yield Sample("forestay_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
+        yield Sample("forestay_jobs_pruned_total", "Jobs removed that had ended long ago", self.pruning.removed)
+        yield Sample("forestay_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
+        yield Sample("forestay_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
+        if (lineage := self.lineage) is not None:
+            yield Sample("forestay_lineage_events_total", "OpenLineage events", lineage.sent, (("result", "sent"),))
+            yield Sample("forestay_lineage_events_total", "", lineage.refused, (("result", "refused"),))
+        if (told := self.receivers) is not None:
+            yield Sample("forestay_letters_total", "Letters to receivers", told.sent, (("result", "taken"),))
+            yield Sample("forestay_letters_total", "", told.failed, (("result", "failed"),))
+            yield Sample("forestay_letters_total", "", told.dropped, (("result", "given up"),))
+        if self.follow is not None and self.leases is not None:
+            yield Sample("forestay_peer_batches_total", "Calls that asked peers after runs", self.follow.batches)
+            yield Sample("forestay_peer_ends_total", "Ends of sub-flows in other domains", self.follow.told)
+            yield Sample("forestay_peer_moves_total", "Sub-flows that left a domain", self.follow.moved)
+            yield Sample("forestay_peer_stops_total", "Runs stopped for lapsed leases", self.leases.stopped)
+        relay = self.components.relay
+        if relay is not None:
+            yield Sample("forestay_relay_signals_total", "Signals to cases and shards", relay.told)
+            yield Sample("forestay_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
+            yield Sample("forestay_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
+
+    def _set_aside_samples(self) -> Iterator[Sample]:
+        """What each loop could not handle and has set aside, so that the rest goes on."""
+        quarantines: dict[str, Quarantine] = {
+            "runtimes": self.runtimes.quarantine,
+            "forgotten": self.forgotten.quarantine,
+            "faults": self.components.faults.quarantine,
+            "exceptions": self.components.exceptions.quarantine,
+            "limits": self.limits.quarantine,
+            "unavailable": self.unavailable.quarantine,
+            "canaries": self.components.brakes.storms.quarantine,
+            "closing": self.closing.quarantine,
+            "requests": self.components.approvals.quarantine,
+            "engines": self.components.engines.quarantine,
+            "pruning": self.pruning.quarantine,
+        }
+        if self.lineage is not None:
+            quarantines["lineage"] = self.lineage.quarantine
+        if self.components.relay is not None:
+            quarantines["relay"] = self.components.relay.quarantine
+        if self.follow is not None and self.leases is not None:
+            quarantines |= {"peers": self.follow.quarantine, "leases": self.leases.quarantine}
+        for loop, quarantine in quarantines.items():
+            yield Sample(
+                "forestay_set_aside_total", "Items that could not be handled", quarantine.count, (("loop", loop),)
+            )
+
+    def _domain_samples(self) -> Iterator[Sample]:
+        counts = self.counts.read()
+        if counts is None:
+            return
+        for state in State:
+            yield Sample("forestay_jobs", "Jobs in the store", counts.jobs.get(state, 0), (("state", state.value),))
+        for standing in UNCLOSED:
+            labels = (("state", standing.value),)
+            yield Sample("forestay_incidents", "Incidents not closed", counts.incidents.get(standing, 0), labels)
+        for cause in Cause:
+            labels = (("cause", cause.value),)
+            yield Sample("forestay_inbox", "Incidents that wait for a person", counts.held.get(cause, 0), labels)
+        yield Sample("forestay_oldest_available_seconds", "Age of the oldest job that waits", counts.oldest_available)
+        yield Sample("forestay_oldest_held_seconds", "Longest wait for a person", counts.oldest_held)

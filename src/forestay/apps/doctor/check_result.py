@@ -1,0 +1,18 @@
+"""What the doctor finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GOOD, MISSING, NOTE = "good", "missing", "note"
+MARKS = {GOOD: "ok", MISSING: "MISSING", NOTE: "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One thing that was looked at."""
+
+    about: str
+    state: str
+    words: str
+    remedy: str = ""

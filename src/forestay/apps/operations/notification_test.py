@@ -1,0 +1,34 @@
+"""`forestay notifications`: the notification channels, and a test notification through one."""
+
+from __future__ import annotations
+
+import secrets
+
+from forestay.adapters.system.clock import SystemClock
+from forestay.apps.compose.notification_channels import build_channel
+from forestay.apps.config.notification_settings import NotificationChannelTable
+from forestay.apps.config.settings import Settings
+from forestay.domain.exceptions.incidents.notifications import Notification, NotificationKind, PendingEvents, Topic
+from forestay.ports.errors import NotFound
+from forestay.services.operations.notifier import message_of
+
+WORDS = "Somebody tries whether this receiver is reached. Nothing has happened, and nothing is to be done."
+
+
+def channel_named(settings: Settings, name: str) -> NotificationChannelTable:
+    """`NotFound` says which there are."""
+    found = {one.name: one for one in settings.receivers}
+    if name not in found:
+        known = f"there are {', '.join(sorted(found))}" if found else "the settings have no [[receivers]]"
+        raise NotFound(f"no receiver is called {name}; {known}")
+    return found[name]
+
+
+async def send_test(settings: Settings, table: NotificationChannelTable) -> str:
+    """Send one letter, written down nowhere; its delivery. `Transient` or `Permanent` if it was not taken."""
+    topic = Topic(table.tenants[0], NotificationKind.ALERT, "trial", "")
+    letter = Notification(0, (PendingEvents(topic, 1, SystemClock().now(), (WORDS,)),), 0)
+    # Another one each time: mail readers drop what has the name of an earlier one.
+    message = message_of(letter, f"{table.name}.trial-{secrets.token_hex(4)}", settings.public_url)
+    await build_channel(table).tell(message)
+    return message.delivery

@@ -1,0 +1,299 @@
+"""What every route needs: the services, who asks, and the caches."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from base64 import b64decode
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+
+from forestay.adapters.prometheus.metrics import Metrics
+from forestay.apps.compose.proxies import CALLBACK_PURPOSE
+from forestay.apps.compose.server import ServerComponents
+from forestay.apps.server.http.event_stream import ENDED
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.domain.data.replica import Viewpoint
+from forestay.domain.exceptions.safeguards.audit import AuditNote
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.pilots.enrolment import MARK
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import Stored
+from forestay.ports.operations.identity import BadToken, Principal, Role
+from forestay.services.operations.browser_sessions import word_against_forgery
+from forestay.services.shared.checked_writer import Answer, JobMissing, WriteApplied
+
+MAX_TOKEN = 8192
+DOWNSTREAMS = "/v1/downstreams/"
+FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
+"""Where other domains ask; nothing else here is any of their business."""
+LATEST = 86_400
+"""Seconds for which the ended token of a pilot can still be traded for a new one."""
+REVOKED = "the right of this pilot was taken away"
+LOOK_EVERY = 60.0
+"""Seconds between looks whether the token of an open stream is still good."""
+WORD_HEADER = "X-Forestay-Word"
+"""With it a page shows that an act is its own: no other site can read the word, nor send the header without being asked first."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One server's state behind the routes."""
+
+    services: ServerComponents
+    metrics: Metrics
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
+    """Who follows the log of which pilot's claim here."""
+    logged: OrderedDict[tuple[str, str], str | None] = field(default_factory=OrderedDict)
+    """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Where each pilot runs, as it said when it registered."""
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The site and the slots of each pilot."""
+    peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
+    """Sources among pilots that have a file, for one pilot: the nearest first."""
+    views: dict[str, Viewpoint] = field(default_factory=dict)
+    """From where each pilot looks at storage elements."""
+    waiting_engines: int = 0
+    """Requests of other engines that wait for orders here."""
+
+    def refuse_revoked(self, pilot: str) -> None:
+        """Let no pilot on whose right was taken away."""
+        if pilot in self.services.revocations.known:
+            raise HttpProblem(403, REVOKED)
+
+    async def specifications(self, ids: Sequence[str]) -> dict[str, Specification]:
+        return await self.services.specifications.find(ids)
+
+    def know(self, specifications: Iterable[Specification]) -> None:
+        """These are about to be stored: whoever claims their jobs at once need not read them back."""
+        known = list(specifications)
+        self.services.specifications.know(known)
+        self.services.match.know(known)
+
+    async def job(self, job: str, who: Principal) -> Stored:
+        """A job of the caller's tenant; any other does not exist."""
+        stored = (await self.services.components.store.get([job])).get(job) if len(job) <= 64 else None
+        if stored is None or stored.document.tenant != who.tenant:
+            raise HttpProblem(404, f"there is no job {job[:64]} in tenant {who.tenant}")
+        return stored
+
+    async def view(self, pilot: str, tenant: str) -> Viewpoint:
+        """From where a pilot looks at storage elements; asked only where there are any."""
+        if not self.services.components.elements.elements:
+            return Viewpoint(tenant)
+        view = self.views.get(pilot)
+        if view is None:
+            known = await self.services.components.pilots.get_pilot(pilot)
+            extra = known.pilot.extra if known is not None else {}
+            view = Viewpoint(tenant, known.pilot.site if known is not None else "", str(extra.get("element") or ""))
+            self.views[pilot] = view
+        return view
+
+    async def note(
+        self, who: Principal, what: str, on: str, *, owner: str = "", why: str = "", **detail: object
+    ) -> None:
+        """Write into the audit log what somebody is about to do to what is not theirs: no entry, no act."""
+        if owner == who.subject:
+            return
+        if owner:
+            detail["owner"] = owner
+        await self.services.components.audit.write(who.tenant, [AuditNote(who.subject, what, on, why, detail)])
+
+
+def context_of(request: Request) -> RequestContext:
+    context: RequestContext = request.app.state.context
+    return context
+
+
+def cookie_of(context: RequestContext) -> str:
+    """The name of the session's cookie. Browsers send cookies to every port of a host, so it is not the same for two servers of one."""
+    return f"forestay-{urlsplit(context.services.components.settings.public_url).port or 'session'}"
+
+
+async def _request_context(request: Request) -> RequestContext:
+    """A dependency that is not async is run in a thread, and every request would wait for that."""
+    return context_of(request)
+
+
+def _session(request: Request) -> str:
+    """The token of a browser's session: only when no other site has made the browser ask, and for an act only with the page's own word."""
+    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return ""
+    token = request.cookies.get(cookie_of(context_of(request)), "")
+    if token and request.method != "GET":
+        said = request.headers.get(WORD_HEADER, "")
+        if not secrets.compare_digest(said.encode(), word_against_forgery(token).encode()):
+            raise HttpProblem(403, f"a browser's act needs the header {WORD_HEADER}; load the page again")
+    return token
+
+
+def session_of(request: Request) -> str:
+    """The token of the browser that asks; empty: it is no browser's session."""
+    return "" if request.headers.get("authorization") is not None else _session(request)
+
+
+def _password(given: str) -> str:
+    """Clients that only know names and passwords, or read them from a file for a host, send the token as the password; the name says nothing."""
+    try:
+        return b64decode(given, validate=True).decode().partition(":")[2] if len(given) <= 2 * MAX_TOKEN else ""
+    except ValueError:
+        return ""
+
+
+def _bearer(request: Request) -> str:
+    header = request.headers.get("authorization")
+    if len(request.headers.getlist("authorization")) > 1:
+        # Whoever stands before us may have looked at the other one.
+        raise HttpProblem(401, "send one token, in one header Authorization")
+    scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
+    if scheme.lower() == "basic":
+        scheme, token = "bearer", _password(token)
+    if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
+        raise HttpProblem(
+            401,
+            "send a token: Authorization: Bearer <token>; `forestay token` makes one, and `forestay link` a link for a browser",
+        )
+    return token
+
+
+class TaskHint(NamedTuple):
+    """Who says that a task is over."""
+
+    tenant: str
+    downstream: str
+    job: str
+    """The only job of ours that may be meant; empty: any of the tenant's, by a token."""
+
+
+async def known_caller(request: Request) -> None:
+    """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
+    if _called_back(request) is not None:
+        return
+    token = _bearer(request)
+    if not token.startswith(MARK):
+        await _verified(request, token, LATEST)
+
+
+def _called_back(request: Request) -> TaskHint | None:
+    """What the address allows that a downstream was given to call back; None: it carries no capability.
+
+    Callbacks carry no headers of ours. A token is never taken from an address: addresses are written to logs.
+    """
+    given = request.query_params.get("capability", "") if request.url.path.startswith(DOWNSTREAMS) else ""
+    if not given or len(given) > MAX_TOKEN:
+        return None
+    try:
+        words = context_of(request).services.components.identity.unseal(given, purpose=CALLBACK_PURPOSE)
+        return TaskHint(words["tenant"], words["downstream"], words["job"])
+    except (BadToken, KeyError) as error:
+        raise HttpProblem(401, str(error)) from error
+
+
+async def _verified(request: Request, token: str, late: int) -> Principal:
+    services = context_of(request).services
+    try:
+        peer = services.components.peers.caller(token)
+        if peer is not None and not request.url.path.startswith(FOR_PEERS):
+            raise HttpProblem(403, "the token of a peer is good for the Workflow Execution Service alone")
+        return peer or await services.callers.verify(token, late=late)
+    except BadToken as error:
+        raise HttpProblem(401, str(error)) from error
+
+
+async def _until_bad(request: Request, token: str) -> None:
+    """Wait until a token is good no more: at its end, or soon after it was taken away. The channel of a pilot is held by its beats, and is not asked."""
+    while True:
+        try:
+            who = await _verified(request, token, 0)
+        except HttpProblem:
+            return
+        except PortError:  # the provider is away; what it said last holds on
+            await asyncio.sleep(LOOK_EVERY)
+            continue
+        left = who.expires - context_of(request).services.components.clock.now() / 1000
+        await asyncio.sleep(min(max(left, 0.1), LOOK_EVERY))
+
+
+def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
+    """A dependency that lets nobody through without a token of that role."""
+
+    async def check(request: Request) -> Principal:
+        token = _bearer(request)
+        principal = await _verified(request, token, late)
+        if not principal.may(role):
+            raise HttpProblem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
+        named = request.path_params.get("pilot")
+        if role is Role.PILOT and named != principal.subject:
+            raise HttpProblem(403, "the token belongs to another pilot")
+        if role is Role.PILOT:
+            context_of(request).refuse_revoked(principal.subject)
+        else:
+            request.scope[ENDED] = lambda: _until_bad(request, token)
+        return principal
+
+    check.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class Enroller:
+    """Who brings a pilot to be registered: the holder of a token for many, or of a secret for one, not looked at yet."""
+
+    tenant: str
+    secret: str
+
+
+async def _enroller(request: Request) -> Enroller:
+    token = _bearer(request)
+    if token.startswith(MARK):
+        return Enroller("", token)
+    return Enroller((await _token_to_enrol(request)).tenant, "")
+
+
+_token_to_enrol = allow(Role.ENROL)
+_enroller.role = Role.ENROL  # type: ignore[attr-defined]  # the test of all routes reads it
+
+
+async def _hinter(request: Request) -> TaskHint:
+    named = str(request.path_params.get("name"))
+    hint = _called_back(request)
+    if hint is None:
+        return TaskHint((await _token_to_hint(request)).tenant, named, "")
+    if hint.downstream != named:
+        raise HttpProblem(403, "the capability is for another downstream")
+    return hint
+
+
+_token_to_hint = allow(Role.HINT)
+_hinter.role = Role.HINT  # type: ignore[attr-defined]  # the test of all routes reads it
+Hinter = Annotated[TaskHint, Depends(_hinter)]
+Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
+Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
+Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
+EngineCaller = Annotated[Principal, Depends(allow(Role.ENGINE))]
+RuleAuthor = Annotated[Principal, Depends(allow(Role.RULE_AUTHOR))]
+Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
+AnEnroller = Annotated[Enroller, Depends(_enroller)]
+SiteCaller = Annotated[Principal, Depends(allow(Role.SITE))]
+PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
+LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=LATEST))]
+TheDesk = Annotated[RequestContext, Depends(_request_context)]
+
+
+def settled(answer: Answer) -> Stored:
+    """The document, or the problem that the answer is."""
+    if isinstance(answer, WriteApplied):
+        return answer.stored
+    if isinstance(answer, JobMissing):
+        raise HttpProblem(404, "the job is gone")
+    if isinstance(answer, TransitionRefused):
+        raise HttpProblem(409, answer.reason)
+    raise HttpProblem(503, f"the store did not say clearly whether it took place; ask again ({answer.detail})")

@@ -1,0 +1,97 @@
+"""Routes for the places of late-bound tasks: which flow is run there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+from pydantic import Field, JsonValue
+
+from forestay.apps.server.flows.flow_routes import Version
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Id, Model
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.formats.jobs.job_public import time_text
+from forestay.services.rules.worklet_bindings import WorkletBinding
+from forestay.services.rules.worklet_replacement import WorkletReplacement
+
+router = Router(prefix="/v1", tags=["cases"])
+Place = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
+
+
+class LateBoundTaskIn(Model):
+    flow: Version
+    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    """Over those that a task gives."""
+
+
+class LateBoundTaskOut(Out):
+    place: str
+    flow: str
+    params: dict[str, Any]
+    by: str
+    at: Time
+
+
+class ChooseIn(Model):
+    id: Id | None = None
+    """The same in every repeat; one is made if it is left out."""
+
+
+class ChosenOut(Out):
+    replaced: bool
+    detail: str
+    """Why not, in words."""
+    flow: str
+    """What runs now."""
+    id: str
+
+
+class LateBoundTasksOut(Out):
+    places: list[LateBoundTaskOut]
+
+
+def _shown(binding: WorkletBinding) -> dict[str, object]:
+    return binding._asdict() | {"at": time_text(binding.at)}
+
+
+@router.get("/places", response_model=LateBoundTasksOut, responses=errors())
+async def find_places(context: TheDesk, who: Viewer) -> Response:
+    """Every place that has a flow."""
+    return json_answer({"places": [_shown(one) for one in await context.services.worklets.all(who.tenant)]})
+
+
+@router.put("/places/{place}", response_model=LateBoundTaskOut, responses=errors(400, 404, body=True))
+async def bind_place(context: TheDesk, who: Operator, place: Place, body: LateBoundTaskIn) -> Response:
+    """Bind a stored flow to a place: tasks that begin from now on run it."""
+    binding = WorkletBinding(place, body.flow, dict(body.params), who.subject, context.services.components.clock.now())
+    await context.services.worklets.bind(who.tenant, binding)
+    return json_answer(_shown(binding))
+
+
+@router.post("/cases/{case}/items/{item}/choose", response_model=ChosenOut, responses=errors(404, 409, body=True))
+async def choose_again(context: TheDesk, who: Operator, case: str, item: str, body: ChooseIn) -> Response:
+    """Choose anew for an item that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
+    parts = context.services.components
+    if parts.engine is None:
+        raise HttpProblem(503, "this domain runs no cases: FORESTAY_TEMPORAL is not set")
+    await context.note(who, "item.choose", case, item=item)
+    replacing = WorkletReplacement(parts.engine, parts.flows, context.services.worklets)
+    order = body.id or parts.ids.claim()
+    done = await replacing.replace(who.tenant, case, item, order=order, at=parts.clock.now(), by=who.subject)
+    return json_answer({"replaced": done.done, "detail": done.detail, "flow": done.flow, "id": order})
+
+
+@router.delete("/places/{place}", response_model=LateBoundTaskOut, responses=errors(404))
+async def free_place(context: TheDesk, who: Operator, place: Place) -> Response:
+    """Take the binding of a place away; the answer is what it was."""
+    before = await context.services.worklets.binding(who.tenant, place)
+    if before is None:
+        raise HttpProblem(404, f"no flow is bound to {place}")
+    await context.services.worklets.bind(
+        who.tenant, WorkletBinding(place, "", {}, who.subject, context.services.components.clock.now())
+    )
+    return json_answer(_shown(before))

@@ -1,0 +1,139 @@
+"""Acts that one person, or one person's rule, may not do alone; and the approval by another, as a value.
+
+An approval is for exactly one decision, named by the digest of all that it would do. It does not outlive its time, and serves that decision only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from forestay.domain.exceptions.safeguards.rate_limit import DAY
+
+LASTS = DAY
+"""How long an approval may be waited for, and how long it then serves, in milliseconds."""
+
+_ACTS: Mapping[str, frozenset[str] | None] = {
+    "force-complete": None,
+    "release": None,
+    "remove": frozenset({"case", "ancestors", "all-cases"}),
+}
+"""Acts that need a second person, with the targets for which they do; None: for every target."""
+
+
+def needed(action: str, target: str, *, rule_owner: str, job_owner: str) -> str | None:
+    """Why an act needs a second person; None: it does not. `rule_owner` is empty for rules of the domain or a pack."""
+    targets = _ACTS.get(action, frozenset())
+    if targets is None or target in targets:
+        what = {"case": "a case", "ancestors": "a case and those above it", "all-cases": "all cases"}
+        return f"{action} of {what.get(target, f'this {target}' if target else 'this')} needs a second person"
+    if rule_owner and job_owner and rule_owner != job_owner:
+        return f"the rule belongs to {rule_owner} and the job to {job_owner}; that needs a second person"
+    return None
+
+
+def digest_of(decision: Mapping[str, Any]) -> str:
+    """The name of exactly this decision: the SHA-256 of it as JSON with sorted keys."""
+    text = json.dumps(decision, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A request that another person agree to one decision."""
+
+    tenant: str
+    decision: str
+    """Its digest."""
+    words: str
+    """What would be done, in plain words."""
+    by: str
+    """The person whose act it is: who asked for it by hand, or who promoted the rule."""
+    at: int
+    until: int
+    on: str = ""
+    """The job, case or flow that it is done to."""
+    owner: str = ""
+    """Of the job or case."""
+    why: str = ""
+    act: Mapping[str, Any] = field(default_factory=dict)
+    """What is done once another person agrees."""
+
+
+class ApprovalStage(StrEnum):
+    """How far a request has come."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    """Another person agreed, and it is being done."""
+    DONE = "done"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    """Nobody answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """What another person said to a request."""
+
+    agreed: bool
+    by: str
+    at: int
+    why: str = ""
+
+
+def stage_of(asking: ApprovalRequest, answered: ApprovalAnswer | None, *, done: bool, now: int) -> ApprovalStage:
+    if answered is None:
+        return ApprovalStage.WAITING if now < asking.until else ApprovalStage.EXPIRED
+    if not answered.agreed:
+        return ApprovalStage.REFUSED
+    return ApprovalStage.DONE if done else ApprovalStage.APPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Another person's agreement to one decision."""
+
+    tenant: str
+    decision: str
+    asked_by: str
+    approved_by: str
+    at: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotApproved:
+    """Why there is no approval."""
+
+    words: str
+
+
+def approve(asking: ApprovalRequest, *, by: str, tenant: str, approver: bool, now: int) -> Approval | NotApproved:
+    """Agree to what was asked. `approver`: whether that person has the role."""
+    if tenant != asking.tenant:
+        return NotApproved("there is no such request here")
+    if not approver:
+        return NotApproved(f"{by} does not have the role approver")
+    if by == asking.by:
+        return NotApproved(f"{by} has asked for it; another person has to agree")
+    if now >= asking.until:
+        return NotApproved("the request is too old; ask again")
+    return Approval(asking.tenant, asking.decision, asking.by, by, now, now + LASTS)
+
+
+def approved(approval: Approval | None, *, tenant: str, decision: str, now: int) -> NotApproved | None:
+    """Whether an approval serves this decision now; None: it does."""
+    if approval is None:
+        return NotApproved("nobody has agreed yet")
+    if approval.tenant != tenant or approval.decision != decision:
+        return NotApproved("the approval is for another decision")
+    if approval.asked_by == approval.approved_by:
+        return NotApproved("the approval is by the person who asked")
+    if now >= approval.until:
+        return NotApproved("the approval is too old")
+    return None

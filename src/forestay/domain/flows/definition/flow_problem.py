@@ -1,0 +1,35 @@
+"""Something wrong with a flow: where, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+Place = tuple[str | int, ...]
+"""The path in the document: ``("tasks", "align", "command", 2)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProblem:
+    """One error."""
+
+    path: Place
+    message: str
+
+    @property
+    def where(self) -> str:
+        """The path as people write it: ``tasks.align.command[2]``."""
+        text = ""
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        return text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there is {', '.join(repr(one) for one in names[:8])}" if names else "; there is none"

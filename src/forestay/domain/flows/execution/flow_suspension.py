@@ -1,0 +1,77 @@
+"""A gate: what is said of all cases of a flow at once. One small document for each tenant and version of a flow.
+
+It has two parts. *Holders* suspend every case, those that start later too. *Orders* are verbs for every case that had begun by then; until all
+have been told, the gate is closed, so that nothing of them begins meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.flows.execution.messages import as_plain, from_plain
+from forestay.domain.flows.execution.scope import size_of
+from forestay.domain.flows.execution.verbs import MAX_CHANGES
+from forestay.domain.jobs.steering import MAX_HOLDERS
+
+MAX_ORDERS = 20
+"""Orders that are being passed on at the same time."""
+MAX_PASSED = 100
+"""Ids of orders that are remembered: their repeat is answered and changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSuspension:
+    """All cases of one version of a flow."""
+
+    flow: str
+    holders: tuple[str, ...] = ()
+    orders: tuple[Verb, ...] = ()
+    passed: tuple[str, ...] = ()
+    """Orders that every case has been told of, the newest last."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether no job of these cases may begin. An exception that is raised stops nothing."""
+        return bool(self.holders) or any(order.kind is not VerbKind.RAISE for order in self.orders)
+
+    def hold(self, holder: str) -> FlowSuspension | str:
+        """The gate with one more holder, or why not."""
+        after = tuple(sorted({*self.holders, holder}))
+        if len(after) > MAX_HOLDERS:
+            return f"{len(self.holders)} hold the flow already"
+        return replace(self, holders=after)
+
+    def let_go(self, holder: str) -> FlowSuspension:
+        return replace(self, holders=tuple(one for one in self.holders if one != holder))
+
+    def order(self, verb: Verb) -> FlowSuspension | str:
+        """The gate with one more order, or why not; an order that it knows changes nothing."""
+        if verb.id in self.passed or any(one.id == verb.id for one in self.orders):
+            return self
+        if size_of(verb.changes) > MAX_CHANGES:
+            return f"the changes are larger than {MAX_CHANGES} bytes"
+        if len(self.orders) >= MAX_ORDERS:
+            return f"{len(self.orders)} verbs are being passed on to the cases of the flow already"
+        return replace(self, orders=(*self.orders, verb))
+
+    def pass_on(self, verb: str) -> FlowSuspension:
+        """Everybody has been told."""
+        left = tuple(one for one in self.orders if one.id != verb)
+        return replace(self, orders=left, passed=(*self.passed, verb)[-MAX_PASSED:])
+
+    def as_plain(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"flow": self.flow, "holders": list(self.holders)}
+        if self.orders:
+            out["orders"] = [as_plain(order) for order in self.orders]
+        if self.passed:
+            out["passed"] = list(self.passed)
+        return out
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> FlowSuspension:
+        orders = [from_plain(one) for one in data.get("orders", ())]
+        verbs = tuple(one for one in orders if isinstance(one, Verb))
+        return cls(data["flow"], tuple(data["holders"]), verbs, tuple(data.get("passed", ())))

@@ -1,0 +1,52 @@
+"""Slots: how the servers share out the jobs without talking to each other.
+
+A job falls in one of 1,024 slots by its id. Each server takes the slots for which it has the highest
+hash among the servers it has seen alive. Two servers may for a while believe that they own one slot: that
+costs a conflict at the store, never a second claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from zlib import crc32
+
+SLOTS = 1024
+
+
+def hash_slot_of(job: str) -> int:
+    """The slot of a job, the same on every machine and in every release."""
+    return crc32(job.encode()) % SLOTS
+
+
+def own_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
+    """The slots that fall to a server among those alive (itself always counted), by rendezvous hashing."""
+    others = sorted(set(alive) - {server})
+    if not others:
+        return frozenset(range(SLOTS))
+    rivals = zip(*(_weights(other) for other in others), strict=True)
+    ours = _weights(server)
+    return frozenset(slot for slot, theirs in enumerate(rivals) if ours[slot] > max(theirs))
+
+
+def fallback_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
+    """The slots of others that would fall to a server if their owner were gone. Each slot has one heir, if there are two servers."""
+    others = sorted(set(alive) - {server})
+    if not others:
+        return frozenset()
+    rivals = zip(*(_weights(other) for other in others), strict=True)
+    ours = _weights(server)
+    return frozenset(slot for slot, theirs in enumerate(rivals) if sum(one > ours[slot] for one in theirs) == 1)
+
+
+@lru_cache(maxsize=64)
+def _weights(server: str) -> tuple[tuple[int, str], ...]:
+    """What a server weighs in each slot. The same servers are asked for again and again."""
+    return tuple(_weight(server, slot) for slot in range(SLOTS))
+
+
+def _weight(server: str, slot: int) -> tuple[int, str]:
+    # The slot is hashed and mixed, since crc32 alone is linear and would give one server all slots.
+    mixed = crc32(f"{slot}:{server}".encode()) * 0x9E3779B1 & 0xFFFFFFFF
+    mixed ^= mixed >> 15
+    return (mixed * 0x85EBCA77 & 0xFFFFFFFF, server)

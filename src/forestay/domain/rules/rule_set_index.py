@@ -1,0 +1,180 @@
+"""Rule sets that are asked one after the other, and which of them have anything to say to an exception.
+
+Most sets have nothing to say to most exceptions: not one of their rules asks for the values that this one has. A panel knows the
+values for which the first rules of all its sets are found, and one look at them tells which sets need a walk. The others come to what a
+walk without any satisfied rule comes to, which is the same each time. It never leaves out a set that a walk would have found something in.
+
+A panel belongs to one thread, and is told of every change of its sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.rules.condition import ConditionVerdict, Evaluate
+from forestay.domain.rules.condition_part import FieldComparison
+from forestay.domain.rules.context import Context
+from forestay.domain.rules.rule_set import RuleSetId, Ruling, SetWalk, TreeKey, keys_for
+from forestay.domain.rules.tree_index import FINDS, IndexedSet, TreeIndex
+
+AT_ONCE = 1_000
+"""Rules that are learned between two turns."""
+MOST_ROUNDS = 1_000
+"""Tasks of which it is remembered what they ask."""
+
+
+class _TreeFilter:
+    """For the trees of one key: by which values any of their first rules is found, as a set of bits, one bit a rule set.
+
+    What was learned is not unlearned when a rule goes: a bit too many costs a walk.
+    """
+
+    __slots__ = ("always", "bounded", "found_by", "found_in", "learned", "looks")
+
+    def __init__(self) -> None:
+        self.found_by: dict[str, dict[object, int]] = {}
+        self.found_in: dict[str, dict[object, int]] = {}
+        self.looks: tuple[tuple[str, Callable[[object, int], int]], ...] = ()
+        """How `found_by` is asked; at hand, since every decision does."""
+        self.bounded: dict[tuple[str, bool], tuple[float, int]] = {}
+        """By a field, and whether more or less is asked for: the bound that is reached first."""
+        self.always = 0
+        self.learned: dict[int, tuple[TreeIndex, int]] = {}
+        """For each bit the index, and how many of its first rules are known here."""
+
+    def learn(self, bit: int, finder: FieldComparison | None) -> None:
+        if finder is None:
+            self.always |= bit
+            return
+        field, sign, value = finder
+        if sign in FINDS:
+            by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
+            for one in value if isinstance(value, tuple) else (value,):
+                by_value[one] = by_value.get(one, 0) | bit
+            if len(self.looks) < len(self.found_by):
+                self.looks = tuple((name, known.get) for name, known in self.found_by.items())
+            return
+        more = sign[0] == ">"
+        new: Any = value
+        bound, bits = self.bounded.get((field, more), (new, 0))
+        self.bounded[field, more] = (min(bound, new) if more else max(bound, new), bits | bit)
+
+    def asked(self, context: Context) -> int:
+        """The sets in which a first rule may be true, or err."""
+        bits = self.always
+        for field, look in self.looks:
+            bits |= look(context[field], 0)
+        for field, by_key in self.found_in.items():
+            keys: Any = context[field]
+            for key in keys:
+                bits |= by_key.get(key, 0)
+        for (field, more), (bound, those) in self.bounded.items():
+            value: Any = context[field]
+            if value is None or (value >= bound if more else value <= bound):
+                bits |= those
+        return bits
+
+
+class _TreeSequence(NamedTuple):
+    """The trees that are asked about one type and task, in order."""
+
+    trees: tuple[tuple[int, IndexedSet, TreeKey, TreeIndex], ...]
+    gates: tuple[_TreeFilter, ...]
+    nothing: tuple[SetWalk, ...]
+    """What each comes to where no rule of it is satisfied."""
+
+
+class RuleSetIndex:
+    """The sets, and what is known of them."""
+
+    __slots__ = ("_bits", "_gates", "_rounds", "sets", "shadowed")
+
+    def __init__(self, sets: Iterable[IndexedSet] = ()) -> None:
+        self.sets: tuple[IndexedSet, ...] = ()
+        self.shadowed = False
+        self._bits: dict[RuleSetId, int] = {}
+        self._gates: dict[TreeKey, _TreeFilter] = {}
+        self._rounds: dict[tuple[ExceptionType, str, bool], _TreeSequence] = {}
+        sets = tuple(sets)
+        for one in sets:
+            for key, index in one.indexes.items():
+                for _ in self.learn(one.rule_set.id, key, index):
+                    pass
+        self.seat(sets)
+
+    def learn(self, rule_set: RuleSetId, key: TreeKey, index: TreeIndex) -> Iterator[None]:
+        """Take in the first rules of a tree that are not known yet, bit by bit. Before the index takes its place."""
+        bit = self._bits.setdefault(rule_set, 1 << len(self._bits))
+        gate = self._gates.setdefault(key, _TreeFilter())
+        known, done = gate.learned.get(bit, (index, 0))
+        finders = index.first_finders()
+        for place in range(done if known is index else 0, len(finders)):
+            gate.learn(bit, finders[place])
+            if place % AT_ONCE == AT_ONCE - 1:
+                yield
+        gate.learned[bit] = (index, len(finders))
+
+    def seat(self, sets: Iterable[IndexedSet]) -> None:
+        """From now on these are asked, in this order; they are known already. After every change of one of them."""
+        self.sets = tuple(sets)
+        self.shadowed = any(one.shadowed for one in self.sets)
+        self._rounds.clear()
+
+    def ask(
+        self, type_: ExceptionType, task: str, context: Context, evaluate: Evaluate, *, shadow: bool
+    ) -> tuple[SetWalk, ...]:
+        """The walks up to the first that comes to something."""
+        asked = self._rounds.get((type_, task, shadow)) or self._round(type_, task, shadow=shadow)
+        bits = 0
+        for gate in asked.gates:
+            bits |= gate.asked(context)
+        if not bits:
+            return asked.nothing
+        walks: list[SetWalk] = []
+        for place, (bit, one, key, index) in enumerate(asked.trees):
+            if not bits & bit:
+                walks.append(asked.nothing[place])
+                continue
+            done = index.walk(context, evaluate, shadow=shadow)
+            walks.append(SetWalk(one.rule_set.id, one.rule_set.version, key, done))
+            if done.verdict is not ConditionVerdict.FALSE:
+                break
+        return tuple(walks)
+
+    def _round(self, type_: ExceptionType, task: str, *, shadow: bool) -> _TreeSequence:
+        keys = keys_for(type_, task)
+        trees = tuple(
+            (self._bits[one.rule_set.id], one, key, one.indexes[key])
+            for one in self.sets
+            for key in keys
+            if key in one.indexes
+        )
+        nothing = tuple(
+            SetWalk(one.rule_set.id, one.rule_set.version, key, index.nothing(shadow=shadow))
+            for _, one, key, index in trees
+        )
+        made = _TreeSequence(trees, tuple(self._gates[key] for key in keys if key in self._gates), nothing)
+        if len(self._rounds) >= MOST_ROUNDS:
+            self._rounds.clear()
+        self._rounds[type_, task, shadow] = made
+        return made
+
+
+def decide_quickly(
+    set_indexes: Sequence[RuleSetIndex],
+    type_: ExceptionType,
+    task: str,
+    context: Context,
+    evaluate: Evaluate,
+    *,
+    shadow: bool = False,
+) -> Ruling:
+    """What `decide` decides by the sets of these panels, in their order."""
+    walks: tuple[SetWalk, ...] = ()
+    for set_index in set_indexes:
+        walks += set_index.ask(type_, task, context, evaluate, shadow=shadow)
+        if walks and walks[-1].walk.verdict is not ConditionVerdict.FALSE:
+            break
+    return Ruling(walks)

@@ -1,0 +1,206 @@
+"""For whom a job is held back from whoever asks, and for how long: waitForData with its price, and look-ahead.
+
+A job is kept for the pilots of one place: for those that are idle, and nobody else gets it for a while; or aside for those that are busy, and anyone
+gets it who finds nothing else. Where jobs are to meet, room is kept for them.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import islice
+
+from forestay.domain.scheduling.cache_domains import CacheDomain, LocatedPilot, ReadyDomains
+from forestay.domain.scheduling.cache_index import CacheIndex, Key
+from forestay.domain.scheduling.colocation import Colocation, ColocationRequest, Colocations
+from forestay.domain.scheduling.matching_policy import MatchingPolicy, Sharing
+from forestay.domain.scheduling.waiting_jobs import CandidateJob, WaitingJob
+
+LOOK = 16
+"""Of the jobs that want one file, and of the places that have it, so many are weighed."""
+
+
+class DelayScheduler:
+    """All that is kept for a place, in one matching."""
+
+    __slots__ = (
+        "_count", "_deadlines", "_far", "_near", "_ordered", "_places", "_policy", "_sites", "meetings", "shelves",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        policy: MatchingPolicy,
+        *,
+        near: CacheIndex,
+        far: CacheIndex,
+        places: dict[Key, CacheDomain],
+        sites: dict[Key, CacheDomain],
+        ordered: bool,
+    ) -> None:
+        """`near` and `places` are those of hosts or single pilots, `far` and `sites` those of sites; whoever matches fills them."""
+        self._policy = policy
+        self._near, self._far = near, far
+        self._places, self._sites = places, sites
+        self._ordered = ordered
+        self.shelves = ReadyDomains()
+        self.meetings = Colocations(policy.keep)
+        self._deadlines: list[tuple[float, int, WaitingJob]] = []
+        self._count = 0
+
+    def held(self, waiting: WaitingJob, asker: LocatedPilot, now: float) -> bool:
+        """Whether who asks should not get a job now; from then on it is kept for who should."""
+        policy = self._policy
+        kept = waiting.place
+        if kept is not None:
+            return kept is not asker.place and kept is not asker.site
+        if not policy.wait:
+            return False
+        wanted = waiting.wanted
+        if wanted.meet is not None and policy.ahead:
+            meeting = self.meetings.of(wanted.meet)
+            better = self._meeting_place(wanted.meet, meeting, asker.place)
+            if better is not None:
+                return self.keep_for(waiting, better, now)
+            if meeting is not None and meeting.place == asker.place.name:
+                return False
+        if not wanted.files or policy.sharing is Sharing.NONE:
+            return False
+        if asker.site is not None and len(self._sites) > 1:
+            better, gain = self._better(wanted, asker.site, self._far, self._sites, now)
+            if better is not None and not self._near.bytes_at(asker.place.name, wanted.files):
+                return self.keep_for(waiting, better, now, gain)
+        better, gain = self._better(wanted, asker.place, self._near, self._places, now)
+        return better is not None and self.keep_for(waiting, better, now, gain)
+
+    def _better(
+        self, wanted: CandidateJob, mine: CacheDomain, holdings: CacheIndex, places: dict[Key, CacheDomain], now: float
+    ) -> tuple[CacheDomain | None, float | None]:
+        """A place with more of a job's data than ours where someone is free for it, and how long the wait for it may be."""
+        have = holdings.at(mine.name)
+        missing = [file for file in wanted.files if file not in have]
+        if not missing:
+            return None, None
+        here = holdings.bytes_at(mine.name, wanted.files)
+        best, most, busy, busiest = None, here, None, here
+        for file in missing:
+            for name in islice(holdings.where(file), LOOK):
+                place = places.get(name)
+                if place is None or place is mine:
+                    continue
+                there = holdings.bytes_at(name, wanted.files)
+                if there > most and self._free(place, there - here, now):
+                    best, most = place, there
+                elif there > busiest and self._policy.quarantine and len(place.quarantine) < place.slots:
+                    busy, busiest = place, there
+        price = self._policy.price
+        if best is None:
+            return busy, None
+        return best, price.saved(most - here) if price is not None else None
+
+    def _free(self, place: CacheDomain, more: int, now: float) -> bool:
+        """Whether someone there is idle, or by the price soon enough, for one job more than is kept for them already."""
+        spare = place.free - len(place.held)
+        price = self._policy.price
+        if price is None:
+            return spare > 0
+        gain = price.saved(more)
+        if gain <= 0 or spare > 0:
+            return gain > 0
+        return spare + sum(1 for end in place.ends.values() if end - now < gain) > 0
+
+    def _meeting_place(
+        self, meet: ColocationRequest, meeting: Colocation | None, mine: CacheDomain
+    ) -> CacheDomain | None:
+        """Where a job should go rather than to whoever asks, so that it meets its fellows."""
+        if meeting is not None and meeting.place is not None:
+            place = self._places.get(meeting.place)
+            if place is None or place is mine:
+                return None
+            return place if place.ready or (self._policy.quarantine and len(place.quarantine) < place.slots) else None
+        room = meeting.meet.room if meeting is not None else meet.room
+        if room <= 1 or mine.slots - mine.kept >= room:
+            return None
+        return self.shelves.with_room(room)
+
+    # -- keeping and letting go ----------------------------------------------------------------------------------
+
+    def keep_for(self, waiting: WaitingJob, place: CacheDomain, now: float, seconds: float | None = None) -> bool:
+        """Keep a job for a place; False if it was held back long enough already, or too much is kept there."""
+        policy = self._policy
+        if not policy.wait:
+            return False
+        if waiting.held_since is None:
+            waiting.held_since = now
+        until = waiting.held_since + policy.wait
+        job = waiting.wanted.job
+        if place.ready or (seconds is not None and place.ends):
+            if seconds is not None:
+                until = min(until, waiting.held_since + seconds)
+            if until <= now:
+                return False
+            place.held[job] = waiting
+            waiting.quarantine = False
+        else:
+            until = waiting.held_since + policy.quarantine
+            if until <= now or len(place.quarantine) >= place.slots:
+                return False
+            place.quarantine[job] = waiting.queue.quarantine[job] = waiting
+            waiting.quarantine = True
+        waiting.place = place
+        self._count += 1
+        heappush(self._deadlines, (until, self._count, waiting))
+        if policy.ahead:
+            self.shelves.put(place)
+        return True
+
+    def let_go(self, waiting: WaitingJob) -> None:
+        """A job that is kept may go to anyone."""
+        self.drop(waiting)
+        if self._ordered:
+            waiting.queue.push(waiting)
+
+    def drop(self, waiting: WaitingJob) -> None:
+        """A job is kept for nobody."""
+        place = waiting.place
+        if place is None:
+            return
+        job = waiting.wanted.job
+        if waiting.quarantine:
+            del place.quarantine[job], waiting.queue.quarantine[job]
+        else:
+            del place.held[job]
+        waiting.place = None
+        if self._policy.ahead:
+            self.shelves.put(place)
+
+    def tick(self, now: float) -> None:
+        """Let go what was held back long enough, and forget old meetings."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now:
+            waiting = heappop(deadlines)[2]
+            if waiting.place is not None:
+                self.let_go(waiting)
+        if self._policy.ahead:
+            for meeting in self.meetings.stale(now):
+                self._return_room(meeting)
+
+    # -- room for meetings ---------------------------------------------------------------------------------------
+
+    def keep_room(self, meeting: Colocation, place: CacheDomain) -> None:
+        """Those who meet need so many slots there."""
+        place.kept += meeting.meet.room - meeting.kept
+        meeting.kept = meeting.meet.room
+        self.shelves.put(place)
+
+    def let_room_go(self, meeting: Colocation) -> None:
+        """If nobody more is to be expected, the slots are everybody's again."""
+        if not meeting.open and meeting.place is not None:
+            self._return_room(meeting)
+            if meeting.meet.of:
+                self.meetings.drop(meeting)
+
+    def _return_room(self, meeting: Colocation) -> None:
+        place = self._places.get(meeting.place) if meeting.place is not None else None
+        if place is not None and meeting.kept:
+            place.kept -= meeting.kept
+            self.shelves.put(place)
+        meeting.kept = 0

@@ -1,0 +1,241 @@
+"""What a flow's function calls: it asks for jobs, gathers them, and says where it may be taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from forestay.domain.flows.definition.flow import Compensation, Deadline, Task, WhenFailed
+from forestay.domain.flows.definition.flow_pattern import (
+    Dimension,
+    FilesOf,
+    JobPattern,
+    LinesOf,
+    ListOf,
+    RangeOf,
+    Source,
+)
+from forestay.domain.flows.definition.job_check import check_job
+from forestay.domain.jobs.amounts import duration_of, size_of
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
+from forestay.flows.flow_context import FlowContext, PendingWork, flow_context
+
+T = TypeVar("T")
+Command = str | Sequence[str]
+"""A text is a line for the shell; a list is a command with its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Elements that are listed when the scatter begins, and not carried in the case."""
+
+    source: FilesOf | LinesOf
+
+
+MAX_ELEMENTS_BYTES = 65_536
+"""Bytes of JSON that the values of a scatter may have; a range has none."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+_PLACE = re.compile(r"\$\{\s*([^}]*?)\s*\}")
+_OUTPUT = re.compile(r"tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def job(name: str, command: Command, **fields: Any) -> PendingWork:
+    """Begin a job; ``await`` what this returns for its end. `JobFailed` is raised there if it ends badly.
+
+    The fields are those of a task in YAML: ``inputs``, ``outputs``, ``result``, ``environment``, ``max_attempts``, ``retry_wait``, ``when_exhausted``, ``effects``,
+    ``expected_runtime``, ``priority``, ``labels``, ``wait``, ``deadline``, ``when_failed`` (``hold``: it waits for a person instead of failing) and ``compensate``; and
+    of its resources ``cpus``, ``memory``, ``disk``, ``gpus``, ``wall``. A name that was used before gets a number.
+    """
+    return _begin(name, command, {}, 0, fields)
+
+
+def files(pattern: str) -> Listing:
+    """For `scatter`: the files that match a pattern when it begins, in the order of their names."""
+    return Listing(FilesOf(_literal(pattern)))
+
+
+def lines(path: str) -> Listing:
+    """For `scatter`: the lines of a file; for lists too long to be carried in a case."""
+    return Listing(LinesOf(_literal(path)))
+
+
+def scatter(
+    name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], *, tolerate: int = 0, **fields: Any
+) -> PendingWork:
+    """Begin a job for every element, or for every combination of several; ``${variable}`` in its texts stands for the element.
+
+    Await it for all; `JobFailed` is raised there if more than ``tolerate`` end badly.
+    """
+    if not over:
+        raise ValueError(f"scatter {name}: say what it runs over, such as {{'seed': range(10)}}")
+    return _begin(name, command, over, tolerate, fields)
+
+
+async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
+    """Wait for several; their ends in the same order. The first that failed is raised, when all have ended."""
+    every: list[Awaitable[T]] = []
+    for one in works:
+        every += [one] if isinstance(one, Awaitable) else one
+    ends = await asyncio.gather(*every, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return cast("list[T]", ends)
+
+
+async def checkpoint(state: object) -> None:
+    """A place where the flow can be taken up again: from here with ``restored`` what is before is never looked at again.
+
+    Call it once in each round of a long loop, when everything begun has ended. Now and then the function is then begun anew, and `restored` gives it
+    this state: a small value of JSON types.
+    """
+    await flow_context().checkpoint(state)
+
+
+def restored(first: T) -> T:
+    """The state of the last `checkpoint`; before there was one, ``first``."""
+    found = flow_context().restored()
+    return first if found is None else cast(T, found)
+
+
+def now() -> float:
+    """Seconds since 1970, the same whenever the flow is replayed."""
+    return flow_context().now()
+
+
+def _begin(
+    name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], tolerate: int, fields: Any
+) -> PendingWork:
+    at = flow_context()
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for an item: letters, digits, '_' and '-', at most 100")
+    dimensions = tuple(Dimension(one, _source(name, one, values)) for one, values in over.items())
+    wanted = dict(fields)
+    deadline, when_failed = wanted.pop("deadline", None), wanted.pop("when_failed", "fail")
+    undo = wanted.pop("compensate", None)
+    texts = _Texts(at, frozenset(over) | ({"index"} if over else frozenset()))
+    task = Task(
+        name=at.name_for(name),
+        pattern=_job(name, command, wanted, texts),
+        scatter=dimensions,
+        tolerate=tolerate,
+        compensation=None if undo is None else _compensation(name, undo, texts),
+        deadline=None if deadline is None else Deadline(duration_of(deadline)),
+        when_failed=WhenFailed(when_failed),
+    )
+    return at.begin(task)
+
+
+def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Source:
+    if not _NAME.fullmatch(variable):
+        raise ValueError(f"scatter {name}: {variable!r} is no name for a variable")
+    if isinstance(values, Listing):
+        return values.source
+    if isinstance(values, range):
+        return RangeOf(values.start, values.stop, values.step)
+    if isinstance(values, str | Mapping | set | frozenset):
+        kind = type(values).__name__
+        raise TypeError(f"scatter {name}: {variable} runs over a list or a range, not over a {kind}")
+    members = tuple(values)
+    try:
+        size = len(json.dumps(members, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"scatter {name}: the values of {variable} are not of JSON types: {error}") from None
+    if size > MAX_ELEMENTS_BYTES:
+        raise ValueError(
+            f"scatter {name}: the values of {variable} have {size} bytes as JSON, at most {MAX_ELEMENTS_BYTES} are possible; "
+            "put them into a file and scatter over its lines(path)"
+        )
+    return ListOf(tuple(_escaped(one) for one in members))
+
+
+class _Texts:
+    """Texts as the flow's language has them: only outputs and the scatter's variables are references, any other ``${`` stays."""
+
+    def __init__(self, at: FlowContext, own: frozenset[str]) -> None:
+        self.at = at
+        self.own = own
+
+    def __call__(self, text: object) -> str:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} stands where a text is needed")
+        parts, end = [], 0
+        for found in _PLACE.finditer(text):
+            if self._refers(found[1]):
+                parts += [_literal(text[end : found.start()]), found[0]]
+                end = found.end()
+        return "".join([*parts, _literal(text[end:])])
+
+    def _refers(self, inner: str) -> bool:
+        output = _OUTPUT.fullmatch(inner)
+        if output is None:
+            return inner.split(".", 1)[0].split("[", 1)[0] in self.own
+        if not self.at.known(output[1]):
+            raise ValueError(f"${{{inner}}}: the case has no item {output[1]} any more; name it in checkpoint's state")
+        return True
+
+    def by_name(self, given: Mapping[str, object]) -> dict[str, str]:
+        return {name: self(text) for name, text in given.items()}
+
+
+def _literal(text: str) -> str:
+    return text.replace("${", "$${")
+
+
+def _escaped(value: object) -> object:
+    return _literal(value) if isinstance(value, str) else value
+
+
+def _command(name: str, command: object, texts: _Texts) -> tuple[str, ...]:
+    if isinstance(command, str):
+        return ("sh", "-c", texts(command))
+    if isinstance(command, Sequence):
+        return tuple(texts(word if isinstance(word, str) else str(word)) for word in command)
+    raise TypeError(f"{name}: a command is a line for the shell or a list of words, not {command!r}")
+
+
+def _compensation(name: str, undo: object, texts: _Texts) -> Compensation:
+    fields: dict[str, Any] = dict(undo) if isinstance(undo, Mapping) else {"command": undo}
+    tries = int(fields.pop("tries", 3))
+    return Compensation(_job(name, fields.pop("command", None), fields, texts), tries)
+
+
+def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> JobPattern:
+    take = dict(fields)
+    wall = take.pop("wall", None)
+    runtime = take.pop("expected_runtime", None)
+    pattern = JobPattern(
+        command=_command(name, command, texts),
+        environment=texts.by_name(take.pop("environment", {})),
+        resources=Resources(
+            cpus=int(take.pop("cpus", 1)),
+            memory=size_of(take.pop("memory", 0)),
+            disk=size_of(take.pop("disk", 0)),
+            gpus=int(take.pop("gpus", 0)),
+            wall=None if wall is None else duration_of(wall),
+        ),
+        inputs=texts.by_name(take.pop("inputs", {})),
+        outputs=texts.by_name(take.pop("outputs", {})),
+        result=str(take.pop("result", "")),
+        effects=Effects(take.pop("effects", Effects.INTERNAL)),
+        retry=RetryPolicy(
+            int(take.pop("max_attempts", 1)),
+            duration_of(take.pop("retry_wait", 0)),
+            WhenExhausted(take.pop("when_exhausted", WhenExhausted.FAIL)),
+        ),
+        expected_runtime=None if runtime is None else duration_of(runtime),
+        priority=int(take.pop("priority", 0)),
+        labels=texts.by_name(take.pop("labels", {})),
+        wait=bool(take.pop("wait", True)),
+    )
+    if take:
+        raise TypeError(f"{name}: a job has no {', '.join(sorted(take))}")
+    wrong = [f"{one.where}: {one.message}" for one in check_job(pattern, (name,))]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return pattern

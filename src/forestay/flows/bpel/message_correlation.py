@@ -1,0 +1,149 @@
+"""Messages for a process: those that wait for a receiver, and receivers that wait for a message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from forestay.domain.flows.bpel.process import Correlation, OnMessage, Receive
+from forestay.flows.bpel.host import Incoming, Message, standard_fault
+from forestay.flows.bpel.scopes import Running, Values
+
+MAX_WAITING = 1000
+Wanted = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Receiver:
+    partner: str
+    operation: str
+    wanted: Wanted
+    """The values that the properties of correlation sets must have."""
+    place: int
+    arrived: asyncio.Future[tuple[int, Incoming]]
+    at: Running
+    sets: tuple[str, ...] = field(default_factory=tuple)
+
+
+class MessageCorrelation:
+    """The post of one process."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.letters: list[Incoming] = []
+        self.receivers: list[_Receiver] = []
+        self.requests: dict[tuple[str, str, str], int] = {}
+        """Requests that were received and not answered yet."""
+
+    def deliver(self, letter: Incoming) -> bool:
+        """Give a message to whoever waits for it, or keep it; false: there is no room for more."""
+        for one in self.receivers:
+            if not one.arrived.done() and self._fits(one, letter):
+                one.arrived.set_result((one.place, letter))
+                return True
+        if len(self.letters) >= MAX_WAITING:
+            return False
+        self.letters.append(letter)
+        return True
+
+    async def receive(self, at: Running, any_of: Sequence[Receive | OnMessage]) -> tuple[int, Incoming]:
+        """Wait for the first of several messages."""
+        arrived: asyncio.Future[tuple[int, Incoming]] = asyncio.get_running_loop().create_future()
+        mine = [self._receiver(at, one, place, arrived) for place, one in enumerate(any_of)]
+        try:
+            return await self._wait(mine, arrived)
+        finally:
+            self.withdraw(arrived)
+
+    def listen(
+        self, at: Running, any_of: Sequence[Receive | OnMessage], arrived: asyncio.Future[tuple[int, Incoming]]
+    ) -> None:
+        """Have a future filled by the first of several messages; `withdraw` ends it."""
+        for place, one in enumerate(any_of):
+            receiver = self._receiver(at, one, place, arrived)
+            if not self._from_stock(receiver):
+                self.receivers.append(receiver)
+
+    def withdraw(self, arrived: asyncio.Future[tuple[int, Incoming]]) -> None:
+        self.receivers = [one for one in self.receivers if one.arrived is not arrived]
+
+    async def _wait(self, mine: list[_Receiver], arrived: asyncio.Future[tuple[int, Incoming]]) -> tuple[int, Incoming]:
+        for one in mine:
+            if self._from_stock(one):
+                return arrived.result()
+        self.receivers += mine
+        try:
+            return await arrived
+        except asyncio.CancelledError:
+            if arrived.done() and not arrived.cancelled():
+                # It came while its receiver was ended: someone else may want it.
+                self.letters.insert(0, arrived.result()[1])
+            raise
+
+    def _from_stock(self, receiver: _Receiver) -> bool:
+        if receiver.arrived.done():
+            return True
+        for letter in self.letters:
+            if self._fits(receiver, letter):
+                self.letters.remove(letter)
+                receiver.arrived.set_result((receiver.place, letter))
+                return True
+        return False
+
+    def _receiver(
+        self, at: Running, one: Receive | OnMessage, place: int, arrived: asyncio.Future[tuple[int, Incoming]]
+    ) -> _Receiver:
+        line = one.line if isinstance(one, OnMessage) else one.std.line
+        wanted: list[tuple[str, tuple[str, ...]]] = []
+        for correlation in one.correlations:
+            if not _knows(at, correlation):
+                continue
+            values = at.home_of_set(correlation.set).sets[correlation.set]
+            if values is None and correlation.initiate == "no":
+                raise standard_fault("correlationViolation", f"{correlation.set} has no value yet", line)
+            if values is not None and correlation.initiate != "yes":
+                wanted.append((correlation.set, values))
+        for other in self.receivers:
+            same = (other.partner, other.operation, other.wanted) == (one.partner, one.operation, tuple(wanted))
+            if same and other.arrived is not arrived and not other.arrived.done():
+                raise standard_fault("conflictingReceive", f"{one.operation} is waited for already", line)
+        return _Receiver(one.partner, one.operation, tuple(wanted), place, arrived, at)
+
+    def _fits(self, receiver: _Receiver, letter: Incoming) -> bool:
+        if (receiver.partner, receiver.operation) != (letter.partner, letter.operation):
+            return False
+        return all(self.properties(receiver.at, name, letter.message) == values for name, values in receiver.wanted)
+
+    def properties(self, at: Running, name: str, message: Message) -> tuple[str, ...] | None:
+        """The values that a message has of a set's properties; ``None`` if one is missing."""
+        declared = next(one for one in at.home_of_set(name).scope.sets if one.name == name)
+        found = [self.values.property_node(message, one) for one in declared.properties]
+        return (
+            None if any(one is None for one in found) else tuple(one.text.strip() for one in found if one is not None)
+        )
+
+    def correlate(self, at: Running, given: Sequence[Correlation], message: Message, line: int) -> None:
+        """A message has come or goes: give sets their values, and see that it has those of the others."""
+        for one in given:
+            if not _knows(at, one):
+                continue
+            home = at.home_of_set(one.set)
+            known = home.sets[one.set]
+            found = self.properties(at, one.set, message)
+            if one.initiate == "yes" and known is not None:
+                raise standard_fault("correlationViolation", f"{one.set} has a value already", line)
+            if one.initiate == "no" and known is None:
+                raise standard_fault("correlationViolation", f"{one.set} has no value yet", line)
+            if found is None or (known is not None and known != found):
+                raise standard_fault("correlationViolation", f"the message does not have the values of {one.set}", line)
+            home.sets[one.set] = found
+
+
+def _knows(at: Running, one: Correlation) -> bool:
+    context: Running | None = at
+    while context is not None:
+        if one.set in context.sets:
+            return True
+        context = context.above
+    return False

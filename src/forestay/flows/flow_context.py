@@ -1,0 +1,59 @@
+"""Where a flow's function asks for what it needs: the case that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from forestay.domain.flows.definition.flow import Task
+from forestay.flows.results import Ended
+
+
+class PendingWork:
+    """A job, or the jobs of a scatter, that has begun. ``await`` it for its end; as often as you like."""
+
+    def __init__(self, name: str, end: Awaitable[Ended]) -> None:
+        self.name = name
+        self.awaited = False
+        self._end = end
+
+    def __await__(self) -> Generator[Any, None, Ended]:
+        self.awaited = True
+        return self._end.__await__()
+
+    def __repr__(self) -> str:
+        return f"<Work {self.name}>"
+
+
+class FlowContext(Protocol):
+    """What a case does for the function that it runs."""
+
+    def name_for(self, wanted: str) -> str:
+        """A name for an item that no other item of the case has or had: the one that is wanted, or with a number."""
+        ...
+
+    def known(self, item: str) -> bool:
+        """Whether the case has an item of this name, whose outputs can be referred to."""
+        ...
+
+    def begin(self, task: Task) -> PendingWork:
+        """Begin an item."""
+        ...
+
+    async def checkpoint(self, state: object) -> None: ...
+
+    def restored(self) -> object: ...
+
+    def now(self) -> float: ...
+
+
+DESK: ContextVar[FlowContext] = ContextVar("forestay_flow_desk")
+
+
+def flow_context() -> FlowContext:
+    """The case that runs the calling function; `RuntimeError` outside of one."""
+    try:
+        return DESK.get()
+    except LookupError:
+        raise RuntimeError("this can only be called while a flow runs: start a case of the flow") from None

@@ -1,0 +1,145 @@
+"""The part of a case that its function speaks to: names for items, what is begun, what the function hears of ends.
+
+Whoever runs a case has the rest: it carries out commands, takes events in, and knows the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from forestay.domain.flows.commands import Command
+from forestay.domain.flows.definition.flow import Task
+from forestay.domain.flows.definition.flow_pattern import JobPattern
+from forestay.domain.flows.execution.flow_run import FlowRun, Item
+from forestay.domain.flows.execution.grown import WELL, add_task, forget_ended, take_end
+from forestay.flows.flow_context import PendingWork
+from forestay.flows.results import Ended, JobFailed, Outputs
+
+MAX_STATE = 262_144
+"""Bytes of JSON of a checkpoint's state."""
+_REFERENCE = re.compile(r"\$\{tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.")
+
+
+class FlowStopped(Exception):
+    """The function asked for something that it cannot have; the message says what to do instead."""
+
+
+class FlowContextBase(ABC):
+    """Fills the desk, but for the time and for what becomes of a checkpoint."""
+
+    flow_run: FlowRun
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.names: dict[str, int] = dict(given.get("names", {}))
+        """How often each name was asked for."""
+        self.last: list[str] = list(given.get("last", ()))
+        """The items that ended last: what is begun now comes after them."""
+        self.after: dict[str, list[str]] = dict(given.get("after", {}))
+        self.kept: Any = given.get("kept")
+        """The state of the last checkpoint."""
+        self.ends: dict[str, asyncio.Future[Ended]] = {}
+        self.works: list[PendingWork] = []
+
+    @abstractmethod
+    def moment(self) -> int:
+        """The time in milliseconds."""
+
+    @abstractmethod
+    def perform(self, commands: tuple[Command, ...]) -> None:
+        """Have commands carried out."""
+
+    def hear(self, item: Item, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
+        """Let the function know of a good end."""
+        end.set_result(ended)
+
+    # What the function calls
+
+    def name_for(self, wanted: str) -> str:
+        while True:
+            number = self.names[wanted] = self.names.get(wanted, 0) + 1
+            name = wanted if number == 1 else f"{wanted}-{number}"
+            if number == 1 or name not in self.names:
+                self.names.setdefault(name, 1)
+                return name
+
+    def known(self, item: str) -> bool:
+        return item in self.flow_run.items
+
+    def begin(self, task: Task) -> PendingWork:
+        end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        work = PendingWork(task.name, end)
+        self.works.append(work)
+        self.ends[task.name] = end
+        self.after[task.name] = list(self.last)
+        self.flow_run, commands = add_task(self.flow_run, task, self.moment())
+        self.perform(commands)
+        self.settle_ends()
+        return work
+
+    def restored(self) -> object:
+        return json.loads(json.dumps(self.kept))
+
+    # What the case calls
+
+    def keep(self, state: object) -> None:
+        """Remember the state of a checkpoint."""
+        text = json_text(state, "the state of a checkpoint", MAX_STATE)
+        if self.ends:
+            raise FlowStopped(f"at a checkpoint everything must have ended; {', '.join(sorted(self.ends))} has not")
+        self.kept = json.loads(text)
+        self.works.clear()
+
+    def carried_on(self) -> dict[str, Any]:
+        """What a new run needs, beside the case itself; what has ended is forgotten, unless the state refers to it."""
+        if self.flow_run.open:
+            self.flow_run = forget_ended(self.flow_run, frozenset(_REFERENCE.findall(json.dumps(self.kept))))
+        items = self.flow_run.items
+        out: dict[str, Any] = {"names": self.names, "last": [one for one in self.last if one in items]}
+        out["after"] = {name: after for name, after in self.after.items() if name in items}
+        return out if self.kept is None else out | {"kept": self.kept}
+
+    def settle_ends(self) -> None:
+        """Tell the function of every item that has ended since."""
+        for name in list(self.ends):
+            item = self.flow_run.items.get(name)
+            if item is not None and item.ended:
+                self._settle(item, self.ends.pop(name))
+
+    def _settle(self, item: Item, end: asyncio.Future[Ended]) -> None:
+        self.flow_run = take_end(self.flow_run, item.id)
+        before = self.after.get(item.id, [])
+        self.last = [one for one in self.last if one not in before] + [item.id]
+        if end.done():
+            return
+        pattern = self.flow_run.plan.tasks[item.task].task.pattern
+        assert isinstance(pattern, JobPattern)  # noqa: S101 - a function asks for nothing else
+        if item.state not in WELL:
+            reason = item.reason or f"it was {item.state.value}"
+            refuse(end, JobFailed(item.id, reason, exit_code=item.exit_code, bad=item.bad, count=item.count))
+            return
+        outputs = Outputs(item.id, tuple(pattern.outputs))
+        counts = item.well, item.bad, item.count
+        self.hear(
+            item, Ended(item.id, item.state.value, item.result, (), item.exit_code, outputs, *counts), pattern, end
+        )
+
+
+def refuse(end: asyncio.Future[Ended], error: JobFailed) -> None:
+    end.set_exception(error)
+    end.exception()  # it is looked at when it is awaited, or when the function returns
+
+
+def json_text(value: object, what: str, most: int) -> str:
+    """A value as JSON; `FlowStopped` if it is none or too large."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FlowStopped(f"{what} is not of JSON types: {error}") from None
+    if len(text) > most:
+        raise FlowStopped(f"{what} has {len(text)} bytes as JSON, at most {most} are possible; put it into a file")
+    return text

@@ -1,0 +1,25 @@
+"""A receiver: a mailbox, an address of the web or a chat that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+
+class NotificationMessage(NamedTuple):
+    """A letter as it is sent."""
+
+    delivery: str
+    """The same in every repeat, so that its receiver can tell."""
+    subject: str
+    text: str
+    body: Mapping[str, object]
+    """The same for programs."""
+
+
+class NotificationChannel(Protocol):
+    """The port."""
+
+    async def tell(self, message: NotificationMessage) -> None:
+        """Send once, within seconds. `Transient` or `Permanent` if it was not taken, or nobody knows; no secret is in their words."""
+        ...

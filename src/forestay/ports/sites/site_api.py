@@ -1,0 +1,89 @@
+"""The server as a site agent sees it: what is asked of the site, and the book of its launches.
+
+Calls raise `Transient` when no server answers, `Conflict` when another agent looks after the site, `Permanent` when the request or the token is wrong.
+What was told once may be told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.sites.fleet import PilotCount
+from forestay.domain.sites.launch import LaunchReport, LaunchState
+
+
+class QueuedGroup(NamedTuple):
+    """Queued jobs that may run at the site and need about as much."""
+
+    name: str
+    tasks: int
+    need: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLaunch:
+    """A launch as the server told it just now. Ages are seconds by the server's clock, so that no two clocks are compared."""
+
+    id: str
+    name: str
+    """The batch job's."""
+    size: str
+    state: LaunchState
+    age: float
+    """Since it was planned."""
+    tried: float
+    """Since the last try to submit it was written down."""
+    since: float
+    """Since its last change."""
+    tries: int = 1
+    batch_job: str = ""
+    pilot: str = ""
+    word: str = ""
+    """How it ended."""
+    cancel: bool = False
+    """Its pilot fell silent: its batch job is to be cancelled."""
+
+
+class SiteDemand(NamedTuple):
+    """What is asked of the site, and what it has."""
+
+    groups: Sequence[QueuedGroup]
+    sizes: Mapping[str, PilotCount]
+    launches: Sequence[SeenLaunch]
+    """All that have not ended."""
+
+
+class ReportResult(NamedTuple):
+    """What became of a report."""
+
+    noted: bool
+    detail: str
+    pilot: str
+    """Who came of the launch; empty for nobody so far."""
+
+
+class SiteApi(Protocol):
+    """The port."""
+
+    async def hello(self, said: Mapping[str, object]) -> None:
+        """Say that this agent looks after the site, and how it stands."""
+        ...
+
+    async def demand(self) -> SiteDemand: ...
+
+    async def ended(self) -> Sequence[SeenLaunch]:
+        """The launches that ended in the last hours."""
+        ...
+
+    async def plan(self, launches: Mapping[str, str]) -> None:
+        """Write launches down, by id with their sizes; returns when they are durable."""
+        ...
+
+    async def report(self, reports: Sequence[LaunchReport]) -> Mapping[str, ReportResult]: ...
+
+    async def enrol(self, launch: str, *, seconds: int) -> str:
+        """A secret by which the pilot of a launch may register, once."""
+        ...

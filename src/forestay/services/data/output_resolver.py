@@ -1,0 +1,154 @@
+"""Finds the outputs of tasks that others refer to: from the committed manifests of their jobs.
+
+A command is given the place of a file, an input its source: the job that made it and the path in its manifest, so that what is brought is checked
+against the commit.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forestay.domain.data.attempt_folder import committed_manifest_is_own
+from forestay.domain.flows.execution.case_names import job_of
+from forestay.domain.flows.execution.task_jobs import with_places
+from forestay.domain.jobs.inputs import filled_text
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.errors import Permanent
+from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.jobs.results import Results
+from forestay.services.data.committed_files import committed_digests
+
+BULK = 1000
+MAX_SHOWN = 1000
+"""Files that are named to people one by one."""
+
+
+class ResolvedOutput(NamedTuple):
+    """One file."""
+
+    place: str
+    """Its path."""
+    source: str
+    """As an input names it."""
+
+
+class OutputReference(NamedTuple):
+    """An output of a task's round."""
+
+    case: str
+    work: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOutputs:
+    """What an order refers to."""
+
+    case: str
+    found: Mapping[OutputReference, Sequence[ResolvedOutput]]
+
+    def places(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+        return self._pick(wanted, several, [one.place for one in self.found[wanted_of(wanted, self.case)]])
+
+    def sources(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+        return self._pick(wanted, several, [one.source for one in self.found[wanted_of(wanted, self.case)]])
+
+    def _pick(self, wanted: Mapping[str, object], several: bool, found: list[str]) -> object:  # noqa: FBT001
+        if several or len(found) > 1:
+            return found
+        if not found:
+            raise ValueError(f"{wanted['work']} has no output {wanted['output']}")
+        return found[0]
+
+
+@dataclass(slots=True)
+class OutputResolver:
+    """The service."""
+
+    store: JobStore
+    results: Results
+
+    async def referred(self, tenant: str, case: str, values: Iterable[object]) -> ResolvedOutputs:
+        """Every output that these values refer to. A case of another tenant has none. `Permanent` if a manifest that is needed cannot be read."""
+        found: dict[OutputReference, Sequence[ResolvedOutput]] = {}
+        for one in references(values):
+            wanted = wanted_of(one, case)
+            count = one.get("count")
+            works = [wanted.work, *_texts(one.get("earlier"))]
+            if wanted not in found:
+                found[wanted] = await self._of(tenant, wanted, works, count if isinstance(count, int) else 1)
+        return ResolvedOutputs(case, found)
+
+    async def shown(self, tenant: str, case: str, values: Mapping[str, object]) -> Mapping[str, object]:
+        """What a case gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
+        out: dict[str, object] = {}
+        for name, value in values.items():
+            out[name] = value
+            if all(int(str(one.get("count", 1))) <= MAX_SHOWN for one in references([value])):
+                with suppress(Permanent, ValueError):
+                    out[name] = with_places(value, (await self.referred(tenant, case, [value])).places)
+        return out
+
+    async def _of(
+        self, tenant: str, wanted: OutputReference, works: Sequence[str], count: int
+    ) -> Sequence[ResolvedOutput]:
+        """One or more for each element that ended well; what the last round has not done is in an earlier one."""
+        found: list[ResolvedOutput] = []
+        for start in range(0, count, BULK):
+            places = range(start, min(start + BULK, count))
+            done: dict[str, JobDocument] = {}
+            for work in works:
+                names = [job_of(wanted.case, work, at) for at in places]
+                for name, stored in (await self.store.get(names)).items():
+                    winner = stored.document.winner
+                    if winner is not None and winner.manifest is not None and stored.document.tenant == tenant:
+                        done[name] = stored.document
+            specifications = await self.store.get_specifications(sorted({one.specification for one in done.values()}))
+            for at in places:
+                for work in works:
+                    document = done.get(job_of(wanted.case, work, at))
+                    if document is not None:
+                        named = specifications[document.specification].named_outputs
+                        found += await self._files(document, named.get(wanted.output), wanted)
+                        break
+        return found
+
+    async def _files(self, document: JobDocument, pattern: str | None, wanted: OutputReference) -> list[ResolvedOutput]:
+        if pattern is None or document.winner is None or document.winner.manifest is None:
+            raise Permanent(f"the jobs of {wanted.work} have no output {wanted.output}")
+        manifest = document.winner.manifest
+        name = filled_text(pattern, document.parameters, document.index)
+        names = [name]
+        if not committed_manifest_is_own(document):
+            raise Permanent(f"the manifest {manifest.path} is not in the folder of its attempt")
+        if glob.has_magic(pattern):
+            names = [one for one in await committed_digests(self.results, document) if fnmatch.fnmatchcase(one, name)]
+        folder = os.path.dirname(manifest.path)
+        return [ResolvedOutput(f"{folder}/{one}", f"job:{document.id}/{one}") for one in names]
+
+
+def wanted_of(given: Mapping[str, object], case: str) -> OutputReference:
+    return OutputReference(str(given.get("case", case)), str(given["work"]), str(given["output"]))
+
+
+def references(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
+    """The outputs that values refer to, however deep inside."""
+    for value in values:
+        if isinstance(value, Mapping):
+            found = value.get("$output", value.get("$outputs"))
+            if isinstance(found, Mapping):
+                yield found
+            else:
+                yield from references(value.values())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield from references(value)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else []

@@ -1,0 +1,84 @@
+"""Notes which replicas failed, from what pilots tell of how files came: they are tried last for an hour, by all jobs of the tenant.
+
+A pilot itself goes on to the next replica; this spares the jobs after it the same detour.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forestay.domain.data.replica import Viewpoint
+from forestay.domain.exceptions.evidence.redaction import redacted
+from forestay.domain.jobs.inputs import produced
+from forestay.ports.clock import Clock
+from forestay.ports.data.catalogue import Catalogue
+from forestay.ports.jobs.job_store import JobStore
+from forestay.services.data.storage_access import element_path
+
+AGAIN = 60.0
+"""Seconds for which what was just noted is not noted again."""
+REMEMBER = 10_000
+
+
+@dataclass(slots=True)
+class ReplicaHealth:
+    """The service."""
+
+    catalogue: Catalogue
+    store: JobStore
+    clock: Clock
+    noted: int = 0
+    _recent: OrderedDict[tuple[str, str, str], float] = field(default_factory=OrderedDict)
+
+    async def note(self, tenant: str, staging: Sequence[Mapping[str, object]]) -> None:
+        """Mark what failed in these tellings of one attempt. `Transient` if the store does not answer: nothing is lost but the mark."""
+        for entry in staging:
+            name, served = str(entry.get("file") or ""), str(entry.get("element") or "")
+            failed = entry.get("failed")
+            if not name or not isinstance(failed, list):
+                continue
+            words = dict(_told(str(one)) for one in failed)
+            for element, why in words.items():
+                # One that served in the end only stumbled.
+                if element != served and self._new(tenant, name, element):
+                    await self.mark(tenant, name, element, why)
+
+    async def mark(self, tenant: str, name: str, element: str, why: str) -> bool:
+        """Mark the replicas of a file on an element; whether any is known there."""
+        places = await self._places(tenant, name, element)
+        for path in places:
+            await self.catalogue.mark(tenant, name, element, path, bad=True, why=redacted(why))
+            self.noted += 1
+        return bool(places)
+
+    async def _places(self, tenant: str, name: str, element: str) -> set[str]:
+        known = (await self.catalogue.locate([name], Viewpoint(tenant)))[name]
+        places = {one.path for one in known.replicas if one.element == element}
+        other = produced(name)
+        if other is not None:
+            stored = (await self.store.get([other.job])).get(other.job)
+            winner = stored.document.winner if stored is not None and stored.document.tenant == tenant else None
+            where = element_path(winner.manifest.path) if winner is not None and winner.manifest is not None else None
+            if where is not None and where.element == element:
+                places.add(f"{os.path.dirname(where.path)}/{other.path}")
+        return places
+
+    def _new(self, *key: str) -> bool:
+        now = self.clock.monotonic()
+        mine = (key[0], key[1], key[2])
+        if now - self._recent.get(mine, -AGAIN) < AGAIN:
+            return False
+        self._recent[mine] = now
+        self._recent.move_to_end(mine)
+        while len(self._recent) > REMEMBER:
+            self._recent.popitem(last=False)
+        return True
+
+
+def _told(line: str) -> tuple[str, str]:
+    """The element that a line is about, and what it says."""
+    element, _, words = line.partition(": ")
+    return element, words

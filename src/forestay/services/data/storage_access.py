@@ -1,0 +1,147 @@
+"""Reaches storage elements: sources for pilots, addresses for their uploads, manifests for consumers, and leftovers that are taken away."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from forestay.domain.data.storage_element import AccessProtocol, Door, StorageElement
+from forestay.domain.jobs.job_document import Manifest
+from forestay.ports.data.storage import ElementFiles, Signer
+from forestay.ports.errors import Permanent
+
+Json = dict[str, Any]
+GET_SECONDS = 3_600
+"""How long an address for reading is good: a pilot may have many files to bring."""
+PUT_SECONDS = 3_600
+MAX_MANIFEST = 16 << 20
+REMEMBER = 256
+"""Manifests; those of the producers of a scatter are asked for by many consumers."""
+ELEMENT = "element:"
+
+
+class ElementPath(NamedTuple):
+    """A file on an element, as a manifest's path names it: `element:NAME/PATH`."""
+
+    element: str
+    path: str
+
+
+class ManifestFile(NamedTuple):
+    """A file of a manifest."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class StorageAccess:
+    """The service."""
+
+    elements: Mapping[str, StorageElement]
+    signer: Signer
+    files: Mapping[AccessProtocol, ElementFiles]
+    _manifests: OrderedDict[tuple[str, str], Mapping[str, ManifestFile]] = field(default_factory=OrderedDict)
+
+    def outputs_for(self, tenant: str, site: str, element: str) -> StorageElement | None:
+        """Where the outputs of a pilot's jobs go: its own element, or the first one of its site; None: its own folder."""
+        usable = [one for one in self.elements.values() if one.outputs and one.serves(tenant)]
+        own = [one for one in usable if one.name == element]
+        near = [one for one in usable if site in one.sites]
+        return next(iter([*own, *near]), None)
+
+    def sources(self, element: str, path: str, protocol: str = "") -> list[Json]:
+        """How a pilot can have a file of an element, by each of its doors. An element whose credentials are missing has fewer."""
+        found: list[Json] = []
+        known = self.elements[element]
+        for door in known.ways(protocol):
+            source: Json = {"kind": door.kind.value, "element": element}
+            try:
+                place = self._place(known, door, path, "GET", GET_SECONDS)
+            except Permanent:
+                continue
+            if door.kind is AccessProtocol.FILE:
+                found.append(source | {"path": place})
+            else:
+                found.append(source | {"url": place, "private": known.private})
+        return found
+
+    def uploads(self, element: str, paths: Sequence[str]) -> Mapping[str, str]:
+        """Signed addresses to which files of an element may be put, once each and soon. `Permanent` where that is not how it is done."""
+        known = self.elements[element]
+        door = known.doors[0]
+        if door.kind is not AccessProtocol.S3:
+            raise Permanent(f"{element} takes files without signed addresses")
+        return {path: self._place(known, door, path, "PUT", PUT_SECONDS) for path in paths}
+
+    async def listed(self, tenant: str, manifest: Manifest) -> Mapping[str, ManifestFile]:
+        """The files that a committed manifest on an element names. `Permanent` if it is gone, another one, or not of this tenant."""
+        where = element_path(manifest.path)
+        element = self.elements.get(where.element) if where is not None else None
+        if where is None or element is None or not element.may_read(tenant, where.path):
+            raise Permanent(f"the manifest {manifest.path} is on no storage element that this tenant may read")
+        known = self._manifests.get((manifest.path, manifest.sha256))
+        if known is not None:
+            return known
+        content = await self.read(element, where.path, MAX_MANIFEST)
+        if content is None:
+            raise Permanent(f"the manifest {manifest.path} is gone")
+        if hashlib.sha256(content).hexdigest() != manifest.sha256:
+            raise Permanent(f"{manifest.path} is not the manifest that was committed")
+        files = {str(one["path"]): ManifestFile(one["bytes"], one["sha256"]) for one in orjson.loads(content)["files"]}
+        self._manifests[manifest.path, manifest.sha256] = files
+        while len(self._manifests) > REMEMBER:
+            self._manifests.popitem(last=False)
+        return files
+
+    async def read(self, element: StorageElement, path: str, most: int) -> bytes | None:
+        door = self._door(element)
+        return await self.files[door.kind].read(self._place(element, door, path, "GET", 60), most)
+
+    async def remove(self, element: StorageElement, path: str) -> bool:
+        door = self._door(element)
+        return await self.files[door.kind].remove(self._place(element, door, path, "DELETE", 60))
+
+    async def folders(self, element: StorageElement, path: str) -> Sequence[str]:
+        door = self._door(element)
+        return await self.files[door.kind].folders(door.place(path))
+
+    async def clear(self, element: StorageElement, path: str) -> int:
+        """Take a folder of an attempt away."""
+        door = self._door(element)
+        return await self.files[door.kind].clear(door.place(path))
+
+    def forget(self, manifest: Manifest) -> None:
+        """Its files are gone."""
+        self._manifests.pop((manifest.path, manifest.sha256), None)
+
+    def _door(self, element: StorageElement) -> Door:
+        """The door that this process can go through."""
+        found = next((door for door in element.doors if door.kind in self.files), None)
+        if found is None:
+            raise Permanent(f"nothing here reaches {element.name}")
+        return found
+
+    def _place(
+        self, element: StorageElement, door: Door, path: str, method: Literal["GET", "PUT", "DELETE"], seconds: int
+    ) -> str:
+        if door.kind is AccessProtocol.FILE:
+            return door.place(path)
+        if door.kind is AccessProtocol.ROOT:
+            return door.place(path)
+        url = door.place(quote(path, safe="/~"))
+        return self.signer.sign(element, method, url, seconds) if door.kind is AccessProtocol.S3 else url
+
+
+def element_path(text: str) -> ElementPath | None:
+    """The place on an element that a path names; None for a path of another kind."""
+    if not text.startswith(ELEMENT):
+        return None
+    element, _, path = text.removeprefix(ELEMENT).partition("/")
+    return ElementPath(element, path) if element and path else None

@@ -1,0 +1,98 @@
+"""Makes room on a storage element: takes away what lost attempts of ended jobs left there. Nothing that anybody can see is touched.
+
+An attempt has lost when its job is final and has committed another one, or none. What a job that still goes on left behind stays: its late end may count yet.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from forestay.domain.data.storage_element import StorageElement
+from forestay.domain.jobs.job_document import FINAL, JobDocument, Manifest
+from forestay.formats.jobs.job_json import ending_from_json
+from forestay.ports.errors import Permanent
+from forestay.ports.jobs.job_store import JobStore
+from forestay.services.data.storage_access import StorageAccess, element_path
+
+BULK = 1_000
+MOST_JOBS = 10_000
+MOST_RECORDS = 5_000
+
+
+@dataclass(slots=True)
+class StorageCleaner:
+    """The service."""
+
+    store: JobStore
+    elements: StorageAccess
+
+    async def free(self, element: StorageElement, tenant: str, size: int) -> int:
+        """Free so many bytes of a tenant's outputs if possible; how many were freed."""
+        try:
+            freed = await self._folders(element, tenant, size)
+        except Permanent:  # its folders cannot be listed; what is known of late ends can be taken away
+            freed = 0
+        if freed < size:
+            freed += await self._late_ends(element, tenant, size - freed)
+        return freed
+
+    async def _folders(self, element: StorageElement, tenant: str, size: int) -> int:
+        root = f"{element.outputs}/{tenant}"
+        jobs = (await self.elements.folders(element, root))[:MOST_JOBS]
+        freed = 0
+        for start in range(0, len(jobs), BULK):
+            known = await self.store.get(jobs[start : start + BULK])
+            for job, stored in known.items():
+                document = stored.document
+                if document.tenant != tenant or document.state not in FINAL:
+                    continue
+                kept = _kept(document)
+                for attempt in await self.elements.folders(element, f"{root}/{job}"):
+                    folder = f"{root}/{job}/{attempt}"
+                    if folder != kept:
+                        freed += await self.elements.clear(element, folder)
+                    if freed >= size:
+                        return freed
+        return freed
+
+    async def _late_ends(self, element: StorageElement, tenant: str, size: int) -> int:
+        """By the ends that came too late: they name their manifests, and those name the files."""
+        records = await self.store.find_records(kind="late-end", since=0, limit=MOST_RECORDS)
+        mine = [one for one in records if one.tenant == tenant]
+        known = await self.store.get(sorted({one.job for one in mine})[:BULK])
+        freed = 0
+        for record in mine:
+            body, stored = record.body.get("ending"), known.get(record.job)
+            manifest = ending_from_json(body).manifest if isinstance(body, dict) else None
+            where = element_path(manifest.path) if manifest is not None else None
+            if stored is None or manifest is None or where is None or where.element != element.name:
+                continue
+            folder = os.path.dirname(where.path)
+            own = f"{element.outputs}/{tenant}/{record.job}/"
+            lost = stored.document.state in FINAL and folder != _kept(stored.document)
+            if lost and folder.startswith(own):
+                freed += await self._remove(element, tenant, folder, manifest)
+            if freed >= size:
+                break
+        return freed
+
+    async def _remove(self, element: StorageElement, tenant: str, folder: str, manifest: Manifest) -> int:
+        try:
+            files = await self.elements.listed(tenant, manifest)
+        except Permanent:
+            return 0  # it is gone already
+        freed = 0
+        for name, about in files.items():
+            if await self.elements.remove(element, f"{folder}/{name}"):
+                freed += about.size
+        await self.elements.remove(element, f"{folder}/{os.path.basename(manifest.path)}")
+        self.elements.forget(manifest)
+        return freed
+
+
+def _kept(document: JobDocument) -> str | None:
+    """The folder that a job's commit names."""
+    winner = document.winner
+    where = element_path(winner.manifest.path) if winner is not None and winner.manifest is not None else None
+    return os.path.dirname(where.path) if where is not None else None

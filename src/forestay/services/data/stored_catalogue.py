@@ -1,0 +1,110 @@
+"""Keeps the catalogue in the job store: one document a file, only for files of which the rules do not tell everything.
+
+Outputs of jobs need no document: where they are is in their committed manifest, so registering each would only be one more write a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256 as digest
+
+from forestay.domain.data.replica import (
+    LogicalFile,
+    Replica,
+    Viewpoint,
+    file_as_plain,
+    file_from_plain,
+    where,
+)
+from forestay.domain.data.storage_element import StorageElement
+from forestay.ports.clock import Clock
+from forestay.ports.data.catalogue import CatalogueListing
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict
+from forestay.services.shared.document_update import update_document
+
+KIND = "replica"
+TRIES = 10
+AGAIN = 60_000
+"""Milliseconds within which a replica that failed is not marked a second time: a thousand jobs may tell of it at once."""
+
+
+@dataclass(slots=True)
+class StoredCatalogue:
+    """The service; fills the port `Catalogue`."""
+
+    documents: DocumentStore
+    clock: Clock
+    elements: Mapping[str, StorageElement]
+
+    async def locate(self, names: Sequence[str], view: Viewpoint) -> Mapping[str, LogicalFile]:
+        if not self.elements:
+            return {name: LogicalFile(name) for name in names}
+        ids = {name: name_of(view.tenant, name) for name in names}
+        stored = await self.documents.get(sorted(set(ids.values()))) if ids else {}
+        now = self.clock.now()
+        found: dict[str, LogicalFile] = {}
+        for name, id_ in ids.items():
+            known = file_from_plain(stored[id_].document.body) if id_ in stored else None
+            found[name] = where(name, known, self.elements, view, now)
+        return found
+
+    async def add(
+        self, tenant: str, name: str, replica: Replica, *, size: int | None, sha256: str | None
+    ) -> LogicalFile:
+        def change(known: LogicalFile) -> LogicalFile:
+            for what, before, told in (("size", known.size, size), ("digest", known.sha256, sha256)):
+                if before is not None and told is not None and before != told:
+                    raise Conflict(f"the {what} of {name} is known to be {before}, not {told}")
+            told_file = replace(known, size=known.size if size is None else size, sha256=known.sha256 or sha256)
+            return told_file.with_replica(replica)
+
+        return await self._change(tenant, name, change)
+
+    async def remove(self, tenant: str, name: str, element: str, path: str | None = None) -> LogicalFile | None:
+        gone: list[Replica] = []
+
+        def change(known: LogicalFile) -> LogicalFile:
+            left = known.without(element, path)
+            gone[:] = [one for one in known.replicas if one not in left.replicas]
+            return left
+
+        file = await self._change(tenant, name, change)
+        return file if gone else None
+
+    async def mark(self, tenant: str, name: str, element: str, path: str, *, bad: bool, why: str = "") -> LogicalFile:
+        now = self.clock.now()
+
+        def change(known: LogicalFile) -> LogicalFile:
+            before = next((one for one in known.replicas if one.place == (element, path)), None)
+            if bad and before is not None and before.bad_since is not None and now - before.bad_since < AGAIN:
+                return known
+            if not bad and (before is None or before.bad_since is None):
+                return known
+            return known.marked(element, path, bad=now if bad else None, why=why[:200])
+
+        return await self._change(tenant, name, change)
+
+    async def find(self, tenant: str, text: str = "", limit: int = 100) -> CatalogueListing:
+        documents = await self.documents.find(KIND)
+        files = [file_from_plain(one.document.body) for one in documents if one.document.tenant == tenant]
+        wanted = sorted((one for one in files if text in one.name and one.replicas), key=lambda one: one.name)
+        return CatalogueListing(wanted[:limit], len(wanted) > limit)
+
+    async def _change(self, tenant: str, name: str, change: Callable[[LogicalFile], LogicalFile]) -> LogicalFile:
+        id_ = name_of(tenant, name)
+
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, LogicalFile]:
+            before = file_from_plain(stored.document.body) if stored is not None else LogicalFile(name)
+            after = change(before)
+            return None if after == before else Document(id_, tenant, KIND, file_as_plain(after)), after
+
+        unsure = f"what is known of {name} could not be written; ask again"
+        return await update_document(self.documents, id_, changed, tries=TRIES, unsure=unsure)
+
+
+def name_of(tenant: str, name: str) -> str:
+    """A file's document: by digest, since names are long and documents are looked up by theirs."""
+    text = f"{tenant}\n{name}"
+    return f"replica:{digest(text.encode()).hexdigest()}"

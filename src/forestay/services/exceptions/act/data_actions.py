@@ -1,0 +1,182 @@
+"""What exlets do about the files of a job that needs more than a write on its document: another replica, another target, room where files are to go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from forestay.domain.data.replica import LogicalFile, Viewpoint
+from forestay.domain.data.staging_terms import FREE
+from forestay.domain.data.storage_element import StorageElement
+from forestay.domain.exlets.primitive import AvoidHost, AvoidScope, FreeSpace, Restage, Restaging
+from forestay.domain.jobs.claim import AVOIDED, at_site
+from forestay.domain.jobs.inputs import JobInput, catalogue_name, filled, logical_name
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.pilots.pilot import Pilot, PilotState
+from forestay.ports.clock import Clock
+from forestay.ports.data.catalogue import Catalogue
+from forestay.ports.jobs.job_store import JobStore, Record
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.data.replica_health import ReplicaHealth
+from forestay.services.data.storage_cleaner import StorageCleaner
+from forestay.services.exceptions.act.job_actions import MAX_AVOIDED, SITE, ActionOutcome, JobActions
+from forestay.services.exceptions.record.step_log import StepRequest
+
+AVOID_FOR = 3_600_000
+"""Milliseconds for which a job stays away from a target that was left."""
+
+
+@dataclass(slots=True)
+class DataActions:
+    """The service; a performer of exlets."""
+
+    jobs: JobActions
+    store: JobStore
+    pilots: PilotStore
+    catalogue: Catalogue
+    replicas: ReplicaHealth
+    elements: StorageCleaner
+    clock: Clock
+
+    async def __call__(self, ask: StepRequest) -> ActionOutcome:
+        if not ask.incident.job:
+            return ActionOutcome(done=False, detail="the exception is not about a job")
+        stored = (await self.store.get([ask.incident.job])).get(ask.incident.job)
+        if stored is None or stored.document.tenant != ask.incident.tenant:
+            return ActionOutcome(done=False, detail="there is no such job")
+        document = stored.document
+        match ask.do:
+            case Restage(how=Restaging.OTHER_REPLICA):
+                return await self._other_replica(ask, document)
+            case Restage(how=Restaging.OTHER_TARGET, place=place):
+                return await self._other_target(ask, document, place)
+            case FreeSpace(size):
+                return await self._free(ask, document, size)
+            case AvoidHost(scope=AvoidScope.SITE):
+                pilot = await self._pilot(document)
+                if pilot is None:
+                    return ActionOutcome(done=False, detail="the site of a job's last attempt is not known")
+                return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={SITE: pilot.site})
+            case _:
+                return await self.jobs.mend(ask.incident, ask.do, step=ask.id, release_of=ask.release)
+
+    # -- another replica ---------------------------------------------------------------------------------------
+
+    async def failed_input(self, document: JobDocument) -> JobInput | None:
+        """The input that a job's last attempt failed for; None: it was about none."""
+        last = document.last
+        if last is None or not last.file or last.stage not in (None, "staging-in"):
+            return None
+        specs = await self.store.get_specifications([document.specification])
+        given = specs[document.specification].inputs if document.specification in specs else ()
+        inputs = [filled(one, document.parameters, document.index) for one in given]
+        return next((one for one in inputs if one.name == last.file), None)
+
+    async def other_replica(self, document: JobDocument, wanted: JobInput) -> LogicalFile | None:
+        """What is known of an input of which another replica is good; None: there is none."""
+        name = logical_name(wanted)
+        if name is None:
+            return None
+        found = (await self.catalogue.locate([name], Viewpoint(document.tenant)))[name]
+        now = self.clock.now()
+        good = [one for one in found.replicas if not one.bad(now)]
+        # What is named by an address, or made by a job, has its own place besides, and that is what failed. Otherwise one of these did, told or not.
+        spared = 1 if catalogue_name(name) is None or _told(document, found) else 2
+        return found if len(good) >= spared else None
+
+    async def _other_replica(self, ask: StepRequest, document: JobDocument) -> ActionOutcome:
+        wanted = await self.failed_input(document)
+        if wanted is None:
+            return ActionOutcome(done=False, detail="the job did not fail for one of its inputs")
+        found = await self.other_replica(document, wanted)
+        if found is None:
+            return ActionOutcome(done=False, detail=f"no other replica of {wanted.source} is known")
+        if catalogue_name(found.name) is not None and not _told(document, found):
+            # Its pilot did not say which one failed: it was the one that is tried first.
+            pilot = await self._pilot(document)
+            view = Viewpoint(document.tenant, pilot.site if pilot is not None else "")
+            first = (await self.catalogue.locate([found.name], view))[found.name].replicas[0]
+            await self.replicas.mark(document.tenant, found.name, first.element, f"incident {ask.incident.id}")
+        return await self.jobs.mend(ask.incident, ask.do, step=ask.id)
+
+    # -- another target ----------------------------------------------------------------------------------------
+
+    async def _other_target(self, ask: StepRequest, document: JobDocument, place: str) -> ActionOutcome:
+        """The job is kept away from where it failed; its next pilot brings the files to where that is, and outputs to that site's element."""
+        host = document.last.host if document.last is not None else ""
+        pilot = await self._pilot(document)
+        alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
+        sites = {one.site for one in alive}
+        left = {host} if host else set[str]()
+        if place and place not in sites:
+            return ActionOutcome(done=False, detail=f"no pilot is at {place}")
+        if place:
+            left |= {at_site(one) for one in sites if one != place}
+        elif pilot is not None and sites - {pilot.site}:
+            left.add(at_site(pilot.site))
+        elif not any(one.host != host for one in alive):
+            return ActionOutcome(done=False, detail="there is no other target: every pilot is where it failed")
+        until = self.clock.now() + AVOID_FOR
+        before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
+        avoided = dict(sorted({**before, **dict.fromkeys(left, until)}.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
+        return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={AVOIDED: avoided})
+
+    # -- room --------------------------------------------------------------------------------------------------
+
+    async def _free(self, ask: StepRequest, document: JobDocument, size: int) -> ActionOutcome:
+        """On the element that outputs did not fit on, or on the host: by its caches."""
+        last, element = document.last, await self._element(document)
+        if element is not None:
+            freed = await self.elements.free(element, document.tenant, size)
+            if not freed:
+                return ActionOutcome(done=False, detail=f"nothing on {element.name} may be removed")
+            return ActionOutcome(done=True, detail=f"freed {freed} bytes on {element.name}")
+        if last is not None and last.host:
+            await self._trim(ask, document, last.host, size)
+        return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={FREE: size})
+
+    async def room_at(self, document: JobDocument) -> str:
+        """What could be freed where a job's files did not fit: `element`, `cache`, or nothing."""
+        if await self._element(document) is not None:
+            return "element"
+        pilot = await self._pilot(document)
+        return "cache" if pilot is not None and pilot.extra.get("cache") else ""
+
+    async def _element(self, document: JobDocument) -> StorageElement | None:
+        """The element that the outputs of a job's last attempt were to go to; None: it did not fail there."""
+        last, pilot = document.last, await self._pilot(document)
+        if last is None or last.stage != "staging-out" or pilot is None:
+            return None
+        own = str(pilot.extra.get("element") or "")
+        return self.elements.elements.outputs_for(document.tenant, pilot.site, own)
+
+    async def _trim(self, ask: StepRequest, document: JobDocument, host: str, size: int) -> None:
+        """Tell every pilot of the host to trim its cache; the one that takes the job next does so in any case."""
+        alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
+        orders = [
+            Record(
+                f"order:{ask.id}:{one.id}",
+                document.tenant,
+                "order",
+                document.id,
+                self.clock.now(),
+                {"order": "trim", "pilot": one.id, "bytes": size},
+            )
+            for one in alive
+            if one.host == host
+        ]
+        if orders:
+            await self.store.add_records(orders)
+
+    async def _pilot(self, document: JobDocument) -> Pilot | None:
+        """Who ran the last attempt, as the job's story tells it."""
+        names = [line.by for line in document.history if line.event == "claim"]
+        known = await self.pilots.get_pilot(names[-1]) if names else None
+        return known.pilot if known is not None and known.pilot.tenant == document.tenant else None
+
+
+def _told(document: JobDocument, file: LogicalFile) -> bool:
+    """Whether the pilot of the last attempt has said which replica failed: then one is marked since that attempt began."""
+    began = max((line.at for line in document.history if line.event == "claim"), default=0)
+    return any(one.bad_since is not None and one.bad_since >= began for one in file.replicas)

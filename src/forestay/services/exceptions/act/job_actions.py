@@ -1,0 +1,404 @@
+"""What exlets do to a job: each step is one version-checked write on its document, and takes place once.
+
+The line that a step writes into the job's story bears the step's id. So a repeat, by whomever and however late, finds the line and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
+
+from forestay.domain.data.staging_terms import RESTAGED, TRANSFER, restaged, transfer_of
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.domain.exceptions.incidents.ladder import (
+    HOUSE,
+    RETRIES,
+    AfterLastLevel,
+    Budgets,
+    Ladder,
+    Ledger,
+    RetriesExhausted,
+    entered,
+    next_try,
+    retries_told,
+    with_told,
+)
+from forestay.domain.exlets.primitive import (
+    Action,
+    Amount,
+    AvoidHost,
+    AvoidScope,
+    ClimbLadder,
+    FreeSpace,
+    Hold,
+    NeedChange,
+    Primitive,
+    ReserveSpace,
+    Restage,
+    Restaging,
+    Resubmission,
+    Resubmit,
+    Steer,
+)
+from forestay.domain.jobs import steering
+from forestay.domain.jobs.claim import AVOIDED, at_site, release
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.resources import Resources
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Transient
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.shared.checked_writer import (
+    Answer,
+    JobMissing,
+    ProposedWrite,
+    WriteApplied,
+    Writer,
+    WriteUnsettled,
+)
+
+MAX_AVOIDED = 32
+SITE = "site"
+"""Among the notes of a step: the site that is meant, which only a look at the pilots can tell."""
+
+
+class ActionOutcome(NamedTuple):
+    """What became of a step."""
+
+    done: bool
+    detail: str = ""
+
+
+class JobAction(NamedTuple):
+    """A step that is to be done to the job of an incident."""
+
+    incident: Incident
+    primitive: Primitive
+    step: str
+    release_of: str = ""
+    notes: Mapping[str, object] = {}
+    """What else its document is to keep."""
+
+    @property
+    def by(self) -> str:
+        return f"exlet:{self.step}"
+
+
+@dataclass(slots=True)
+class JobActions:
+    """The service."""
+
+    writer: Writer
+    steer: JobControl
+    clock: Clock
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
+    exhausted: Callable[[Incident, RetriesExhausted], None] = lambda _incident, _exhausted: None
+    """Told when a ladder has come to its end, for metrics."""
+
+    def can(self, primitive: Primitive) -> bool:
+        """Whether a primitive is something that is done to a job here."""
+        match primitive:
+            case Steer() | Hold() | ClimbLadder() | ReserveSpace():
+                return True
+            case AvoidHost(scope=scope):
+                return scope is AvoidScope.HOST
+            case Resubmit(how):
+                return how is not Resubmission.OTHER_DOMAIN
+            case Restage(how):
+                return how in (Restaging.SAME, Restaging.CHANGED)
+            case _:
+                return False
+
+    async def mend(
+        self,
+        incident: Incident,
+        primitive: Primitive,
+        *,
+        step: str,
+        release_of: str = "",
+        notes: Mapping[str, object] | None = None,
+    ) -> ActionOutcome:
+        """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
+        (outcome,) = await self.mend_all([JobAction(incident, primitive, step, release_of, notes or {})])
+        return outcome
+
+    async def mend_all(self, asked: Sequence[JobAction]) -> Sequence[ActionOutcome]:
+        """Carry steps out by one write, an outcome each. `Transient`: of some the store did not say; the repeat of all is safe."""
+        now = self.clock.now()
+        before: dict[str, JobDocument] = {}
+        answers = await self.writer.write([self._proposed(one, now, before) for one in asked])
+        outcomes = [self._outcome(one, answer) for one, answer in zip(asked, answers, strict=True)]
+        for one, answer in zip(asked, answers, strict=True):
+            held = before.get(one.step)
+            lost = isinstance(answer, WriteApplied) and answer.stored.document.claim is None
+            if lost and held is not None and held.claim is not None:
+                await self.steer.order(held, "cancel")
+        return outcomes
+
+    def _proposed(self, one: JobAction, now: int, before: dict[str, JobDocument]) -> ProposedWrite:
+        incident, by = one.incident, one.by
+
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+            before[one.step] = document
+            if _bears(document, by):
+                return document
+            if document.tenant != incident.tenant:
+                return TransitionRefused("there is no such job")
+            return self._decide(
+                incident,
+                one.primitive,
+                document,
+                step=one.step,
+                by=by,
+                now=now,
+                release_of=one.release_of,
+                more=one.notes,
+            )
+
+        return ProposedWrite(incident.job, decide, lambda document: _bears(document, by))
+
+    def _outcome(self, one: JobAction, answer: Answer) -> ActionOutcome:
+        match answer:
+            case WriteApplied():
+                lines = (line.note for line in answer.stored.document.history if line.by == one.by)
+                return ActionOutcome(done=True, detail=next(lines, ""))
+            case TransitionRefused(reason):
+                return ActionOutcome(done=False, detail=reason)
+            case JobMissing():
+                return ActionOutcome(done=False, detail="there is no such job")
+            case WriteUnsettled(detail):
+                raise Transient(f"the store did not settle job {one.incident.job}: {detail}")
+
+    def _decide(
+        self,
+        incident: Incident,
+        primitive: Primitive,
+        document: JobDocument,
+        *,
+        step: str,
+        by: str,
+        now: int,
+        release_of: str,
+        more: Mapping[str, object],
+    ) -> JobDocument | TransitionRefused:
+        reason = f"incident {incident.id}"
+        match primitive:
+            case Hold(_, why):
+                return steering.hold(document, holder=step, now=now, by=by, reason=why or reason)
+            case Steer(action):
+                return self._steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
+            case AvoidHost(seconds, scope):
+                where = (
+                    f"site {more[SITE]}" if SITE in more else document.last.host if document.last is not None else ""
+                )
+                key = at_site(str(more[SITE])) if SITE in more else where
+                if not key or (scope is AvoidScope.SITE and SITE not in more):
+                    return TransitionRefused("where the last attempt of the job ran is not known")
+                until = now + 1000 * seconds
+                return _avoiding(document, key, where, until=until, now=now, by=by, holder=step)
+        if moved := _moved_on(incident, document):
+            return moved
+        match primitive:
+            case Resubmit(_, needs, wait, _):
+                resources = changed_needs(document.resources, needs)
+                if needs and resources == document.resources:
+                    return TransitionRefused("the job needs as much as it may already")
+                notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
+                return _resent(
+                    incident,
+                    document,
+                    resources,
+                    wait=1000 * wait,
+                    now=now,
+                    by=by,
+                    reason=reason,
+                    notes=notes,
+                    step=step,
+                )
+            case Restage():
+                tries = entered(_ledger(document, incident), incident.cause).as_plain()
+                kept = {**staging_notes(document, primitive), **more, RETRIES: tries}
+                return steering.resubmit(document, now=now, by=by, reason=reason, notes=kept)
+            case FreeSpace(size):
+                return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are made free", notes=more)
+            case ReserveSpace(size):
+                reserved = changed_needs(document.resources, {Amount.DISK: NeedChange(to=size)})
+                reason = f"needs {reserved.disk} bytes of disk"
+                return _noted(document, now=now, by=by, holder=step, reason=reason, notes=more, resources=reserved)
+            case ClimbLadder(name):
+                return self._climb(incident, document, name, step=step, by=by, now=now)
+            case _:
+                return TransitionRefused(f"{primitive.action} is nothing that is done to a job here")
+
+    def _climb(
+        self, incident: Incident, document: JobDocument, name: str, *, step: str, by: str, now: int
+    ) -> JobDocument | TransitionRefused:
+        ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
+        if ladder is None:
+            return TransitionRefused(f"there is no ladder {name!r}")
+        ledger = _ledger(document, incident)
+        answer = next_try(ladder, ledger, incident.cause, self.budgets)
+        if not isinstance(answer, RetriesExhausted):
+            notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
+            words = f"level {answer.level} of ladder {ladder.name}, after {answer.wait} s"
+            return _resent(
+                incident,
+                document,
+                document.resources,
+                wait=1000 * answer.wait,
+                now=now,
+                by=by,
+                reason=f"{words}; incident {incident.id}",
+                notes=notes,
+                step=step,
+            )
+        self.exhausted(incident, answer)
+        words = f"{answer.then}: {answer.reason}"
+        if answer.then is AfterLastLevel.HOLD:
+            return steering.hold(document, holder=step, now=now, by=by, reason=words)
+        # Its case hears that the job failed, and the flow says what that means; after `rollback` whoever runs the exlet tells the case too.
+        return steering.force(document, to=State.FAILED, expected=document.token, now=now, by=by, reason=words)
+
+    def _steered(
+        self,
+        action: Action,
+        incident: Incident,
+        document: JobDocument,
+        *,
+        step: str,
+        by: str,
+        now: int,
+        release_of: str,
+    ) -> JobDocument | TransitionRefused:
+        reason = f"incident {incident.id}"
+        match action:
+            case Action.SUSPEND:
+                return steering.hold(document, holder=step, now=now, by=by, reason=reason)
+            case Action.CONTINUE:
+                return steering.let_go(document, holder=release_of, now=now, by=by, answer=self.steer.fault_answer)
+            case Action.REMOVE:
+                return steering.cancel(document, now=now, by=by, reason=reason)
+            case Action.FORCE_COMPLETE | Action.FORCE_FAIL:
+                state = State.FORCED_COMPLETE if action is Action.FORCE_COMPLETE else State.FAILED
+                return steering.force(document, to=state, expected=document.token, now=now, by=by, reason=reason)
+            case Action.RESTART:
+                if moved := _moved_on(incident, document):
+                    return moved
+                if document.claim is not None:
+                    return release(
+                        document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True
+                    )
+                return steering.retry(document, now=now, by=by, reason=reason)
+            case _:
+                return TransitionRefused(f"{action} is nothing that is done to a job")
+
+
+def _resent(
+    incident: Incident,
+    document: JobDocument,
+    resources: Resources,
+    *,
+    wait: int,
+    now: int,
+    by: str,
+    reason: str,
+    notes: Mapping[str, object],
+    step: str,
+) -> JobDocument | TransitionRefused:
+    """The job, to be claimed again. An exception that is no fault finds it running, or still waiting: then it is taken back first."""
+    if incident.kind is ExceptionType.ABORT or document.state is State.FAULTED:
+        return steering.resubmit(document, resources=resources, wait=wait, now=now, by=by, reason=reason, notes=notes)
+    if document.claim is not None:
+        back = release(document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True)
+    elif document.state is State.AVAILABLE:
+        # A hold that is let go at once: the table of states has no step that only takes a note.
+        back = steering.hold(document, holder=step, now=now, by=by, reason=reason)
+    else:
+        return TransitionRefused(f"the job is {document.state}")
+    if isinstance(back, TransitionRefused):
+        return back
+    if back.state is not State.AVAILABLE:
+        return TransitionRefused(f"{document.releases} claims of it were lost; someone should look")
+    # Nobody lost it: that it was taken back is no loss of a claim.
+    return back.having(
+        holders=document.holders,
+        releases=document.releases,
+        resources=resources,
+        not_before=now + wait,
+        extra={**back.extra, **notes},
+    )
+
+
+def _bears(document: JobDocument, by: str) -> bool:
+    """Whether a step has left its line in the job's story."""
+    return any(line.by == by for line in document.history)
+
+
+def _moved_on(incident: Incident, document: JobDocument) -> TransitionRefused | None:
+    """An answer to an earlier attempt is no answer to the present one."""
+    if incident.attempt and document.attempt != incident.attempt:
+        return TransitionRefused(f"the job moved on: it is at attempt {document.attempt}, not {incident.attempt}")
+    return None
+
+
+def _avoiding(
+    document: JobDocument, key: str, where: str, *, until: int, now: int, by: str, holder: str
+) -> JobDocument | TransitionRefused:
+    before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
+    avoided = {host: end for host, end in before.items() if end > now} | {key: until}
+    newest = dict(sorted(avoided.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
+    reason = f"avoids {where}"
+    return _noted(document, now=now, by=by, holder=holder, reason=reason, notes={AVOIDED: newest})
+
+
+def _noted(
+    document: JobDocument,
+    *,
+    now: int,
+    by: str,
+    holder: str,
+    reason: str,
+    notes: Mapping[str, object],
+    resources: Resources | None = None,
+) -> JobDocument | TransitionRefused:
+    """The job, with something that it keeps from now on."""
+    # A hold that is let go at once: the table of states has no step that only takes a note.
+    held = steering.hold(document, holder=holder, now=now, by=by, reason=reason)
+    if isinstance(held, TransitionRefused):
+        return held
+    return held.having(
+        holders=document.holders, extra={**document.extra, **notes}, resources=resources or document.resources
+    )
+
+
+def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:
+    """What a document keeps of a re-staging: that there was one, and parameters of transfers that changed."""
+    notes: dict[str, object] = {RESTAGED: restaged(document.extra) + 1}
+    if do.how is Restaging.CHANGED:
+        told = {"protocol": do.protocol or None, "piece": do.buffer, "timeout": do.timeout}
+        changed = {name: value for name, value in told.items() if value is not None}
+        notes[TRANSFER] = {**transfer_of(document.extra), **changed}
+    return notes
+
+
+def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> Resources:
+    """What a job needs from now on; never less than before."""
+    changes: dict[str, int] = {}
+    for amount, need in needs.items():
+        before: int = getattr(resources, amount.value) or 0
+        wanted = need.to if need.to is not None else int(before * (need.factor or 1))
+        if need.at_most is not None:
+            wanted = min(wanted, need.at_most)
+        if wanted > before:
+            changes[amount.value] = wanted
+    return replace(resources, **changes)
+
+
+def _ledger(document: JobDocument, incident: Incident) -> Ledger:
+    """All retries of a job so far: ours, as its document has them, and those of other layers as far as the evidence tells of them."""
+    told = [one for name in ("evidence",) if isinstance(one := incident.context.get(name), Mapping)]
+    ours = Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
+    return with_told(ours, incident.cause, retries_told(*told, document.labels))

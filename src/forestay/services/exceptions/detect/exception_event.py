@@ -1,0 +1,129 @@
+"""An exception as it was raised, by whomever: our own flows and keepers, or another engine; and the incident that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, OWN_ENGINE, Incident, incident_id
+
+ROOM = MAX_DOCUMENT * 3 // 4
+"""Bytes of an incident's context; the rest of the document needs some too."""
+_DATA = (("case", "data"), ("item", "data"), ("evidence", "more"), ("external",), ("job", "parameters"), ("items",))
+"""Where much may stand, and what is left out first when it is too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionEvent:
+    """One exception that is to be answered."""
+
+    kind: ExceptionType
+    tenant: str
+    owner: str
+    event: str
+    """The raiser's own id of what happened: the same event, raised again, is the same incident."""
+    at: int
+    """Milliseconds since 1970."""
+    engine: str = OWN_ENGINE
+    case: str = ""
+    item: str = ""
+    task: str = ""
+    """The task of the item, whose tree is asked; empty: the item's name."""
+    job: str = ""
+    attempt: int = 0
+    round: int = 0
+    flow: str = ""
+    """The version of the case's flow."""
+    flow_name: str = ""
+    """Its name: rule sets are of all versions."""
+    cause: str = "unknown"
+    parent: str = ""
+    """The incident whose exlet started the case."""
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """What the rules see, in groups as conditions name them: ``{"case": {"data": {…}}, "item": {…}, "items": {…}}``."""
+
+    @property
+    def id(self) -> str:
+        """The incident that it is."""
+        return incident_id(
+            self.kind,
+            engine=self.engine,
+            case=self.case,
+            item=self.item,
+            job=self.job,
+            attempt=self.attempt,
+            event=self.event,
+        )
+
+    @property
+    def asked(self) -> str:
+        """The task whose rules are asked; empty for a case."""
+        return "" if self.kind.of_case else self.task or self.item
+
+
+def incident_raised(raised: ExceptionEvent) -> Incident:
+    """The incident: everything that it is decided by, so that it can be decided again by the same."""
+    moment = datetime.fromtimestamp(raised.at / 1000, UTC)
+    told: dict[str, Any] = dict(raised.context)
+    told["exception"] = {**_group(told, "exception"), "type": raised.kind.value, "task": raised.asked}
+    told["case"] = {**_group(told, "case"), "id": raised.case, "flow": raised.flow_name, "version": raised.flow}
+    told["now"] = {"hour": moment.hour, "weekday": moment.isoweekday()}
+    if raised.kind is ExceptionType.TIMEOUT:
+        told["exception"].setdefault("item", raised.item)
+    if raised.item:
+        told["item"] = {"name": raised.item, "round": raised.round} | _group(told, "item")
+    return Incident(
+        id=raised.id,
+        tenant=raised.tenant,
+        owner=raised.owner,
+        kind=raised.kind,
+        at=raised.at,
+        engine=raised.engine,
+        case=raised.case,
+        item=raised.item,
+        job=raised.job,
+        attempt=raised.attempt,
+        event=raised.event,
+        cause=raised.cause,
+        flow=raised.flow,
+        parent=raised.parent,
+        round=raised.round,
+        context=_fitting(told),
+    )
+
+
+def _group(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+    inner = told.get(name)
+    return dict(inner) if isinstance(inner, Mapping) else {}
+
+
+def _fitting(told: dict[str, Any]) -> dict[str, Any]:
+    """As much of it as an incident has room for. A rule that asks for what was left out errs, and a person is asked: nothing acts by half of the data."""
+    if _size(told) <= ROOM:
+        return told
+    told = orjson.loads(orjson.dumps(told, default=str))
+    left_out: list[str] = []
+    for where in _DATA:
+        inner: Any = told
+        for name in where:
+            inner = inner.get(name, {}) if isinstance(inner, dict) else {}
+        if not isinstance(inner, dict):
+            continue
+        for name in sorted(inner, key=lambda one: -_size(inner[one])):
+            if _size(told) <= ROOM:
+                break
+            del inner[name]
+            left_out.append(".".join((*where, name))[:100])
+        if _size(told) <= ROOM:
+            break
+    told["left_out"] = left_out[:50]
+    return told
+
+
+def _size(value: object) -> int:
+    return len(orjson.dumps(value, default=str))

@@ -1,0 +1,174 @@
+"""Raises a resource exception for jobs that nobody can take (paper P1): no pilot that is alive offers what they need, or none takes any of their kind.
+
+Jobs of one item's round are one exception: a scatter of a million that waits is one thing that is wrong. It is raised once a round, or for a client's job once an attempt,
+with what is missing and who comes nearest; when a pilot has taken the job after all, what waited in the inbox is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.jobs.job_document import JobDocument, State, downstream_of
+from forestay.domain.jobs.resources import Resources, fits, resource_class
+from forestay.domain.pilots.pilot import Pilot, PilotState, carries
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import JobQuery, JobStore
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.jobs.job_context import job_context, place_of
+from forestay.services.shared.quarantine import Quarantine
+
+KIND = ExceptionType.RESOURCE_UNAVAILABLE
+MOST = 1000
+"""Waiting jobs that are looked at in one turn, the longest waiting first."""
+AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
+MOVING = frozenset(set(State) - {State.AVAILABLE})
+
+
+@dataclass(slots=True)
+class UnavailabilityMonitor:
+    """The service; incidents are create-only, so any number of these may run."""
+
+    store: JobStore
+    pilots: PilotStore
+    answers: ExceptionHandler
+    flows: FlowStore
+    clock: Clock
+    patience: float = 1800.0
+    """Seconds that a job may wait."""
+    every: float = 15.0
+    troubled: Callable[[str], None] = lambda _text: None
+    raised: int = 0
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+    _told: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+                await self.close()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look(self) -> None:
+        """Raise it for everything that has waited too long."""
+        await self.answers.get_ready()
+        now = self.clock.now()
+        before = now - round(1000 * self.patience)
+        query = JobQuery(
+            states=frozenset({State.AVAILABLE}), held=False, at_most={"changed": before, "not_before": before}
+        )
+        page = await self.store.search(query, sort="changed", limit=MOST)
+        groups: dict[tuple[str, ...], JobDocument] = {}
+        for stored in page.jobs:
+            document = stored.document
+            tie = document.tie
+            key = (document.tenant, tie.case, tie.work) if tie is not None else (document.tenant, document.id)
+            groups.setdefault(key, document)
+        if not groups:
+            self._told = set()
+            return
+        alive = await self.pilots.find_pilots(state=PilotState.ALIVE.value)
+        moving: dict[tuple[str, str], bool] = {}
+        fresh: list[ExceptionEvent] = []
+        told: set[str] = set()
+
+        async def look_at(document: JobDocument) -> None:
+            able = [one for one in alive if one.tenant == document.tenant and carries(one, downstream_of(document))]
+            found = await self._raise(document, able, moving, now)
+            if found is not None:
+                told.add(found.id)
+                fresh.extend([] if found.id in self._told else [found])
+
+        later = await self.quarantine.each(
+            groups.values(), look_at, name=lambda document: f"job {document.id}", troubled=self.troubled
+        )
+        if later is not None:
+            raise later
+        self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
+        self._told = told
+
+    async def _raise(
+        self, document: JobDocument, pilots: Sequence[Pilot], moving: dict[tuple[str, str], bool], now: int
+    ) -> ExceptionEvent | None:
+        place, tie = place_of(document), document.tie
+        name = await self.flows.name_of(document)
+        if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
+            return None
+        need = document.resources
+        fitting = [one for one in pilots if fits(need, one.resources)]
+        if fitting:
+            kind = (document.tenant, resource_class(need))
+            if kind not in moving:
+                moving[kind] = await self._moves(*kind, now)
+            if moving[kind]:
+                return None  # it waits its turn
+        waited = (now - max(document.changed, document.not_before)) / 1000
+        more: dict[str, Any] = {
+            "why": "nobody takes any of its kind" if fitting else "nobody offers what it needs",
+            "waited": waited,
+            "pilots": len(pilots),
+            "fitting": len(fitting),
+        }
+        if pilots and not fitting:
+            nearest = min(pilots, key=lambda one: len(_missing(need, one.resources)))
+            more |= {"missing": _missing(need, nearest.resources)}
+            more |= {"nearest": {"pilot": nearest.id, "host": nearest.host, "site": nearest.site}}
+        context = job_context(document, now)
+        context["evidence"] = {"more": more}
+        context["site"] = {"pilots": len(pilots)}
+        event = f"round-{tie.work}" if tie is not None else f"attempt-{document.attempt}"
+        if tie is not None:
+            # One for all jobs of a scatter, whichever of them waits the longest.
+            place |= {"attempt": 0} if document.index is None else {"attempt": 0, "job": ""}
+        return ExceptionEvent(
+            KIND,
+            document.tenant,
+            document.owner,
+            event,
+            now,
+            flow_name=name,
+            cause="scheduler",
+            context=context,
+            **place,
+        )
+
+    async def _moves(self, tenant: str, kind: str, now: int) -> bool:
+        """Whether pilots have taken any such job lately: then the others wait their turn."""
+        lately = {"changed": now - round(1000 * self.patience)}
+        query = JobQuery(tenant=tenant, states=MOVING, anyof={"resource_class": (kind,)}, at_least=lately)
+        return bool(await self.store.count(query, by="tenant"))
+
+    async def close(self) -> None:
+        """What waited for a person is over when the job was taken after all."""
+        incidents = self.answers.incidents
+        query = IncidentQuery(kind=KIND.value, states=frozenset({IncidentState.HELD}))
+        page = await incidents.find(query, sort="at", limit=200)
+        names = [one.standing.job for one in page.found if one.standing.job]
+        jobs = await self.quarantine.readable(self.store.get, names, self.troubled)
+        for one in page.found:
+            stored = jobs.get(one.standing.job)
+            if stored is not None and stored.document.state is not State.AVAILABLE and not stored.document.holders:
+                note = f"it was taken after all: {stored.document.state}"
+                await self.answers.acting.note(one.standing.id, one.standing.n, IncidentState.COMPLETE, note)
+
+
+def _missing(need: Resources, free: Resources) -> dict[str, int]:
+    """How much of each resource a pilot lacks."""
+    lacking: dict[str, int] = {}
+    for name in AMOUNTS:
+        wanted, there = getattr(need, name), getattr(free, name)
+        if wanted is not None and there is not None and wanted > there:
+            lacking[name] = wanted - there
+    return lacking

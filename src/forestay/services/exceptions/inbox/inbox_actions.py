@@ -1,0 +1,238 @@
+"""Carries out what a person does to a group of the inbox, and looks afterwards what came of it.
+
+An act is written down with everything it was done to, so that whoever looks, from whichever page, sees the same, and the next and larger act can be refused while this
+one has not gone well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.incidents.inbox import WaitsFor, group_key_of
+from forestay.domain.exceptions.incidents.inbox_action import (
+    MOST,
+    InboxOutcome,
+    InboxRemedy,
+    InboxTarget,
+    Reach,
+    TriedAction,
+)
+from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState, IncidentStatus
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore
+from forestay.ports.errors import NotFound, PortError, Transient
+from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore, Written
+from forestay.services.exceptions.record.incident_settlement import settle_held
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.shared.checked_writer import Answer, WriteApplied
+
+KIND = "inbox-act"
+AT_ONCE = 16
+ENDED_WELL = frozenset({State.COMPLETED, State.FORCED_COMPLETE})
+ENDED_BADLY = frozenset({State.FAULTED, State.FAILED, State.CANCELLED})
+Launch = Callable[[str], Awaitable[str]]
+"""Carries an exlet out for an incident; empty, or why it was refused."""
+
+
+class InboxActionMember(NamedTuple):
+    """One incident of an act."""
+
+    incident: str
+    job: str
+    attempt: int
+    """The attempt that had failed."""
+    refused: str
+    """Why it was not done; empty: it was."""
+
+
+class InboxAction(NamedTuple):
+    """An act as it was written down."""
+
+    id: str
+    by: str
+    at: int
+    why: str
+    target: InboxTarget
+    reach: Reach
+    whole: bool
+    members: Sequence[InboxActionMember]
+
+
+class InboxSelection(NamedTuple):
+    """What would be acted on, the oldest first, and whether that is all there is."""
+
+    standings: Sequence[IncidentStatus]
+    whole: bool
+
+
+@dataclass(slots=True)
+class InboxActions:
+    """The service."""
+
+    incidents: IncidentStore
+    store: JobStore
+    documents: DocumentStore
+    steer: JobControl
+    clock: Clock
+
+    async def choose(self, tenant: str, target: InboxTarget, reach: Reach) -> InboxSelection:
+        """The oldest of a group that waits for a person, and not for a storm to pass or a second person."""
+        query = IncidentQuery(
+            tenant=tenant,
+            cause=target.cause,
+            owner=target.owner or None,
+            states=frozenset({IncidentState.HELD}),
+        )
+        chosen: list[IncidentStatus] = []
+        cursor: str | None = None
+        while True:
+            page = await self.incidents.find(query, sort="at", limit=MOST, cursor=cursor)
+            chosen += [one.standing for one in page.found if _waits_for_a_person(one.standing)]
+            cursor = page.cursor
+            if cursor is None or len(chosen) > reach.most:
+                return InboxSelection(chosen[: reach.most], cursor is None and len(chosen) <= reach.most)
+
+    async def act(
+        self,
+        tenant: str,
+        name: str,
+        target: InboxTarget,
+        reach: Reach,
+        chosen: InboxSelection,
+        *,
+        by: str,
+        why: str,
+        launch: Launch,
+    ) -> InboxAction:
+        """Do it to all that were chosen, each for itself, and write down what was done to which."""
+        jobs = await self.store.get(sorted({one.job for one in chosen.standings if one.job}))
+        documents = {name: stored.document for name, stored in jobs.items()}
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(standing: IncidentStatus) -> InboxActionMember:
+            document = documents.get(standing.job)
+            async with gate:
+                refused = await self._do(target.remedy, standing, document, by=by, why=why, launch=launch)
+            return InboxActionMember(
+                standing.id, standing.job, document.attempt if document is not None else 0, refused
+            )
+
+        members = await asyncio.gather(*(one(standing) for standing in chosen.standings))
+        if target.remedy is not InboxRemedy.EXLET:
+            done = [one.incident for one in members if not one.refused]
+            await settle_held(self.incidents, done, f"{by}: {target.remedy.value}. {why}", now=self.clock.now())
+        made = InboxAction(name, by, self.clock.now(), why, target, reach, chosen.whole, members)
+        (written,) = await self.documents.put([(Document(_document(name), tenant, KIND, _plain(made)), None)])
+        if not isinstance(written, Written):
+            raise Transient("it was done, but what was done could not be kept; look at the inbox again")
+        return made
+
+    async def _do(
+        self,
+        remedy: InboxRemedy,
+        standing: IncidentStatus,
+        document: JobDocument | None,
+        *,
+        by: str,
+        why: str,
+        launch: Launch,
+    ) -> str:
+        try:
+            if remedy is InboxRemedy.EXLET:
+                return await launch(standing.id)
+            if document is None:
+                return "it is about no job; launch an exlet for it"
+            if remedy is InboxRemedy.RETRY:
+                return _refusal(await self.steer.retry(standing.job, by=by, reason=why))
+            return _refusal(await self.steer.cancel(standing.job, by=by, reason=why))
+        except PortError as error:
+            return str(error)
+
+    async def get(self, tenant: str, name: str) -> InboxAction:
+        """An act as it was done; `NotFound` if there is none in the tenant."""
+        stored = (await self.documents.get([_document(name)])).get(_document(name))
+        if stored is None or stored.document.tenant != tenant:
+            raise NotFound("there is no such act")
+        return _from_plain(name, stored.document.body)
+
+    async def look(self, act: InboxAction) -> TriedAction:
+        """What came of an act until now, one by one in its order."""
+        jobs = await self.store.get(sorted({one.job for one in act.members if one.job}))
+        standings = await self.incidents.get_standings([one.incident for one in act.members])
+        fates = [
+            _fate(
+                act.target.remedy,
+                one,
+                jobs[one.job].document if one.job in jobs else None,
+                standings[one.incident].standing if one.incident in standings else None,
+            )
+            for one in act.members
+        ]
+        return TriedAction(act.target, act.reach, fates, act.whole)
+
+
+def _waits_for_a_person(standing: IncidentStatus) -> bool:
+    place = group_key_of(standing)
+    return place is not None and place.waits is WaitsFor.PERSON
+
+
+def _refusal(answer: Answer) -> str:
+    if isinstance(answer, WriteApplied):
+        return ""
+    return (
+        answer.reason
+        if isinstance(answer, TransitionRefused)
+        else "the store did not say clearly whether it took place"
+    )
+
+
+def _fate(
+    remedy: InboxRemedy, member: InboxActionMember, document: JobDocument | None, standing: IncidentStatus | None
+) -> InboxOutcome:
+    if member.refused:
+        return InboxOutcome.BAD
+    if remedy is InboxRemedy.CANCEL:
+        return InboxOutcome.WELL
+    if (
+        remedy is InboxRemedy.EXLET
+        and standing is not None
+        and standing.state in (IncidentState.HELD, IncidentState.FAILED)
+    ):
+        return InboxOutcome.BAD
+    if document is None:
+        return InboxOutcome.WELL if standing is not None and standing.state in CLOSED else InboxOutcome.PENDING
+    if document.state in ENDED_WELL:
+        return InboxOutcome.WELL
+    again = document.attempt > member.attempt or document.state in (State.FAILED, State.CANCELLED)
+    return InboxOutcome.BAD if document.state in ENDED_BADLY and again else InboxOutcome.PENDING
+
+
+def _document(name: str) -> str:
+    return f"{KIND}:{name}"
+
+
+def _plain(act: InboxAction) -> Mapping[str, object]:
+    return {
+        "by": act.by,
+        "at": act.at,
+        "why": act.why,
+        "cause": act.target.cause,
+        "owner": act.target.owner,
+        "do": act.target.remedy.value,
+        "exlet": act.target.exlet,
+        "reach": act.reach.value,
+        "whole": act.whole,
+        "members": [list(one) for one in act.members],
+    }
+
+
+def _from_plain(name: str, body: Mapping[str, Any]) -> InboxAction:
+    target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["exlet"])
+    members = [InboxActionMember(*one) for one in body["members"]]
+    return InboxAction(name, body["by"], body["at"], body["why"], target, Reach(body["reach"]), body["whole"], members)

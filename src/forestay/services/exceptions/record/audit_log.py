@@ -1,0 +1,173 @@
+"""Writes the audit log and reads it.
+
+What several ask to be written at the same time goes into one page. A page is created under the number after the last; if another process was there
+first, the entries are chained anew onto its page and take the next number. An answer that is not clear is settled by reading the page back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forestay.domain.exceptions.safeguards.audit import (
+    MAX_ENTRIES,
+    AuditEntry,
+    AuditHead,
+    AuditNote,
+    head_of,
+    next_page,
+)
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.errors import Transient
+from forestay.ports.exceptions.audit import AuditStore
+
+TRIES = 100
+UNSURE = 3
+"""Writes without a clear answer after which the caller is told."""
+AHEAD = 16
+"""Pages that are looked for at once behind the last one known."""
+
+
+class PendingNotes(NamedTuple):
+    """Notes of one caller, and whom to tell."""
+
+    notes: Sequence[AuditNote]
+    done: asyncio.Future[Sequence[AuditEntry]]
+
+
+@dataclass(slots=True)
+class AuditLog:
+    """The service."""
+
+    store: AuditStore
+    clock: Clock
+    ids: Ids
+    anchored: Callable[[str, AuditHead], None] = lambda _tenant, _head: None
+    """Told the tenant and the new head after each page, for a log that is kept elsewhere."""
+    pages: int = 0
+    """How many were written, for metrics and tests."""
+    _heads: dict[str, AuditHead] = field(default_factory=dict)
+    _waiting: dict[str, list[PendingNotes]] = field(default_factory=dict)
+    _writing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def write(self, tenant: str, notes: Sequence[AuditNote]) -> Sequence[AuditEntry]:
+        """Write entries; they are durable when this returns. `Transient`: they may not be."""
+        if not notes:
+            return ()
+        if len(notes) > MAX_ENTRIES:
+            return [
+                entry
+                for start in range(0, len(notes), MAX_ENTRIES)
+                for entry in await self.write(tenant, notes[start : start + MAX_ENTRIES])
+            ]
+        done: asyncio.Future[Sequence[AuditEntry]] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(tenant, []).append(PendingNotes(notes, done))
+        if tenant not in self._writing:
+            self._writing[tenant] = asyncio.create_task(self._write_waiting(tenant))
+        return await done
+
+    async def read(
+        self, tenant: str, *, start: int | None = None, limit: int = 100
+    ) -> tuple[Sequence[AuditEntry], AuditHead]:
+        """Entries in order, from a number on or the last ones; and the end of the chain at this moment."""
+        head = await self.head(tenant)
+        first = max(1, head.number - limit + 1 if start is None else start)
+        entries: list[AuditEntry] = []
+        number = await self._page_of(tenant, first, head) if first <= head.number else head.page + 1
+        while number <= head.page and len(entries) < limit:
+            # By number, not by search: a page that is missing must be missed.
+            wanted = range(number, min(number + AHEAD, head.page + 1))
+            pages = await self.store.get(tenant, wanted)
+            entries += [
+                entry for one in wanted if one in pages for entry in pages[one].entries if entry.number >= first
+            ]
+            number += AHEAD
+        return entries[:limit], head
+
+    async def head(self, tenant: str) -> AuditHead:
+        """The end of the chain at this moment."""
+        known = self._heads.get(tenant)
+        if known is None:
+            last = await self.store.last(tenant)
+            known = head_of(last) if last is not None else AuditHead()
+        while True:
+            numbers = range(known.page + 1, known.page + AHEAD + 1)
+            pages = await self.store.get(tenant, numbers)
+            for number in numbers:
+                if number not in pages:
+                    self._heads[tenant] = known
+                    return known
+                known = head_of(pages[number])
+
+    async def _page_of(self, tenant: str, entry: int, head: AuditHead) -> int:
+        """The number of the page from which to read. What a search does not show yet is near the end."""
+        found = await self.store.find(tenant, entry=entry, limit=1)
+        if found:
+            return found[0].number
+        number = head.page
+        while number > 1:
+            pages = await self.store.get(tenant, range(max(1, number - AHEAD), number + 1))
+            if any(page.entries[0].number <= entry for page in pages.values()):
+                break
+            number -= AHEAD
+        return max(1, number - AHEAD)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _write_waiting(self, tenant: str) -> None:
+        """Write until nobody waits; one page at a time."""
+        try:
+            while self._waiting.get(tenant):
+                taken = self._take(tenant)
+                try:
+                    entries = await self._append(tenant, [note for one in taken for note in one.notes])
+                except Exception as error:  # whatever it is, those who wait must hear of it
+                    for one in taken:
+                        if not one.done.done():
+                            one.done.set_exception(error)
+                    continue
+                for one in taken:
+                    own, entries = entries[: len(one.notes)], entries[len(one.notes) :]
+                    if not one.done.done():
+                        one.done.set_result(own)
+        finally:
+            del self._writing[tenant]
+
+    def _take(self, tenant: str) -> list[PendingNotes]:
+        """Those who fit into one page, the first first."""
+        waiting, taken, count = self._waiting[tenant], list[PendingNotes](), 0
+        while waiting and count + len(waiting[0].notes) <= MAX_ENTRIES:
+            count += len(waiting[0].notes)
+            taken.append(waiting.pop(0))
+        return taken
+
+    async def _append(self, tenant: str, notes: Sequence[AuditNote]) -> Sequence[AuditEntry]:
+        name = self.ids.claim()
+        head = self._heads.get(tenant) or await self.head(tenant)
+        page = next_page(head, notes, tenant=tenant, name=name, now=self.clock.now())
+        unsure = 0
+        for _ in range(TRIES):
+            try:
+                written = await self.store.add(page)
+            except Transient:
+                # It may stand there, or come yet. The same page again does no harm: there is one under a number.
+                unsure += 1
+                if unsure > UNSURE:
+                    raise
+                await asyncio.sleep(0.05 * unsure)
+                written = False
+            if not written:
+                standing = (await self.store.get(tenant, [page.number])).get(page.number)
+                if standing is None:
+                    continue
+                written = standing.name == name
+            if written:
+                self._heads[tenant] = head_of(page)
+                self.pages += 1
+                self.anchored(tenant, head_of(page))
+                return page.entries
+            head = await self.head(tenant)
+            page = next_page(head, notes, tenant=tenant, name=name, now=self.clock.now())
+        raise Transient("the audit log could not be written: too many write at once; ask again")

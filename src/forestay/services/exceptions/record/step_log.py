@@ -1,0 +1,99 @@
+"""The documents of an exlet's steps: before a step acts, one says so under the step's own name (incident, number of the decision, step); after it, another one
+says how it ended. Both are create-only.
+
+Whoever comes to a step that is over acts no more; whoever comes to one that was begun repeats it as it was begun, with the same id and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from forestay.domain.exceptions.incidents.incident import Incident, StepMark, StepRecord, step_record_id
+from forestay.domain.exlets.exlet import Exlet
+from forestay.domain.exlets.exlet_plain import exlet_from_plain
+from forestay.domain.exlets.exlet_run import StepEnd, StepState, step_id
+from forestay.domain.exlets.primitive import Primitive
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Conflict, NotFound, Permanent
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.services.exceptions.act.job_actions import ActionOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """A step that is to be done."""
+
+    incident: Incident
+    n: int
+    step: int
+    do: Primitive
+    at: int
+    """When it was begun, the first time."""
+    release: str = ""
+
+    @property
+    def id(self) -> str:
+        return step_id(self.incident.id, self.n, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """The service."""
+
+    incidents: IncidentStore
+    clock: Clock
+
+    async def exlet(self, incident: str, n: int) -> Exlet:
+        """The exlet of a recorded decision; `NotFound`."""
+        decision = await self.incidents.get_decision(incident, n)
+        if decision is None or decision.exlet is None:
+            raise NotFound(f"decision {n} on incident {incident} has no exlet")
+        return exlet_from_plain(decision.exlet)
+
+    async def once(
+        self,
+        incident: str,
+        n: int,
+        step: int,
+        act: Callable[[StepRequest], Awaitable[ActionOutcome]],
+        *,
+        release: str = "",
+    ) -> StepEnd:
+        """Have a step done unless it is over; how it ended, also if that was long ago."""
+        over = step_record_id(incident, n, step, StepMark.OVER)
+        if (ended := (await self.incidents.get_steps([over])).get(over)) is not None:
+            return end_of(ended)
+        ask = await self.begin(incident, n, step, release=release)
+        try:
+            outcome = await act(ask)
+        except (NotFound, Permanent, Conflict) as error:
+            outcome = ActionOutcome(done=False, detail=str(error))
+        state = StepState.DONE if outcome.done else StepState.REFUSED
+        detail = {"state": state.value, "detail": outcome.detail[:1000]}
+        record = StepRecord(
+            incident, n, step, StepMark.OVER, ask.incident.tenant, self.clock.now(), ask.do.action.value, detail
+        )
+        (first,) = await self.incidents.add_steps([record])
+        return end_of(record if first else (await self.incidents.get_steps([over]))[over])
+
+    async def begin(self, incident: str, n: int, step: int, *, release: str = "") -> StepRequest:
+        """Say that a step begins; as whoever was the first has said."""
+        known = (await self.incidents.get_incidents([incident])).get(incident)
+        if known is None:
+            raise NotFound(f"there is no incident {incident}")
+        exlet = await self.exlet(incident, n)
+        if not 0 <= step < len(exlet.steps):
+            raise NotFound(f"the exlet has no step {step}")
+        do = exlet.steps[step].do
+        detail: dict[str, object] = {"release": release} if release else {}
+        record = StepRecord(incident, n, step, StepMark.BEGUN, known.tenant, self.clock.now(), do.action.value, detail)
+        (first,) = await self.incidents.add_steps([record])
+        if not first:
+            record = (await self.incidents.get_steps([record.id]))[record.id]
+        return StepRequest(known, n, step, do, record.at, str(record.detail.get("release", "")))
+
+
+def end_of(record: StepRecord) -> StepEnd:
+    """How a step ended, by its document."""
+    return StepEnd(StepState(str(record.detail["state"])), str(record.detail.get("detail", "")))

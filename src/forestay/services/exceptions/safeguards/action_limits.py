@@ -1,0 +1,204 @@
+"""Brakes for handlers: every act asks here first, and has its tokens from buckets that all handlers share.
+
+A bucket is a document for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
+buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
+longer. A write without a clear answer is given up: if it took place, its tokens are lost for the time of the lease, never spent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import cast
+
+from forestay.domain.exceptions.safeguards import storm
+from forestay.domain.exceptions.safeguards.brakes import (
+    ActionGranted,
+    ActionRefused,
+    ActionRequest,
+    BrakePolicy,
+    Brakes,
+    BucketName,
+    LeasedTokens,
+    Meter,
+    add_tokens,
+    prices,
+    spend,
+)
+from forestay.domain.exceptions.safeguards.permit_batch import plan
+from forestay.domain.exceptions.safeguards.rate_limit import Bucket, TokenLease, settle, with_limit
+from forestay.domain.exceptions.safeguards.storm import FailureSignature
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.jobs.job_store import Version, Written
+from forestay.services.exceptions.safeguards import emergency_stop, storm_tracker
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+
+KIND = "brake"
+TRIES = 50
+LONGEST_NAME = 300
+
+
+@dataclass(slots=True)
+class ActionLimits:
+    """The service; one for each handler."""
+
+    documents: DocumentStore
+    storms: StormTracker
+    clock: Clock
+    ids: Ids
+    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    granted: int = 0
+    refused: int = 0
+    leases: int = 0
+    """How often tokens were leased, for metrics and tests."""
+    _local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    _leased: dict[str, float] = field(default_factory=dict)
+    """When each lease was asked for, by this process's own time."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def permit(
+        self, requests: Sequence[ActionRequest], noticed: Sequence[tuple[str, FailureSignature]] = ()
+    ) -> Sequence[ActionGranted | ActionRefused]:
+        """Ask for acts; an answer each, in order. `Transient` if the store does not answer: then none may be done.
+
+        `noticed`: faults, each with its tenant, that are counted for storms by the same write, before anything is answered; each is given once. An act that
+        is granted has used its tokens up, whether it is then done or not. Everything is read at once and written at once.
+        """
+        answers: dict[int, ActionGranted | ActionRefused] = {}
+        async with self._asking:
+            for tenant in dict.fromkeys([*(one.tenant for one in requests), *(tenant for tenant, _ in noticed)]):
+                places = [place for place, one in enumerate(requests) if one.tenant == tenant]
+                signs = [sign for whose, sign in noticed if whose == tenant]
+                found = await self._permit(tenant, [requests[place] for place in places], signs)
+                answers |= dict(zip(places, found, strict=True))
+        out = [answers[place] for place in range(len(requests))]
+        self.granted += sum(1 for one in out if isinstance(one, ActionGranted))
+        self.refused += sum(1 for one in out if isinstance(one, ActionRefused))
+        return out
+
+    async def give_back(self) -> None:
+        """Give back what was not spent: for a handler that ends. What cannot be given back comes back by itself."""
+        async with self._asking:
+            local_tokens, self._local_tokens = self._local_tokens, MappingProxyType({})
+            for name, leased_tokens in local_tokens.items():
+                try:
+                    await self._settle(name, leased_tokens)
+                except PortError:
+                    return
+
+    async def buckets(self, tenant: str) -> Mapping[BucketName, Bucket]:
+        """The buckets of a tenant that were ever leased from, and the one for all; up to a second old."""
+        found = await self.documents.find(KIND)
+        named = {_name(one): _bucket(one) for one in found if one.document.tenant in (tenant, "")}
+        return {name: with_limit(bucket, self.policy.limit(name.meter)) for name, bucket in named.items()}
+
+    # -- one tenant's acts -------------------------------------------------------------------------------------
+
+    async def _permit(
+        self, tenant: str, requests: Sequence[ActionRequest], signs: Sequence[FailureSignature]
+    ) -> Sequence[ActionGranted | ActionRefused]:
+        names = dict.fromkeys(name for one in requests for name, _ in prices(one))
+        documents = {name: document_of(name) for name in names}
+        group = storm_tracker.name_of(tenant)
+        # The documents are written together and each for itself: when a bucket conflicts, the storms may stand already.
+        batch = self.ids.claim()
+        for tried in range(TRIES):
+            began = self.clock.monotonic()
+            found = await self.documents.get([*emergency_stop.names(tenant), group, *documents.values()])
+            self._throw_away()
+            now = self.clock.now()
+            before = self.storms.read(found.get(group))
+            storms = storm.notice(before, signs, now, batch=batch) if signs else before
+            brakes = Brakes(self.policy, emergency_stop.stops_in(found.values()), storms, self._local_tokens)
+            buckets = {name: self._bucket(name, found.get(document)) for name, document in documents.items()}
+            planned = plan(brakes, buckets, requests, now, {name: self.ids.claim() for name in names})
+            wanted = [
+                _document(name, bucket, found.get(documents[name])) for name, (bucket, _) in planned.leases.items()
+            ]
+            if planned.storms != before:
+                wanted.append(self.storms.document(tenant, planned.storms, found.get(group)))
+            if await self._write(wanted, planned.leases, now, began):
+                self._spend(planned.needs, now)
+                return planned.answers
+            await asyncio.sleep(0.001 * min(tried, 20))  # others lease from the same buckets
+        raise Transient("too many ask to act at once; ask again")
+
+    async def _write(
+        self,
+        documents: Sequence[tuple[Document, Version | None]],
+        leases: Mapping[BucketName, tuple[Bucket, TokenLease]],
+        now: int,
+        began: float,
+    ) -> bool:
+        """Write what was planned; True if all of it stands. What was leased is in the local tokens in any case."""
+        results = await self.documents.put(documents) if documents else ()
+        for (name, (_, leased)), result in zip(leases.items(), results, strict=False):
+            if isinstance(result, Written):
+                self.leases += 1
+                own = replace(leased, until=min(leased.until, now + self.policy.lasts))
+                self._leased[own.id] = began
+                self._local_tokens = add_tokens(Brakes(local_tokens=self._local_tokens), name, own, now).local_tokens
+        return all(isinstance(result, Written) for result in results)
+
+    def _spend(self, needs: Mapping[BucketName, int], now: int) -> None:
+        spent = {name: spend(self._local_tokens[name], tokens, now) for name, tokens in needs.items()}
+        self._local_tokens = MappingProxyType({**self._local_tokens, **spent})
+
+    # -- buckets -----------------------------------------------------------------------------------------------
+
+    def _bucket(self, name: BucketName, stored: StoredDocument | None) -> Bucket:
+        limit = self.policy.limit(name.meter)
+        return with_limit(_bucket(stored), limit) if stored is not None else Bucket(limit)
+
+    async def _settle(self, name: BucketName, leased_tokens: Iterable[LeasedTokens]) -> None:
+        document = document_of(name)
+        for _ in range(TRIES):
+            stored = (await self.documents.get([document])).get(document)
+            if stored is None:
+                return
+            bucket = _bucket(stored)
+            for one in leased_tokens:
+                spent = one.lease.tokens - one.left
+                bucket = settle(bucket, name=one.lease.id, spent=spent, now=self.clock.now())
+            (result,) = await self.documents.put([_document(name, bucket, stored)])
+            if isinstance(result, Written):
+                return
+
+    def _throw_away(self) -> None:
+        """Forget leases that are over by this process's own time, whatever the clock on the wall says."""
+        steady = self.clock.monotonic()
+        lasts = self.policy.lasts / 1000
+        self._leased = {lease: began for lease, began in self._leased.items() if steady - began < lasts}
+        kept = {
+            name: tuple(one for one in leased_tokens if one.lease.id in self._leased)
+            for name, leased_tokens in self._local_tokens.items()
+        }
+        self._local_tokens = MappingProxyType(
+            {name: leased_tokens for name, leased_tokens in kept.items() if leased_tokens}
+        )
+
+
+def document_of(name: BucketName) -> str:
+    text = f"brake:{name}"
+    if len(text.encode()) <= LONGEST_NAME:
+        return text
+    return f"brake:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _document(name: BucketName, bucket: Bucket, stored: StoredDocument | None) -> tuple[Document, Version | None]:
+    body = {"name": list(name), **bucket.as_plain()}
+    return Document(document_of(name), name.tenant, KIND, body), stored.version if stored is not None else None
+
+
+def _bucket(stored: StoredDocument) -> Bucket:
+    return Bucket.from_plain(stored.document.body)
+
+
+def _name(stored: StoredDocument) -> BucketName:
+    meter, tenant, key = cast("Sequence[str]", stored.document.body["name"])
+    return BucketName(Meter(meter), tenant, key)

@@ -1,0 +1,65 @@
+"""What another person did not agree to, or nobody answered in time, waits for a person again, and not for a second one.
+
+Else an incident whose rule may not act alone would stand in the inbox as one that somebody has to agree to, with nothing left that could be agreed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forestay.domain.exceptions.incidents.inbox import SECOND, asks_approval
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.exceptions.safeguards.approval_policy import ApprovalStage
+from forestay.ports.clock import Clock
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.services.exceptions.safeguards.approvals import ApprovalRecord, Approvals
+from forestay.services.shared.polling import poll_forever
+
+OVER = frozenset({ApprovalStage.REFUSED, ApprovalStage.EXPIRED})
+
+
+@dataclass(slots=True)
+class ApprovalCloser:
+    """The service. Whoever takes a refusal calls it; keepers look for what was not closed, and what expired."""
+
+    approvals: Approvals
+    incidents: IncidentStore
+    clock: Clock
+    every: float = 60.0
+    troubled: Callable[[str], None] = lambda _text: None
+
+    async def run(self) -> None:
+        await poll_forever(self.look, self.every, self.troubled)
+
+    async def look(self) -> None:
+        """Close the requests of the last days that are over."""
+        await self.close(await self.approvals.asked_lately())
+
+    async def close(self, requests: Sequence[ApprovalRecord]) -> None:
+        """Say where the incidents stand now, if what was asked for is a rule's decision and came to nothing."""
+        over = {
+            (str(act["incident"]), act["n"]): one
+            for one in requests
+            if one.stage in OVER and (act := one.asking.act).get("kind") == "decision"
+        }
+        if not over:
+            return
+        stored, now = await self.incidents.get_standings(sorted({name for name, _ in over})), self.clock.now()
+        moved = [
+            (one.standing.moved(IncidentState.HELD, now=now, note=_words(known)), one.version)
+            for name, one in stored.items()
+            if (known := over.get((name, one.standing.n))) is not None and asks_approval(one.standing)
+        ]
+        if moved:
+            await self.incidents.put_standings(moved)
+
+
+def _words(known: ApprovalRecord) -> str:
+    what, _, _ = known.asking.words.partition(":")
+    said = known.answered
+    if said is None:
+        return f"nobody agreed in time to what the rule would do ({what})"
+    why = f": {said.why}" if said.why else ""
+    # By these words an incident is told from one that waits for an answer, whatever somebody gives as a reason.
+    return f"{said.by} did not agree to what the rule would do ({what}){why}".replace(SECOND, "other person")

@@ -1,0 +1,189 @@
+"""Keeps what waits for a second person: who asked for what, what another person said, and that it was done.
+
+Three documents, each create-only: the request, the answer, and that it was carried out. So the first answer stays, and whoever finds an answer without the third
+carries the act out again, which every act here takes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, cast
+
+from forestay.domain.exceptions.incidents.incident import Decision
+from forestay.domain.exceptions.safeguards.approval_policy import (
+    LASTS,
+    Approval,
+    ApprovalAnswer,
+    ApprovalRequest,
+    ApprovalStage,
+    NotApproved,
+    approve,
+    digest_of,
+    stage_of,
+)
+from forestay.domain.exceptions.safeguards.brakes import ActionRequest, why_alone
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Conflict, NotFound, Permanent
+from forestay.ports.jobs.job_store import MAX_PAGE, JobStore, Record
+from forestay.services.shared.quarantine import Quarantine
+
+ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
+SHOWN = 1000
+LOOKED_AT = 14 * LASTS
+"""How old a request may be that nobody has closed: for so long all keepers may be away."""
+AGAIN = 100
+"""How often the same may be asked for after it was refused or has expired."""
+
+
+class ApprovalRecord(NamedTuple):
+    """A request as it stands now."""
+
+    id: str
+    asking: ApprovalRequest
+    answered: ApprovalAnswer | None
+    outcome: str | None
+    """What came of it; None: it was not done, or not yet."""
+    stage: ApprovalStage
+
+
+@dataclass(slots=True)
+class Approvals:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    troubled: Callable[[str], None] = lambda _text: None
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+
+    async def ask(self, asking: ApprovalRequest) -> ApprovalRecord:
+        """Ask for another person's agreement; the same asked twice, while it waits, is one request."""
+        for number in range(AGAIN):
+            name = _name(asking, number)
+            body = {**asdict(asking), "act": dict(asking.act)}
+            record = Record(f"{ASKED}:{name}", asking.tenant, ASKED, name, asking.at, body)
+            known = None
+            if not (await self.store.add_records([record]))[0]:
+                known = await self._known(name)
+            if known is None:
+                return ApprovalRecord(name, asking, None, None, ApprovalStage.WAITING)
+            if known.stage in (ApprovalStage.WAITING, ApprovalStage.APPROVED):
+                return known
+        raise Conflict("this was asked for too often")
+
+    async def get(self, tenant: str, name: str) -> ApprovalRecord:
+        """A request of a tenant; `NotFound`."""
+        known = await self._known(name) if name.isascii() and name.isalnum() else None
+        if known is None or known.asking.tenant != tenant:
+            raise NotFound(f"there is no request {name[:64]} in tenant {tenant}")
+        return known
+
+    async def find(self, tenant: str) -> Sequence[ApprovalRecord]:
+        """The requests of the last days, the newest first; up to a second old."""
+        return await self._since(self.clock.now() - 2 * LASTS, tenant, SHOWN)
+
+    async def asked_lately(self) -> Sequence[ApprovalRecord]:
+        """The requests of all tenants that may have come to nothing since somebody last looked."""
+        return await self._since(self.clock.now() - LOOKED_AT, None, MAX_PAGE)
+
+    async def _since(self, since: int, tenant: str | None, limit: int) -> Sequence[ApprovalRecord]:
+        async def newest(kind: str) -> Sequence[Record]:
+            return await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=limit)
+
+        answers = {one.job: one for one in await newest(ANSWERED)}
+        done = {one.job: one for one in await newest(DONE)}
+        found: list[ApprovalRecord] = []
+        for asked in await newest(ASKED):
+            try:
+                found.append(self._read(asked, answers.get(asked.job), done.get(asked.job)))
+            except (TypeError, ValueError, KeyError) as error:  # one request that cannot be read hides no other
+                self.quarantine.report(f"request {asked.job}", f"{type(error).__name__}: {error}", self.troubled)
+        return found
+
+    async def answer(
+        self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str
+    ) -> ApprovalRecord:
+        """Agree or refuse. `Permanent`: this person may not; `Conflict`: another answered otherwise, or it is too late."""
+        known = await self.get(tenant, name)
+        now = self.clock.now()
+        allowed = approve(known.asking, by=by, tenant=tenant, approver=approver, now=now)
+        if known.answered is None and isinstance(allowed, NotApproved):
+            taken_back = by == known.asking.by and not agreed  # one may always give up what one has asked for
+            if now >= known.asking.until:
+                raise Conflict(allowed.words)
+            if not taken_back:
+                raise Permanent(allowed.words)
+        if known.answered is None:
+            body = {"agreed": agreed, "by": by, "at": now, "why": why}
+            await self.store.add_records([Record(f"{ANSWERED}:{name}", tenant, ANSWERED, name, now, body)])
+            known = await self.get(tenant, name)
+        if known.answered is None or known.answered.agreed is not agreed:
+            said = known.answered
+            who = said.by if said is not None else "nobody"
+            raise Conflict(f"{who} has {'agreed' if said is not None and said.agreed else 'refused'} already")
+        return known
+
+    async def carried_out(self, known: ApprovalRecord, outcome: str) -> ApprovalRecord:
+        """Say that it was done, and what came of it."""
+        body = {"outcome": outcome[:1000]}
+        record = Record(f"{DONE}:{known.id}", known.asking.tenant, DONE, known.id, self.clock.now(), body)
+        await self.store.add_records([record])
+        return await self.get(known.asking.tenant, known.id)
+
+    async def approval(self, tenant: str, decision: str) -> Approval | None:
+        """Another person's agreement to a rule's decision, if there is one."""
+        known = await self._known(_name_of(tenant, decision, "", 0))
+        if known is None or known.answered is None or not known.answered.agreed:
+            return None
+        said = known.answered
+        return Approval(tenant, decision, known.asking.by, said.by, said.at, said.at + LASTS)
+
+    async def given_to(self, request: ActionRequest) -> ActionRequest:
+        """A rule's request to act, with another person's agreement where one is needed and given."""
+        if not request.rule or why_alone(request) is None:
+            return request
+        return replace(request, approval=await self.approval(request.tenant, request.decision))
+
+    async def ask_for(self, request: ActionRequest, decision: Decision, acts: str, *, job: str) -> None:
+        """Ask for agreement to what a rule decided. `job`: whose fault it is; empty for every other exception."""
+        now = self.clock.now()
+        await self.ask(
+            ApprovalRequest(
+                tenant=request.tenant,
+                decision=request.decision,
+                words=f"{acts}: {why_alone(request)}",
+                by=str(decision.detail.get("author", "")) or request.rule,
+                at=now,
+                until=now + LASTS,
+                on=request.job,
+                owner=request.owner,
+                why=str(decision.detail.get("words", "")),
+                act={"kind": "decision", "incident": decision.incident, "n": decision.n, "job": job},
+            )
+        )
+
+    async def _known(self, name: str) -> ApprovalRecord | None:
+        asked = await self.store.get_record(f"{ASKED}:{name}")
+        if asked is None:
+            return None
+        return self._read(
+            asked, await self.store.get_record(f"{ANSWERED}:{name}"), await self.store.get_record(f"{DONE}:{name}")
+        )
+
+    def _read(self, asked: Record, answer: Record | None, done: Record | None) -> ApprovalRecord:
+        asking = ApprovalRequest(**cast("dict[str, Any]", dict(asked.body)))
+        answered = ApprovalAnswer(**cast("dict[str, Any]", dict(answer.body))) if answer is not None else None
+        outcome = str(done.body["outcome"]) if done is not None else None
+        stage = stage_of(asking, answered, done=done is not None, now=self.clock.now())
+        return ApprovalRecord(asked.job, asking, answered, outcome, stage)
+
+
+def _name(asking: ApprovalRequest, number: int) -> str:
+    by_rule = asking.act.get("kind") == "decision"
+    return _name_of(asking.tenant, asking.decision, "" if by_rule else asking.by, number)
+
+
+def _name_of(tenant: str, decision: str, by: str, number: int) -> str:
+    """Short enough to be typed."""
+    return digest_of({"tenant": tenant, "decision": decision, "by": by, "number": number})[:12]

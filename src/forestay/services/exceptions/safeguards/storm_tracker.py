@@ -1,0 +1,179 @@
+"""Storms in the store: one document for each tenant, in which faults are counted and groups have their canaries.
+
+Whoever finds faults that are due tells them here first, a batch by one version-checked write, and only then asks to act on them. So the handlers
+see one storm however many of them there are.
+
+What came of an act that a canary let through is read from the job itself (`look`), so that no outcome is lost with the handler that acted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
+
+from forestay.domain.exceptions.safeguards import storm
+from forestay.domain.exceptions.safeguards.canary import Canary, forget, let_all, outcome, try_again
+from forestay.domain.exceptions.safeguards.storm import FailureSignature, StormGroup, StormPolicy, Storms, with_canary
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import NotFound, PortError, Transient
+from forestay.ports.jobs.job_store import JobStore, Version, Written
+from forestay.services.shared.quarantine import Quarantine
+
+KIND = "storms"
+TRIES = 50
+
+
+class CanaryOutcome(NamedTuple):
+    """What came of an act that a group's canary let through; well None: nothing will ever come of it."""
+
+    group: str
+    rule: str
+    act: str
+    well: bool | None
+
+
+@dataclass(slots=True)
+class StormTracker:
+    """The service."""
+
+    documents: DocumentStore
+    store: JobStore
+    clock: Clock
+    policy: StormPolicy = field(default_factory=StormPolicy)
+    every: float = 2.0
+    troubled: Callable[[str], None] = lambda _text: None
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+
+    async def run(self) -> None:
+        """Look at what canaries let through, for all tenants; any number of keepers may."""
+        while True:
+            try:
+                await self.look_at_all()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every)
+
+    async def look_at_all(self) -> None:
+        """Look at the storms of every tenant."""
+        later = await self.quarantine.each(
+            await self.documents.find(KIND),
+            self._look_at,
+            name=lambda stored: f"the storms of tenant {stored.document.tenant}",
+            troubled=self.troubled,
+        )
+        if later is not None:
+            raise later
+
+    async def _look_at(self, stored: StoredDocument) -> None:
+        if any(group.canaries for group in self.read(stored).groups):
+            await self.look(stored.document.tenant)
+
+    async def notice(self, tenant: str, signs: Sequence[FailureSignature]) -> Storms:
+        """Count faults; each once, before anyone asks to act on it, however often the write has to be repeated."""
+        batch = uuid4().hex
+        return await self._change(tenant, lambda storms: storm.notice(storms, signs, self.clock.now(), batch=batch))
+
+    async def groups(self, tenant: str) -> Sequence[StormGroup]:
+        """The groups that are open now."""
+        name = name_of(tenant)
+        return self.read((await self.documents.get([name])).get(name)).groups
+
+    async def tell(self, tenant: str, outcomes: Sequence[CanaryOutcome]) -> Storms:
+        """Tell what came of acts. A group that is closed by now takes nothing."""
+        return await self._change(tenant, lambda storms: _with_outcomes(storms, outcomes))
+
+    async def try_again(self, tenant: str, group: str, rule: str) -> StormGroup:
+        """A person has looked: the rule is tried on the group again, on one first. `NotFound` if there is no such try."""
+        return await self._decide(tenant, group, rule, try_again)
+
+    async def let_all(self, tenant: str, group: str, rule: str) -> StormGroup:
+        """A person has looked: the rule may act on the whole group, as far as the rate limits allow."""
+        return await self._decide(tenant, group, rule, let_all)
+
+    async def look(self, tenant: str) -> Sequence[CanaryOutcome]:
+        """Look at the jobs that canaries let through, and take over what came of them."""
+        waiting = [
+            (group.id, rule, act)
+            for group in await self.groups(tenant)
+            for rule, canary in group.canaries.items()
+            for act in canary.pending
+        ]
+        if not waiting:
+            return ()
+        names = sorted({act.rpartition("/")[0] for _, _, act in waiting})
+        jobs = await self.quarantine.readable(self.store.get, names, self.troubled)
+        outcomes: list[CanaryOutcome] = []
+        for group, rule, act in waiting:
+            job, _, attempt = act.rpartition("/")
+            found = jobs.get(job)
+            verdict = _came_of(found.document, int(attempt)) if found is not None else "nothing"
+            if verdict != "pending":
+                outcomes.append(CanaryOutcome(group, rule, act, None if verdict == "nothing" else verdict == "well"))
+        if outcomes:
+            await self.tell(tenant, outcomes)
+        return outcomes
+
+    # -- the document ----------------------------------------------------------------------------------------------
+
+    def read(self, stored: StoredDocument | None) -> Storms:
+        """The storms of a document as they are now."""
+        storms = storm.from_plain(stored.document.body, self.policy) if stored is not None else Storms(self.policy)
+        return storm.pass_time(storms, self.clock.now())
+
+    def document(self, tenant: str, storms: Storms, stored: StoredDocument | None) -> tuple[Document, Version | None]:
+        """The storms as they are to be written over what was read."""
+        version = stored.version if stored is not None else None
+        return Document(name_of(tenant), tenant, KIND, storm.as_plain(storms)), version
+
+    async def _change(self, tenant: str, change: Callable[[Storms], Storms]) -> Storms:
+        name = name_of(tenant)
+        for _ in range(TRIES):
+            stored = (await self.documents.get([name])).get(name)
+            after = change(self.read(stored))
+            (result,) = await self.documents.put([self.document(tenant, after, stored)])
+            if isinstance(result, Written):
+                return after
+        raise Transient("the storms could not be written; ask again")
+
+    async def _decide(self, tenant: str, group: str, rule: str, change: Callable[[Canary], Canary]) -> StormGroup:
+        def decided(storms: Storms) -> Storms:
+            found = next((one for one in storms.groups if one.id == group), None)
+            if found is None or rule not in found.canaries:
+                raise NotFound(f"rule {rule or 'of the ladder'} is not tried on a group {group}")
+            return with_canary(storms, group, rule, change(found.canaries[rule]))
+
+        after = await self._change(tenant, decided)
+        return next(one for one in after.groups if one.id == group)
+
+
+def name_of(tenant: str) -> str:
+    return f"storms:{tenant}"
+
+
+def _with_outcomes(storms: Storms, outcomes: Sequence[CanaryOutcome]) -> Storms:
+    for group, rule, act, well in outcomes:
+        found = next((one for one in storms.groups if one.id == group), None)
+        canaries: Mapping[str, Canary] = found.canaries if found is not None else {}
+        if rule in canaries:
+            known = canaries[rule]
+            storms = with_canary(
+                storms, group, rule, forget(known, act) if well is None else outcome(known, act, well=well)
+            )
+    return storms
+
+
+def _came_of(document: JobDocument, attempt: int) -> str:
+    """What came of an act on a job whose attempt of that number had faulted."""
+    if document.state is State.COMPLETED:
+        return "well"
+    if document.state in (State.CANCELLED, State.FORCED_COMPLETE):
+        return "nothing"
+    if document.state is State.FAILED or (document.state is State.FAULTED and document.attempt > attempt):
+        return "bad"
+    return "pending"

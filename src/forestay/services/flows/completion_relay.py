@@ -1,0 +1,374 @@
+"""Carries the ends of cases' jobs up to the cases: in batches, at least once, and remembered.
+
+Ended jobs are found by search over a window that overlaps the last one. What a shard was told of is on its delivery document, a bitmap that only relays
+write, after the shard was told: who dies between the two tells it again, which is harmless. Any number of relays may run; each finds what
+the others delivered on the document.
+
+A single job's end is told at once. Of more jobs, when all have ended, when there are many, or after a while; a shard, for which only its last end
+matters, after longer and longer ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.flows.events import JobsEnded, RoundHeld
+from forestay.domain.flows.scatter.elements import from_text, to_text
+from forestay.domain.flows.scatter.shard_run import BatchEnded
+from forestay.domain.jobs.job_document import FlowRef, JobDocument
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore
+from forestay.ports.errors import NotFound, PortError
+from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored, Version, Written
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
+from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
+from forestay.services.flows.flow_jobs import document_of
+from forestay.services.shared.quarantine import Quarantine
+
+OVERLAP = 5_000
+"""Milliseconds that each look goes back: clocks differ and searches lag."""
+NEAR_OVERLAP = 1_000
+"""The same while very much ends: then it is the counts that tell whether something became visible late."""
+CROWD = 2_000
+"""Ends within `OVERLAP` that are very much."""
+COUNT_EVERY = 5.0
+"""Seconds between such counts."""
+DEEP_OVERLAP = 120_000
+DEEP_EVERY = 60.0
+"""Seconds between looks that go back further, for what became visible late."""
+WAITS = 8
+"""A shard waits so many times longer for the last of its ends than for the first: nothing but its own end depends on when it is told."""
+PAGE = 5000
+ROOMS = 20_000
+MARK = "relay:mark"
+AT_ONCE = 32
+
+
+@dataclass(slots=True, eq=False)
+class _PendingCompletions:
+    """The jobs that one shard, or a case for one round, looks after; and what it is to be told."""
+
+    tie: FlowRef
+    tenant: str
+    owner: str
+    of: int
+    ended: int = 0
+    """What the document says was delivered."""
+    version: Version | None = None
+    read: bool = False
+    closed: bool = False
+    """There was nobody to be told any more."""
+    well: int = 0
+    bad: int = 0
+    reason: str = ""
+    only: JobDocument | None = None
+    """The end of a round's only job."""
+    since: float = 0.0
+    oldest: int = 0
+    """When the first of the ends that it is still to be told of was written."""
+    seen: int = 0
+    """The ends that were ever put in here."""
+    told: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def news(self) -> int:
+        return (self.well | self.bad) & ~self.ended
+
+    def add(self, document: JobDocument, tie: FlowRef, now: float) -> bool:
+        """Put an end in; whether it was not seen before."""
+        if self.seen >> tie.place & 1:
+            return False
+        bit = 1 << tie.place
+        self.seen |= bit
+        if self.ended & bit:
+            return True
+        if not self.news:
+            self.since = now
+            self.oldest = document.changed
+        self.oldest = min(self.oldest, document.changed)
+        if ended_well(document):
+            self.well |= bit
+        else:
+            self.bad |= bit
+            self.reason = self.reason or why(document)
+        self.of = max(self.of, tie.of)
+        if tie.of == 1:
+            self.only = document
+        return True
+
+
+@dataclass(slots=True)
+class CompletionRelay:
+    """The service: `run` looks through windows (a keeper does), `run_hints` tells of what was seen here (a server does)."""
+
+    store: JobStore
+    documents: DocumentStore
+    engine: FlowEngine
+    ends: CompletionFacts
+    clock: Clock
+    every: float = 0.5
+    patience: float = 30.0
+    """Seconds that a batch of ends may wait for more."""
+    many: int = 500
+    troubled: Callable[[str], None] = lambda _text: None
+    checks: ConstraintChecker | None = None
+    """Asked whether a round whose jobs have all ended may end; None: it may."""
+    told: int = 0
+    """Signals sent."""
+    delivered: int = 0
+    undeliverable: int = 0
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+    _rooms: OrderedDict[str, _PendingCompletions] = field(default_factory=OrderedDict)
+    _hinting: bool = False
+    _hinted: list[JobDocument] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _look: asyncio.Event = field(default_factory=asyncio.Event)
+    _from: int = 0
+    _counted: float = -1e9
+    _deep: float = -1e9
+    _seen: dict[int, int] = field(default_factory=dict)
+    """How many different ends were seen of each second."""
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here."""
+        document = stored.document
+        tie = document.tie
+        if tie is None or not tie.of or not document.final:
+            return
+        if tie.of == 1 and self._hinting:
+            self._hinted.append(document)
+            self._wake.set()
+        else:
+            self._look.set()
+
+    async def run_hints(self) -> None:
+        """Tell of the ends of single jobs that were written here, at once."""
+        self._hinting = True
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            hinted, self._hinted = self._hinted, []
+            rooms = self._sort_in(hinted)
+            try:
+                await self._tell_all(rooms)
+            except PortError as error:  # the window will find them
+                self.troubled(str(error))
+
+    async def run(self) -> None:
+        """Look through windows, for ever; the first begins where the last relay has told everything."""
+        while True:
+            try:
+                self._from = await self._marked()
+                break
+            except PortError as error:
+                self.troubled(str(error))
+                await asyncio.sleep(self.every)
+        while True:
+            self._look.clear()
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            if self.crowd:
+                await asyncio.sleep(1.0)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), self.every)
+
+    async def look(self) -> None:
+        """Find what has ended since the last look, and tell what is due."""
+        now, clock = self.clock.monotonic(), self.clock.now()
+        crowd = self.crowd
+        since = max(0, self._from - (NEAR_OVERLAP if crowd else OVERLAP))
+        newest = max([self._from, *(1000 * second for second in await self._read_ends(since))])
+        # A server whose clock is ahead must not make us pass by what the others write; and what was read needs no reading for ever.
+        self._from = max(self._from, min(newest, self.clock.now()), clock - OVERLAP)
+        if deep := now - self._deep > DEEP_EVERY:
+            await self._read_late(*self._behind(DEEP_OVERLAP))
+        elif crowd and now - self._counted > COUNT_EVERY:
+            self._counted = now
+            await self._read_late(*self._behind(3 * OVERLAP))
+        await self._tell_all([room for room in self._rooms.values() if room.news and self._due(room)])
+        if deep:
+            self._deep = now
+            await self._mark()
+
+    @property
+    def crowd(self) -> bool:
+        """Whether very much ends just now."""
+        last = self._from // 1000
+        return sum(self._seen.get(last - back, 0) for back in range(OVERLAP // 1000)) > CROWD
+
+    async def _read_ends(self, since: int, until: int | None = None) -> Counter[int]:
+        """Take in what ended then; how much it was, second by second."""
+        query = JobQuery(at_least={"ended": since}, at_most={} if until is None else {"ended": until - 1})
+        cursor: str | None = None
+        found: Counter[int] = Counter()
+        while True:
+            page = await self.store.search(query, sort="ended", limit=PAGE, cursor=cursor)
+            documents = [one.document for one in page.jobs]
+            found.update(one.changed // 1000 for one in documents)
+            rooms = self._sort_in(documents)
+            await self._tell_all([room for room in rooms if self._due(room)])
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    def _behind(self, back: int) -> tuple[int, int]:
+        """The seconds of a while that lies behind, without those that are still being read; older ones are forgotten."""
+        oldest = (self._from - DEEP_OVERLAP) // 1000
+        self._seen = {second: many for second, many in self._seen.items() if second >= oldest}
+        return max(0, self._from - back) // 1000, (self._from - NEAR_OVERLAP) // 1000
+
+    async def _read_late(self, first: int, last: int) -> None:
+        """Read once more those of some seconds of which not everything was seen: to count costs far less than to read."""
+        if first >= last:
+            return
+        query = JobQuery(at_least={"ended": 1000 * first}, at_most={"ended": 1000 * last - 1})
+        there = sum((await self.store.count(query, by="tenant")).values())
+        if there == sum(self._seen.get(second, 0) for second in range(first, last)):
+            return
+        if last - first > 1:
+            middle = (first + last) // 2
+            await self._read_late(first, middle)
+            await self._read_late(middle, last)
+        else:
+            self._seen[first] = (await self._read_ends(1000 * first, 1000 * last))[first]
+
+    async def _marked(self) -> int:
+        """The time up to which everything was told, by whomever; 0: from the beginning."""
+        stored = (await self.documents.get([MARK])).get(MARK)
+        return int(str(stored.document.body["from"])) if stored is not None else 0
+
+    async def _mark(self) -> None:
+        """Write down how far everything was told; if another relay is ahead, it stays ahead."""
+        untold = [room.oldest for room in self._rooms.values() if room.news and not room.closed]
+        reached = min([self._from, *untold])
+        stored = (await self.documents.get([MARK])).get(MARK)
+        if stored is None or int(str(stored.document.body["from"])) < reached:
+            document = Document(MARK, "", "relay", {"from": reached})
+            await self.documents.put([(document, stored.version if stored is not None else None)])
+
+    def _sort_in(self, documents: Sequence[JobDocument]) -> list[_PendingCompletions]:
+        """The rooms of some ended jobs, with the ends in them."""
+        now = self.clock.monotonic()
+        rooms: dict[str, _PendingCompletions] = {}
+        for document in documents:
+            tie = document.tie
+            if tie is None or not tie.of:
+                continue
+            room = self._rooms.get(tie.room)
+            if room is None:
+                room = self._rooms[tie.room] = _PendingCompletions(tie, document.tenant, document.owner, tie.of)
+            self._rooms.move_to_end(tie.room)
+            if room.add(document, tie, now):
+                self._seen[document.changed // 1000] = self._seen.get(document.changed // 1000, 0) + 1
+            rooms[tie.room] = room
+        while len(self._rooms) > ROOMS and not next(iter(self._rooms.values())).news:
+            self._rooms.popitem(last=False)
+        return list(rooms.values())
+
+    def _due(self, room: _PendingCompletions) -> bool:
+        waited = self.clock.monotonic() - room.since
+        if not room.news or room.closed:
+            return False
+        if room.of == 1:
+            return True
+        if (room.ended | room.well | room.bad).bit_count() >= room.of:
+            return True
+        many, patience = self.many, self.patience
+        if room.tie.shard >= 0:
+            many, patience = max(many, room.of // 2), patience * min(1 << room.told, WAITS)
+        return room.news.bit_count() >= many or waited >= patience
+
+    async def _tell_all(self, rooms: Sequence[_PendingCompletions]) -> None:
+        rooms = [room for room in rooms if room.news and not room.closed]
+        await self._read([room for room in rooms if not room.read])
+        for start in range(0, len(rooms), AT_ONCE):
+            some = rooms[start : start + AT_ONCE]
+            failures = await asyncio.gather(*(self._tell(room) for room in some), return_exceptions=True)
+            for room, failure in zip(some, failures, strict=True):
+                if isinstance(failure, PortError):
+                    self.troubled(str(failure))
+                elif isinstance(failure, Exception):
+                    # Its case is told again at the next look; the cases of the others are told all the same.
+                    self.quarantine.report(room.tie.room, f"{type(failure).__name__}: {failure}", self.troubled)
+                elif failure is not None:
+                    raise failure
+
+    async def _read(self, rooms: Sequence[_PendingCompletions]) -> None:
+        """What was delivered before, by whomever."""
+        names = {_document(room.tie): room for room in rooms}
+        found = await self.quarantine.readable(self.documents.get, list(names), self.troubled) if names else {}
+        for name, room in names.items():
+            stored = found.get(name)
+            if stored is not None:
+                try:
+                    room.ended |= from_text(str(stored.document.body["ended"]))
+                except (KeyError, ValueError) as error:
+                    # Everything is told again: a case takes the same end once.
+                    self.quarantine.report(name, f"{type(error).__name__}: {error}", self.troubled)
+                room.version = stored.version
+                room.closed = bool(stored.document.body.get("closed"))
+            room.read = True
+
+    async def _tell(self, room: _PendingCompletions) -> None:
+        async with room.lock:  # one signal in flight a shard
+            news = room.news
+            if not news or room.closed:
+                return
+            well, bad, tie = room.well & news, room.bad & news, room.tie
+            try:
+                if tie.shard >= 0:
+                    ended = BatchEnded(well, bad, 0, room.reason if bad else "")
+                    await self.engine.tell_shard(tie.case, tie.work, tie.shard, [ended])
+                else:
+                    await self.engine.tell_case(tie.case, await self._for_case(room, well, bad))
+                self.told += 1
+                room.told += 1
+                self.delivered += news.bit_count()
+            except NotFound:
+                room.closed = True
+                self.undeliverable += news.bit_count()
+            await self._remember(room, news)
+
+    async def _for_case(self, room: _PendingCompletions, well: int, bad: int) -> list[JobsEnded | RoundHeld]:
+        facts = await self.ends.facts(room.only) if room.only is not None else {}
+        now, work = self.clock.now(), room.tie.work
+        told: list[JobsEnded | RoundHeld] = []
+        if self.checks is not None and (room.ended | well | bad).bit_count() >= room.of:
+            held = await self.checks.job_ended(room.tenant, room.owner, room.tie, bad, facts)
+            # Before the ends: an item that is to wait must not end first.
+            told += [RoundHeld(now, work, held)] if held else []
+        ended = JobsEnded(
+            now, work, well, bad, 0, facts.get("exit_code"), facts.get("result"), room.reason if bad else ""
+        )
+        return [*told, ended]
+
+    async def _remember(self, room: _PendingCompletions, news: int) -> None:
+        """Write what was delivered; who wrote before us delivered something too."""
+        for _ in range(5):
+            ended = room.ended | news
+            body: dict[str, object] = {"case": room.tie.case, "ended": to_text(ended)}
+            if room.closed:
+                body["closed"] = True
+            document = Document(_document(room.tie), room.tenant, "delivery", body)
+            (result,) = await self.documents.put([(document, room.version)])
+            if isinstance(result, Written):
+                room.ended, room.version = ended, result.version
+                room.well, room.bad = room.well & ~ended, room.bad & ~ended
+                return
+            await self._read([room])
+        self.troubled(f"what was delivered to {room.tie.room} could not be written down; it may be told again")
+        room.ended |= news
+
+
+def _document(tie: FlowRef) -> str:
+    return document_of(tie.case, tie.work, tie.shard)

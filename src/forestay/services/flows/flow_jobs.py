@@ -1,0 +1,295 @@
+"""Makes the jobs of cases, and looks after them: what the activities of cases and shards do.
+
+A job's id is made of case, work and index and it is created only if it is absent, so that every call may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from forestay.domain.flows.commands import StartCase, WorkOrder
+from forestay.domain.flows.definition.flow_plan import FlowPlan
+from forestay.domain.flows.execution.case_names import case_of, job_of, shard_of
+from forestay.domain.flows.execution.grown import grown_plan
+from forestay.domain.flows.execution.messages import Plain, as_plain
+from forestay.domain.flows.execution.task_jobs import Member, case_params, listed_places, parameters, task_jobs
+from forestay.domain.flows.scatter.elements import from_text
+from forestay.domain.flows.scatter.shard_run import BatchEnded
+from forestay.domain.jobs.inputs import JobInput, filled, wrong_input
+from forestay.domain.jobs.job_document import FlowRef, JobDocument
+from forestay.domain.jobs.outbound import OutboundPolicy
+from forestay.domain.jobs.submission import JobElement, Submission
+from forestay.ports.documents import DocumentStore
+from forestay.ports.errors import Permanent
+from forestay.ports.jobs.job_store import JobStore
+from forestay.services.data.listings import Listings
+from forestay.services.data.output_resolver import OutputResolver
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, ItemRound
+from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import KNOWN_AFTER, FlowSuspensions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.job_submitter import JobSubmitter, specification_named
+
+BULK = 1000
+TURNS = 4
+"""Large batches that are made at once: a flow of a million jobs must not be in memory all at once, nor half made in every shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatch:
+    """Some jobs of a round."""
+
+    tenant: str
+    owner: str
+    case: str
+    flow: str
+    order: WorkOrder
+    shard: int
+    base: int
+    """The index of the first job that the same shard looks after."""
+    first: int
+    count: int
+    skip: int = 0
+    holders: tuple[str, ...] = ()
+    of: int = 0
+    """How many jobs the shard waits for; 0: for none."""
+    ended: int = 0
+    """The jobs, from the shard's first, that it knows to have ended."""
+    cancelled: bool = False
+    above: tuple[str, ...] = ()
+    """The versions of the flows whose cases started this one."""
+
+    def jobs(self) -> list[str]:
+        return [job_of(self.case, self.order.work, index) for index in range(self.first, self.first + self.count)]
+
+
+@dataclass(slots=True)
+class FlowJobs:
+    """The service."""
+
+    store: JobStore
+    documents: DocumentStore
+    flows: FlowStore
+    submitting: JobSubmitter
+    steering: JobControl
+    ends: CompletionFacts
+    listings: Listings
+    outputs: OutputResolver
+    staging: OutboundPolicy
+    gates: FlowSuspensions
+    checks: ConstraintChecker | None = None
+    """Whether rounds may begin and end; None: they may."""
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
+
+    async def submit(self, batch: JobBatch) -> str:
+        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made.
+
+        If the round may not begin nothing is created, and the answer is the incident.
+        """
+        if batch.first == 0 and batch.shard < 0 and (held := await self.begins(batch)):
+            return held
+        wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
+        if len(wanted) <= BULK // 2:
+            await self._create(batch, wanted, generation=0)
+            return ""
+        async with self._turns:
+            await self._create(batch, wanted, generation=0)
+        return ""
+
+    async def begins(self, batch: JobBatch) -> str:
+        """The incident for which a round may not begin; empty: it may."""
+        order = batch.order
+        if self.checks is None or order.checked or order.undo:
+            return ""
+        return await self.checks.item_begins(_round(batch), dict(order.scope))
+
+    async def _create(self, batch: JobBatch, wanted: Sequence[int], *, generation: int) -> None:
+        """Make the jobs at these places of a batch, some at a time."""
+        order = batch.order
+        plan = await self._plan(batch.tenant, batch.flow, order)
+        outputs = await self.outputs.referred(batch.tenant, batch.case, order.scope.values())
+        member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
+        try:
+            common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
+            given = list(parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places))
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
+        self._check_inputs(batch, common.specification.inputs, [(at, given[at]) for at in wanted])
+        named = specification_named(batch.tenant, asdict(common.specification))
+        specification = replace(common.specification, id=named)
+        for start in range(0, len(wanted), BULK):
+            some = wanted[start : start + BULK]
+            closed = await self.gates.closed(batch.tenant, (batch.flow, *batch.above))
+            not_before = self.submitting.clock.now() + KNOWN_AFTER if closed else 0
+            submission = Submission(
+                specification=specification,
+                owner=batch.owner,
+                labels=common.labels,
+                priority=common.priority,
+                expected_runtime=common.expected_runtime,
+                not_before=not_before,
+                holders=batch.holders,
+                generation=generation,
+            )
+            elements = [
+                JobElement(
+                    job=job_of(batch.case, order.work, batch.first + at),
+                    at=batch.first + at if order.sizes else None,
+                    parameters=given[at],
+                    tie=self._tie(batch, at, common.result),
+                )
+                for at in some
+            ]
+            await self.submitting.submit_elements(submission, elements, by=f"case:{batch.case}")
+
+    async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
+        """The flow of an order; one of a Python flow brings its task along."""
+        if not order.spelt:
+            return await self.flows.plan(tenant, flow)
+        return grown_plan(order.task, flow, {order.task: json.loads(order.spelt)})
+
+    def _tie(self, batch: JobBatch, at: int, result: str) -> FlowRef:
+        place = batch.first + at - batch.base
+        return FlowRef(batch.case, batch.order.work, batch.flow, batch.shard, place, batch.of, result, batch.above)
+
+    async def steer(self, batch: JobBatch, verb: str, holder: str) -> None:
+        """Cancel, hold or continue the jobs of a batch that have not ended."""
+        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"case:{batch.case}", reason="by its case")
+
+    async def check(self, batch: JobBatch) -> Plain:
+        """Look how the jobs of a shard stand: the ends that it does not know of, and what the store has lost is made again.
+
+        Only what a realtime get lacks and what was not delivered either is made again, as the next generation: should the
+        lost document come back, its claims are fenced off.
+        """
+        names = batch.jobs()
+        known = batch.ended >> (batch.first - batch.base)
+        open_ = [at for at in range(batch.count) if not known >> at & 1]
+        well = bad = 0
+        reason = ""
+        facts: Plain = {}
+        missing: list[int] = []
+        for start in range(0, len(open_), BULK):
+            some = open_[start : start + BULK]
+            found = await self.store.get([names[at] for at in some])
+            for at in some:
+                stored = found.get(names[at])
+                if stored is None:
+                    missing.append(at)
+                elif stored.document.final:
+                    bit = 1 << (batch.first + at - batch.base)
+                    if ended_well(stored.document):
+                        well |= bit
+                    else:
+                        bad |= bit
+                        reason = reason or why(stored.document)
+                    if batch.of == 1:
+                        facts = await self.ends.facts(stored.document)
+        if missing:
+            delivered = await self._delivered(batch)
+            again: list[int] = []
+            for at in missing:
+                place = batch.first + at - batch.base
+                if batch.cancelled or delivered >> place & 1:
+                    bad |= 1 << place
+                    reason = reason or f"the document of job {names[at]} was lost after it had ended"
+                else:
+                    again.append(at)
+            await self._create(batch, again, generation=1)
+        found = as_plain(BatchEnded(well, bad, 0, reason)) | facts
+        done = 0 < batch.of <= (batch.ended | well | bad).bit_count()
+        if self.checks is not None and batch.shard < 0 and done and (well or bad) and not batch.cancelled:
+            held = await self.checks.job_ended(batch.tenant, batch.owner, self._tie(batch, 0, ""), bad, facts)
+            found |= {"incident": held} if held else {}
+        return found
+
+    async def _delivered(self, batch: JobBatch) -> int:
+        name = document_of(batch.case, batch.order.work, batch.shard)
+        found = (await self.documents.get([name])).get(name)
+        return from_text(str(found.document.body["ended"])) if found is not None else 0
+
+    async def results(self, case: str, works: Sequence[str], count: int, file: str, most: int) -> list[object]:
+        """What each job of a scatter left in its result file, in order; ``None`` for one that ended badly. Later rounds come first.
+
+        `Permanent` if they are larger than ``most`` bytes together.
+        """
+        winners: dict[int, JobDocument] = {}
+        for work in works:
+            missing = [at for at in range(count) if at not in winners]
+            stored = await self.store.get([job_of(case, work, at) for at in missing])
+            for at in missing:
+                one = stored.get(job_of(case, work, at))
+                if one is not None and one.document.winner is not None:
+                    winners[at] = one.document
+        found: list[object] = []
+        size = 0
+        for at in range(count):
+            result = await self.ends.result(winners[at], file) if at in winners else None
+            size += len(json.dumps(result))
+            if size > most:
+                raise Permanent(f"its results are larger than {most} bytes together; gather them by another job")
+            found.append(result)
+        return found
+
+    async def prepare_case(self, tenant: str, owner: str, case: str, flow: str, command: StartCase) -> Plain:
+        """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run.
+
+        If the round may not begin, the incident alone; ``held``: the incidents for which the sub-flow's case may not.
+        """
+        batch = JobBatch(tenant, owner, case, flow, command.order, -1, 0, command.index, 1)
+        if incident := await self.begins(batch):
+            return {"incident": incident}
+        text = await self.flows.text(tenant, command.flow)
+        plan = await self.flows.plan(tenant, flow)
+        outputs = await self.outputs.referred(tenant, case, command.order.scope.values())
+        member = await self._members(tenant, plan, command.order, command.index, 1)
+        try:
+            params = case_params(plan, command, member=member, files=outputs.places)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise Permanent(f"the parameters of the sub-flow cannot be made: {error}") from error
+        name = str(json.loads(text)["name"])
+        held = ""
+        if self.checks is not None:
+            inner = case_of(case, command.order.work, command.index)
+            given = {**(await self.flows.plan(tenant, command.flow)).flow.params, **params}
+            held = await self.checks.case_begins(
+                tenant=tenant, owner=owner, case=inner, flow=command.flow, name=name, params=given
+            )
+        return {"flow": text, "name": name, "params": dict(params), "held": [held] if held else []}
+
+    async def _members(self, tenant: str, plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Member:
+        """The members of listings that some jobs are made of, read beforehand."""
+        found = {
+            listing: await self.listings.members(tenant, listing, places)
+            for listing, places in listed_places(plan, order, first, count).items()
+        }
+        return lambda listing, place: found[listing][place]
+
+    def _check_inputs(
+        self, batch: JobBatch, inputs: Sequence[JobInput], jobs: Sequence[tuple[int, Mapping[str, object]]]
+    ) -> None:
+        """The same law as for jobs that are submitted one by one. Checked again when a pilot claims the job."""
+        if not inputs:
+            return
+        for at, given in jobs:
+            index = batch.first + at if batch.order.sizes else None
+            names: set[str] = set()
+            for one in (filled(entry, given, index) for entry in inputs):
+                why = wrong_input(one, self.staging) or ("two inputs have this name" if one.name in names else None)
+                names.add(one.name)
+                if why:
+                    raise Permanent(f"the jobs of {batch.order.work} cannot be made: input {one.name}: {why}")
+
+
+def _round(batch: JobBatch) -> ItemRound:
+    order = batch.order
+    return ItemRound(batch.tenant, batch.owner, batch.case, batch.flow, order.work, order.item, order.task)
+
+
+def document_of(case: str, work: str, shard: int) -> str:
+    """The document that says which ends were delivered."""
+    return f"delivery:{shard_of(case, work, shard)}"

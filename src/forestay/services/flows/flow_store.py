@@ -1,0 +1,130 @@
+"""Keeps flows by the hash of their content: stored once, never changed, good for any cache."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from forestay.domain.flows.bpel_flow import BpelFlow, bpel_from_plain, is_bpel
+from forestay.domain.flows.definition.flow import Flow
+from forestay.domain.flows.definition.flow_plan import FlowPlan
+from forestay.domain.flows.definition.flow_version import flow_as_plain, flow_from_plain, planned, version_of
+from forestay.domain.flows.definition.python_flow import PythonFlow, is_python, python_from_plain
+from forestay.domain.flows.execution.grown import grown_plan
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound, Permanent
+from forestay.ports.jobs.job_store import JobStore, Record
+
+MAX_FLOW = 256 * 1024
+"""Bytes of a flow's plain form as JSON: a case carries it in its input, which may have 2 MB with everything else."""
+KNOWN = 500
+KNOWN_NAMES = 10_000
+
+
+@dataclass(slots=True)
+class FlowStore:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    _plans: OrderedDict[tuple[str, str], FlowPlan] = field(default_factory=OrderedDict)
+    _names: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
+
+    async def put(self, flow: Flow, *, tenant: str) -> str:
+        """Store a flow and the sub-flows in it; its version. `Permanent` if it is too large."""
+        version = version_of(flow)
+        if (tenant, version) in self._plans:
+            return version
+        records = []
+        for one in _all(flow):
+            text = orjson.dumps(flow_as_plain(one))
+            if len(text) > MAX_FLOW:
+                raise Permanent(f"flow {one.name} has {len(text)} bytes as JSON; at most {MAX_FLOW} are possible")
+            name = record_of(tenant, version_of(one))
+            # As text: the order of tasks counts, and not every store keeps the order of names in a record.
+            body = {"name": one.name, "flow": text.decode()}
+            records.append(Record(name, tenant, "flow", "", self.clock.now(), body))
+        await self.store.add_records(records)
+        return version
+
+    async def put_bpel(self, flow: BpelFlow, *, tenant: str) -> str:
+        """Store a process with its job definitions; its version. `Permanent` if it is too large."""
+        size = len(orjson.dumps(flow.as_plain()))
+        if size > MAX_FLOW:
+            raise Permanent(f"the process has {size} bytes with its jobs as JSON; at most {MAX_FLOW} are possible")
+        return await self.put_python(flow, tenant=tenant)
+
+    async def put_python(self, flow: PythonFlow | BpelFlow, *, tenant: str) -> str:
+        """Store a flow that grows; its version. Of Python flows only what lies in the operator's folder comes here."""
+        body = {"name": flow.name, "flow": orjson.dumps(flow.as_plain()).decode()}
+        await self.store.add_records(
+            [Record(record_of(tenant, flow.version), tenant, "flow", "", self.clock.now(), body)]
+        )
+        return flow.version
+
+    async def grown(self, tenant: str, version: str) -> PythonFlow | BpelFlow:
+        """A stored flow that grows as it runs; `NotFound`."""
+        plain = orjson.loads(await self.text(tenant, version))
+        return bpel_from_plain(plain) if is_bpel(plain) else await self.python(tenant, version)
+
+    async def python(self, tenant: str, version: str) -> PythonFlow:
+        """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
+        plain = orjson.loads(await self.text(tenant, version))
+        if not is_python(plain):
+            raise NotFound(f"flow {version[:64]} is no Python flow")
+        return python_from_plain(plain)
+
+    async def plan(self, tenant: str, version: str) -> FlowPlan:
+        """A flow made ready to be run; `NotFound`."""
+        known = self._plans.get((tenant, version))
+        if known is not None:
+            self._plans.move_to_end((tenant, version))
+            return known
+        plain = orjson.loads(await self.text(tenant, version))
+        plan = (
+            grown_plan(plain["name"], version)
+            if is_python(plain) or is_bpel(plain)
+            else planned(flow_from_plain(plain))
+        )
+        self._plans[tenant, version] = plan
+        while len(self._plans) > KNOWN:
+            self._plans.popitem(last=False)
+        return plan
+
+    async def name(self, tenant: str, version: str) -> str:
+        """The name of a stored flow, which all its versions share; empty if there is none of this version."""
+        known = self._names.get((tenant, version))
+        if known is not None:
+            return known
+        record = await self.store.get_record(record_of(tenant, version))
+        if record is None or record.tenant != tenant:
+            return ""
+        name = self._names[tenant, version] = str(record.body["name"])
+        while len(self._names) > KNOWN_NAMES:
+            self._names.popitem(last=False)
+        return name
+
+    async def name_of(self, document: JobDocument) -> str:
+        """The name of the flow that a job is of; empty if it is of none."""
+        return await self.name(document.tenant, document.tie.flow) if document.tie is not None else ""
+
+    async def text(self, tenant: str, version: str) -> str:
+        """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""
+        record = await self.store.get_record(record_of(tenant, version))
+        if record is None or record.tenant != tenant:
+            raise NotFound(f"there is no flow {version[:64]} in tenant {tenant}")
+        return str(record.body["flow"])
+
+
+def record_of(tenant: str, version: str) -> str:
+    return f"flow:{tenant}:{version}"
+
+
+def _all(flow: Flow) -> Iterator[Flow]:
+    yield flow
+    for inner in flow.flows.values():
+        yield from _all(inner)

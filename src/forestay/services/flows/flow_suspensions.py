@@ -1,0 +1,202 @@
+"""Gates: one write holds every case of a flow, those that start later too, or orders something of all of them.
+
+A gate is a document for each tenant and version of a flow. The claim path asks before it gives a job away, from a copy that is at most half a second
+old; so nothing has to be written on any case or job. The submit path asks the store itself: a job that is made behind a closed gate is held back until
+every copy surely knows of it. So nothing escapes. What runs already may end.
+
+One more document, the mark, has the names of all gates that say something. The copy is kept by reading the mark; the gates are read only when it has
+changed. A server that has no job of any case to give reads nothing at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from forestay.domain.flows.events import Verb
+from forestay.domain.flows.execution.flow_suspension import FlowSuspension
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict, PortError, Transient
+from forestay.ports.jobs.job_store import Version, Written
+
+KIND = "gate"
+MARK = "gates:mark"
+TRIES = 10
+QUIET = 25
+"""After so many looks in a row for which nobody asked, the copy is given up until someone asks again."""
+THOROUGH = 75
+"""Every so many looks all gates are searched for: one whose writer died before it set the mark is found so."""
+KNOWN_AFTER = 1000
+"""Milliseconds after which every copy surely knows of a gate."""
+
+
+class TenantSuspension(NamedTuple):
+    """A gate and whose it is."""
+
+    tenant: str
+    gate: FlowSuspension
+
+
+@dataclass(slots=True)
+class FlowSuspensions:
+    """The service."""
+
+    documents: DocumentStore
+    every: float = 0.4
+    changed: Callable[[], None] = lambda: None
+    """Told when a gate was opened or closed."""
+    looks: int = 0
+    """How often the store was asked, for metrics and tests."""
+    _gates: Sequence[TenantSuspension] = ()
+    _closed: frozenset[tuple[str, str]] = frozenset()
+    _known: bool = False
+    _asked: bool = False
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _mark: Version | None = None
+    _looked: int = 0
+
+    # -- the copy ----------------------------------------------------------------------------------------------
+
+    def gated(self, document: JobDocument) -> bool:
+        """Whether nobody may claim the job, because of a gate of its flow or of one above it. Until that is known, nobody may."""
+        tie = document.tie
+        if tie is None:
+            return False
+        self._asked = True
+        if not self._known:
+            self._wanted.set()
+            return True
+        if not self._closed:
+            return False
+        return any((document.tenant, flow) in self._closed for flow in (tie.flow, *tie.above))
+
+    async def run(self) -> None:
+        """Keep the copy fresh while someone asks. While the store does not answer, the gates stay as they were known."""
+        while True:
+            await self._wanted.wait()
+            unasked = 0
+            while unasked < QUIET:
+                self._asked = False
+                with suppress(PortError):  # nothing can be claimed then either
+                    await self.refresh()
+                await asyncio.sleep(self.every)
+                unasked = 0 if self._asked else unasked + 1
+            self._known = False
+            self._wanted.clear()
+
+    async def refresh(self) -> None:
+        """Read what has changed since the last time."""
+        async with self._reading:
+            found = await self._read()
+            before, was_known = self._closed, self._known
+            if found is not None:
+                self._gates = found
+                self._closed = frozenset((one.tenant, one.gate.flow) for one in found if one.gate.closed)
+            self._known = True
+        if self._closed != before or not was_known:
+            self.changed()
+
+    async def _read(self) -> Sequence[TenantSuspension] | None:
+        """All gates that say something; None: nothing has changed."""
+        self.looks += 1
+        mark = (await self.documents.get([MARK])).get(MARK)
+        version = mark.version if mark is not None else None
+        thorough = not self._known or self._looked >= THOROUGH
+        self._looked += 1
+        if version == self._mark and not thorough:
+            return None
+        names = set(_names(mark))
+        if thorough:
+            names |= {one.document.id for one in await self.documents.find(KIND)}
+            self._looked = 0
+        found = await self.documents.get(sorted(names)) if names else {}
+        self._mark = version
+        return [_read_gate(one) for one in found.values()]
+
+    async def ordered(self) -> Sequence[TenantSuspension]:
+        """The gates whose orders are still to be passed on."""
+        await self.refresh()
+        return [one for one in self._gates if one.gate.orders]
+
+    # -- realtime ----------------------------------------------------------------------------------------------
+
+    async def closed(self, tenant: str, flows: Iterable[str]) -> bool:
+        """Whether one of these flows has a closed gate at this moment."""
+        found = await self.documents.get([gate_of(tenant, flow) for flow in flows])
+        return any(_read_gate(one).gate.closed for one in found.values())
+
+    async def gate(self, tenant: str, version: str) -> FlowSuspension:
+        name = gate_of(tenant, version)
+        stored = (await self.documents.get([name])).get(name)
+        return _read_gate(stored).gate if stored is not None else FlowSuspension(version)
+
+    async def suspend(self, tenant: str, version: str, holder: str) -> FlowSuspension:
+        """Hold every case of a flow. `Conflict` if too many do."""
+        return await self._change(tenant, version, lambda gate: gate.hold(holder))
+
+    async def let_go(self, tenant: str, version: str, holder: str) -> FlowSuspension:
+        """Take a holder away; others may still hold."""
+        return await self._change(tenant, version, lambda gate: gate.let_go(holder))
+
+    async def order(self, tenant: str, version: str, verb: Verb) -> FlowSuspension:
+        """Have a verb passed on to every case that has begun. `Conflict` if too many are under way."""
+        return await self._change(tenant, version, lambda gate: gate.order(verb))
+
+    async def passed_on(self, tenant: str, version: str, verb: str) -> FlowSuspension:
+        """Every case has been told."""
+        return await self._change(tenant, version, lambda gate: gate.pass_on(verb))
+
+    async def _change(
+        self, tenant: str, version: str, change: Callable[[FlowSuspension], FlowSuspension | str]
+    ) -> FlowSuspension:
+        name = gate_of(tenant, version)
+        for _ in range(TRIES):
+            stored = (await self.documents.get([name])).get(name)
+            before = _read_gate(stored).gate if stored is not None else FlowSuspension(version)
+            after = change(before)
+            if isinstance(after, str):
+                raise Conflict(after)
+            document = Document(name, tenant, KIND, after.as_plain())
+            (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
+            if isinstance(result, Written):
+                await self._set_mark(name)
+                self._wanted.set()
+                with suppress(PortError):
+                    await self.refresh()
+                return after
+        raise Transient("the gate could not be written; ask again")
+
+    async def _set_mark(self, name: str) -> None:
+        """Make known that a gate has changed. Always a write: whoever changes the same gate at this moment must notice."""
+        for _ in range(TRIES):
+            found = await self.documents.get([MARK, name])
+            mark = found.get(MARK)
+            names = set(_names(mark)) - {name}
+            if name in found and _says_something(_read_gate(found[name]).gate):
+                names.add(name)
+            document = Document(MARK, "", "gates-mark", {"gates": sorted(names)})
+            (result,) = await self.documents.put([(document, mark.version if mark is not None else None)])
+            if isinstance(result, Written):
+                return
+        raise Transient("the gate was written but not made known; ask again")
+
+
+def gate_of(tenant: str, version: str) -> str:
+    return f"gate:{tenant}:{version}"
+
+
+def _read_gate(stored: StoredDocument) -> TenantSuspension:
+    return TenantSuspension(stored.document.tenant, FlowSuspension.from_plain(stored.document.body))
+
+
+def _names(mark: StoredDocument | None) -> Sequence[str]:
+    return cast("Sequence[str]", mark.document.body["gates"]) if mark is not None else ()
+
+
+def _says_something(gate: FlowSuspension) -> bool:
+    return bool(gate.holders or gate.orders)

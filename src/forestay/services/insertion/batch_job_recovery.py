@@ -1,0 +1,365 @@
+"""Looks after users' own batch jobs that left word: says why one failed, and has it run once more where a rule or a person wants that.
+
+It vouches in the spool for deciding on jobs that fail, as long as the exception service answers; failed jobs are shown as running only while it does. What may have
+been seen to fail is reported and never run again.
+
+What it knows is in the spool, in the batch system and with the exception service. One that is killed and started again reads all three and goes on: a report is
+the same event again, and what was done to a job stands on the job itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
+from forestay.domain.sites.watched_job import (
+    JobDetails,
+    JobIdentity,
+    JobKind,
+    Vouching,
+    WatchedJob,
+    WatchedJobAction,
+    evidence,
+    fate,
+    lost_start,
+    needed,
+    obstacle,
+    several,
+)
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Permanent, PortError
+from forestay.ports.exceptions.exception_service import ExceptionService, OrderedAction
+from forestay.ports.insertion.job_spool import JobSpool
+from forestay.ports.sites.batch import BatchReader
+from forestay.ports.sites.batch_steering import BatchSteering
+from forestay.services.shared.polling import poll_forever
+
+AGAIN = frozenset({"restart", "redo", "resubmit"})
+GIVE_UP = frozenset({"force-fail", "remove"})
+A_LOOK = 25
+"""Faults that are told in one look; each costs the batch system two questions."""
+AT_ONCE = 20
+"""Incidents that the service tells of at a time."""
+COMMANDS = 60.0
+"""Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
+ANSWER = 15.0
+"""Seconds after which an exception service that does not answer is away."""
+ONLY_LOOKS = "whoever looks after this job only looks on"
+
+
+class _Reported(NamedTuple):
+    job: WatchedJob
+    item: str
+    case: str
+    incident: str
+    nodes: tuple[str, ...]
+    """Where it failed."""
+
+
+@dataclass(slots=True)
+class BatchJobRecovery:
+    """The service. `run` for ever, or `look` once."""
+
+    spool: JobSpool
+    reader: BatchReader
+    steering: BatchSteering
+    service: ExceptionService
+    clock: Clock
+    acting: bool = False
+    """Otherwise it looks on: faults are recorded and explained, and nothing is touched."""
+    hold: bool = False
+    """A fault that no rule answers waits for a person; otherwise it is the user's, as without us."""
+    every: float = 2.0
+    """Seconds between looks."""
+    override_no_requeue: bool = False
+    """Also recover jobs that may not be requeued. Otherwise only those whose users allow it."""
+    decide_within: float = 120.0
+    """Seconds after a job's end in which it must be decided on; from then on it is shown as failed, and stays so."""
+    troubled: Callable[[str], None] = lambda _text: None
+    looks: int = 0
+    """Looks that came to an end."""
+    rejected: int = 0
+    """Words that were left by another user than the job's."""
+    _foreign: set[WatchedJob] = field(default_factory=set)
+    """Those of them that could not be removed."""
+    _identities: dict[BatchId, JobIdentity] = field(default_factory=dict)
+    _reported: dict[BatchId, _Reported] = field(default_factory=dict)
+    _allowed: set[BatchId] = field(default_factory=set)
+    _lost: dict[BatchId, int] = field(default_factory=dict)
+    """Which start of a job was told as lost with its node."""
+    _act: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by an act on a job, so that the job is not shown as failed in the middle of it."""
+
+    async def run(self) -> None:
+        """Look for ever. When it ends, jobs are shown as their batch system tells them."""
+        try:
+            await self.vouch()
+            async with asyncio.TaskGroup() as tasks:
+                # Apart from the looks, which a batch system that does not answer holds up for minutes.
+                tasks.create_task(poll_forever(self.vouch, self.every, self.troubled))
+                tasks.create_task(poll_forever(self.look, self.every, self.troubled))
+        finally:
+            self.spool.vouch(0)
+
+    async def vouch(self) -> None:
+        """Vouch for a while longer if the exception service answers, and no more if it does not."""
+        if not self.acting:
+            return
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self.service.news((), wait=0)
+        except (PortError, TimeoutError) as error:
+            async with self._act:
+                self.spool.vouch(0)
+            self.troubled(f"failed jobs are shown as failed: the exception service does not answer: {error}")
+        else:
+            self.spool.vouch(max(90.0, 10 * self.every), hide=self.decide_within + COMMANDS)
+
+    async def look(self) -> None:
+        """Once: hear of jobs, report what failed, do what is ordered."""
+        jobs = await self._owned(self.spool.jobs())
+        for gone in self._reported.keys() - jobs.keys():
+            del self._reported[gone]
+        for gone in self._lost.keys() - jobs.keys():
+            del self._lost[gone]
+        self._allowed &= jobs.keys()
+        outcomes = await self.reader.outcome(sorted(jobs))
+        await self._judge({jobs[name]: outcomes[name] for name in outcomes})
+        await self._obey(jobs)
+        self.looks += 1
+
+    async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
+        """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
+        later; the word of another user is ignored."""
+        for word in [word for word in words if word.cluster]:
+            self.troubled(f"word {word.file} is ignored: jobs of other clusters are not watched")
+            self.spool.discard(word)
+        words = [word for word in words if not word.cluster]
+        names = {word.id for word in words}
+        for gone in self._identities.keys() - names:
+            del self._identities[gone]
+        new = names - self._identities.keys()
+        if new:
+            identities = await self.steering.identities(sorted(new))
+            self._identities |= {job: identity for job, identity in identities.items() if job in new}
+        jobs: dict[BatchId, WatchedJob] = {}
+        for word in words:
+            identity = self._identities.get(word.id)
+            if identity is None or identity.owner is None:
+                continue
+            if identity.owner == word.owner:
+                jobs.setdefault(word.id, word)
+            elif word not in self._foreign:
+                self._foreign.add(word)
+                self.rejected += 1
+                self.troubled(
+                    f"word {word.file} of user {word.owner} is ignored: job {word.id} belongs to user {identity.owner}"
+                )
+                self.spool.discard(word)
+        self._foreign &= set(words)
+        return jobs
+
+    async def _why_not(self, job: WatchedJob, verb: str) -> str:
+        """Why nothing is done to a job now, although it is ordered; empty if it may be acted on."""
+        kind = self._identities[job.id].kind
+        if kind is not JobKind.SINGLE or verb in GIVE_UP:
+            return several(job.id, kind)
+        outcome = (await self.reader.outcome([job.id]))[job.id]
+        details = (await self.steering.details([job.id])).get(job.id)
+        return self._obstacle(job, outcome, details)
+
+    def _obstacle(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> str:
+        kind = self._identities[job.id].kind
+        return obstacle(job, kind, outcome, details, self._vouching(), self.clock.now() / 1000)
+
+    def _vouching(self) -> Vouching:
+        return Vouching(self.spool.vouched(), self.decide_within)
+
+    # -- what became of them -----------------------------------------------------------------------------------
+
+    async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
+        failed: dict[WatchedJob, BatchOutcome] = {}
+        going: list[WatchedJob] = []
+        for job, outcome in outcomes.items():
+            match fate(outcome):
+                case WatchedJobAction.GOING:
+                    going.append(job)
+                    lost = lost_start(outcome)
+                    if lost is not None and self._lost.get(job.id, -1) < lost.restarts:
+                        failed[job] = lost
+                case WatchedJobAction.DONE:
+                    await self._settle(job, "case-completed")
+                case WatchedJobAction.FAILED if job.id not in self._reported:
+                    failed[job] = outcome
+                case WatchedJobAction.FAILED if self.acting and self._vouching().is_late(
+                    outcome, self.clock.now() / 1000
+                ):
+                    self.troubled(f"job {job.id} was not decided on in time and is shown as failed")
+                    await self._settle(job, "case-failed")
+                case _:
+                    pass
+        await self._allow(going)
+        if failed:
+            # The others at the next look: a storm does not keep us from what else there is to do.
+            failed = dict(islice(failed.items(), A_LOOK))
+            details = await self.steering.details([job.id for job in failed])
+            for job, outcome in failed.items():
+                known = details.get(job.id)
+                if self._is_mended(job, outcome, known):
+                    continue
+                try:
+                    await self._report(job, outcome, known)
+                except PortError as error:  # one that cannot be told holds up no other
+                    self.troubled(f"the fault of job {job.id} is not reported yet: {error}")
+
+    def _is_mended(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
+        """Whether a start that was lost is one that we had run again ourselves, before we were started anew."""
+        mended = (
+            _queued_again(outcome, details) and job.id not in self._lost and details is not None and bool(details.mark)
+        )
+        if mended:
+            self._lost[job.id] = outcome.restarts
+        return mended
+
+    async def _allow(self, going: Collection[WatchedJob]) -> None:
+        """Lift ``--no-requeue`` where user or site wants it. Slurm then may also requeue the job by itself, when it is preempted for
+        example; but it lets nobody lift it after the job's end."""
+        new = [
+            job.id
+            for job in going
+            if (self.override_no_requeue or job.allow_requeue)
+            and job.id not in self._allowed
+            and self._identities[job.id].kind is JobKind.SINGLE
+        ]
+        if not self.acting or not new:
+            return
+        try:
+            await self.steering.allow_again(new)
+        except Permanent as error:
+            self.troubled(f"one of the new jobs could not be run again if it failed: {error}")
+        except PortError as error:
+            self.troubled(f"whether new jobs may be run again is looked at later: {error}")
+            return
+        self._allowed.update(new)
+
+    async def _report(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> None:
+        peak = await self.steering.peak_memory(job.id)
+        tails = [self.spool.tail(path, job.owner) for path in details.logs] if details is not None else []
+        record = self.spool.record(job, outcome.restarts)
+        name = details.name if details is not None else "job"
+        item = f"{name.replace(':', '-')}:{job.id}"
+        why_not = self._obstacle(job, outcome, details)
+        known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
+        if why_not and self.acting:
+            known["not_recovered"] = why_not
+        event: dict[str, Any] = {
+            "id": f"{job.own_key}:{outcome.restarts}:{outcome.ended or 0}",
+            "case": job.key,
+            "kind": "item-aborted",
+            "item": item,
+            "flow": name,
+            "owner": details.user if details is not None else str(job.owner),
+            "attempt": outcome.restarts + 1,
+            "evidence": known,
+            "otherwise": "hold" if self.hold and self.acting and not why_not else "go-on",
+        }
+        (answer,) = await self.service.report([event])
+        self._lost[job.id] = outcome.restarts
+        if answer.incident is not None:
+            self._reported[job.id] = _Reported(job, item, answer.case, answer.incident, outcome.nodes)
+        elif not _queued_again(outcome, details):
+            await self._settle(job, "case-failed")
+
+    async def _settle(self, job: WatchedJob, kind: str) -> None:
+        """Nothing more comes of it. A case of its own that was ever reported ends with it."""
+        known = self._reported.pop(job.id, None)
+        if known is not None and not job.case:
+            await self.service.report([{"id": f"{job.own_key}:{kind}", "case": job.key, "kind": kind}])
+        self.spool.settle(job)
+
+    # -- what is wanted ----------------------------------------------------------------------------------------
+
+    async def _obey(self, jobs: Mapping[BatchId, WatchedJob]) -> None:
+        waiting = {one.incident: one for one in self._reported.values()}
+        if not waiting:
+            return
+        names = list(waiting)
+        for start in range(0, len(names), AT_ONCE):
+            news = await self.service.news(names[start : start + AT_ONCE], wait=0)
+            for order in news.orders:
+                await self._do(order, jobs.get(order.item.rpartition(":")[2]))
+            await self._close(news.closed, waiting)
+
+    async def _close(self, closed: Collection[str], waiting: Mapping[str, _Reported]) -> None:
+        """What is decided is settled: shown as it is, or let go on."""
+        for incident in closed:
+            known = waiting.get(incident)
+            # It may have been ordered to run again just now, or meanwhile by a person.
+            if known is not None and known.job.id in self._reported:
+                outcome = (await self.reader.outcome([known.job.id]))[known.job.id]
+                if fate(outcome) is WatchedJobAction.FAILED:
+                    await self._settle(known.job, "case-failed")
+                elif fate(outcome) is WatchedJobAction.GOING:
+                    del self._reported[known.job.id]
+
+    async def _do(self, order: OrderedAction, job: WatchedJob | None) -> None:
+        """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
+        if job is None:
+            refusal = "the job has ended, and nobody looks after it any more"
+        elif not self.acting:
+            refusal = ONLY_LOOKS
+        else:
+            try:
+                async with self._act:
+                    refusal = await self._why_not(job, order.verb)
+                    if not refusal:
+                        await self._carry_out(order, job)
+                        job = None  # it goes on, or is settled
+            except Permanent as error:
+                refusal, job = str(error), None
+            except PortError as error:
+                self.troubled(f"order {order.id} waits: {error}")
+                return
+        await self.service.answer(order.id, "refused" if refusal else "done", refusal)
+        if job is not None:
+            await self._settle(job, "case-failed")  # that is all that comes of it
+
+    async def _carry_out(self, order: OrderedAction, job: WatchedJob) -> None:
+        """`Permanent`: the batch system refuses, or cannot do such a thing."""
+        if order.verb in AGAIN:
+            await self._again(order, job)
+        elif order.verb == "suspend":
+            await self.steering.hold(job.id)
+        elif order.verb == "continue":
+            await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
+        elif order.verb in GIVE_UP:
+            await self._give_up(job)
+        else:
+            raise Permanent(f"a batch system cannot {order.verb}")
+
+    async def _again(self, order: OrderedAction, job: WatchedJob) -> None:
+        details = (await self.steering.details([job.id])).get(job.id)
+        if details is None:
+            raise Permanent("the batch system has forgotten the job; submit it again")
+        known = self._reported.get(job.id)
+        # With other needs it is the job that is mended; as it was, it is where it ran.
+        avoid = known.nodes if known is not None and not order.needs else ()
+        needs = needed(details, order.needs)
+        await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid)
+        # Its next fault is another one.
+        self._reported.pop(job.id, None)
+
+    async def _give_up(self, job: WatchedJob) -> None:
+        outcome = (await self.reader.outcome([job.id]))[job.id]
+        if fate(outcome) is WatchedJobAction.GOING:
+            await self.steering.cancel(job.id)
+        await self._settle(job, "case-failed")
+
+
+def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
+    """Whether the batch system has the job in its queue already: what is told is a start of it that was lost."""
+    return outcome.state is BatchState.LOST and details is not None and details.waiting

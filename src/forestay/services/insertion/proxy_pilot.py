@@ -1,0 +1,113 @@
+"""Makes a relay known as the pilot whose place it takes, lets it beat, and takes over what the relays of dead servers held.
+
+A relay lives in a server. When that server is gone its claims need not wait for their lease: another relay of the same task server takes them away,
+claims the jobs as any pilot would, and finds their tasks where they are. Nothing is sent twice for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.pilots.pilot import RELAY, Heartbeat, Pilot, PilotState
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.insertion.task_proxy import ENOUGH, TaskProxy
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.pilots.heartbeats import Heartbeats
+
+DEAD_AFTER = 8.0
+"""Seconds for which a server's own beat may stand still."""
+FRESH = 5_000
+"""Milliseconds in which a server that just registered its relay has had no time to beat."""
+
+
+@dataclass(slots=True)
+class ProxyPilot:
+    """The service, for one relay."""
+
+    relay: TaskProxy
+    pilots: PilotStore
+    beats: Heartbeats
+    release: ClaimReleaser
+    clock: Clock
+    lease: int
+    every: float = 1.0
+    told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None
+    taken: int = 0
+    _counter: int = 0
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        await self._register()
+        due = 0.0
+        while True:
+            with suppress(PortError):
+                if self.clock.monotonic() >= due:
+                    await self.beat()
+                    due = self.clock.monotonic() + min(self.lease / 3, 20.0)
+                await self.take_over()
+            await asyncio.sleep(self.every)
+
+    async def _register(self) -> None:
+        now = self.clock.now()
+        relay = self.relay
+        pilot = Pilot(
+            id=relay.pilot,
+            tenant=relay.tenant,
+            host=relay.name,
+            site=f"{RELAY}{relay.name}",
+            slots=relay.policy.most,
+            resources=ENOUGH,
+            lease=self.lease,
+            registered=now,
+            changed=now,
+            extra={"server": self.beats.server},
+        )
+        while True:
+            with suppress(PortError):
+                await self.pilots.put_pilot(pilot, None)
+                if await self.pilots.get_pilot(pilot.id) is not None:
+                    return
+            await asyncio.sleep(self.every)
+
+    async def beat(self) -> None:
+        self._counter += 1
+        await self.beats.beat(self.relay.pilot, Heartbeat(self._counter, 0, self.lease, self.relay.held.claims))
+
+    async def take_over(self) -> None:
+        """Look which servers are gone, and take away what their relays to the same task server held."""
+        relay = self.relay
+        others = [
+            one
+            for one in await self.pilots.find_pilots(tenant=relay.tenant, state=PilotState.ALIVE.value)
+            if one.site == f"{RELAY}{relay.name}" and one.id != relay.pilot
+        ]
+        if not others:
+            return
+        dead = await self._dead()
+        for one in others:
+            server = str(one.extra.get("server", ""))
+            known = self._seen.get(server)
+            gone = server in dead or (known is None and self.clock.now() - one.registered > FRESH)
+            if gone and server != self.beats.server:
+                why = "the server that relayed it is gone; its task is looked for"
+                taken = await self.release.of_pilots([one.id], by=relay.pilot, reason=why, overlap_possible=False)
+                await self.release.mark(one.id, PilotState.GONE, "its server is gone")
+                self.taken += taken
+                self.told("a relay is taken over", {"relay": one.id, "jobs": taken})
+
+    async def _dead(self) -> set[str]:
+        """Servers whose own beat has stood still: seen by counters, never by clocks."""
+        now = self.clock.monotonic()
+        newest: dict[str, int] = {}
+        for sheet in await self.pilots.sheets(fresh=True):
+            newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
+        self._seen = {
+            server: self._seen[server] if self._seen.get(server, (-1, 0.0))[0] == counter else (counter, now)
+            for server, counter in newest.items()
+        }
+        return {server for server, (_, since) in self._seen.items() if now - since >= DEAD_AFTER}

@@ -1,0 +1,148 @@
+"""Asks a task server how the tasks of a relay stand, in few calls, and what became of those that are over.
+
+Most tasks that are waited for are among the newest, so one page of the newest says how they stand, and costs a server that has no index over states no
+more than that page. For those that are not on it there is one list for each state in which tasks spend their time; what is in none of them is asked for
+by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from forestay.domain.jobs.conversation import ATTEMPT_TAG, JOB_TAG, RELAY_TAG, Exchange, token_named
+from forestay.formats.ga4gh.tes_reading import read_shown_task
+from forestay.formats.ga4gh.tes_task import ENDED
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound, Permanent, PortError
+from forestay.ports.insertion.task_service import Json
+from forestay.ports.jobs.job_store import JobStore
+from forestay.services.insertion.held_tasks import HeldTask, HeldTasks
+from forestay.services.insertion.task_completions import LIVE, LOST, end_of, fault_of
+from forestay.services.insertion.task_server_connection import TaskServerConnection, tags_in
+from forestay.services.jobs.job_completions import CompletionReport
+
+FEW = len(LIVE)
+"""So many tasks are asked for one by one: a list for each state would be as many calls."""
+BESIDE = 32
+"""Tasks that may have come after those that are waited for, and still be on the same page."""
+PAGE = 1000
+STRAY_AGAIN = 60.0
+"""Seconds until a task that is none of ours is looked at again."""
+MOST_STRAYS = 10_000
+_LIVE = frozenset(one.value for one in LIVE)
+
+
+class TaskPoller:
+    """The service, for one server and one tenant."""
+
+    def __init__(
+        self,
+        name: str,
+        tenant: str,
+        server: TaskServerConnection,
+        held: HeldTasks,
+        store: JobStore,
+        clock: Clock,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        told: Callable[[str, Mapping[str, object]], None],
+    ) -> None:
+        self.name = name
+        self.tenant = tenant
+        self.server = server
+        self.held = held
+        self.store = store
+        self.clock = clock
+        self.spawn = spawn
+        self.told = told
+        self._filters = True
+        """Whether the server does as it is asked when it lists by tags and state."""
+        self._strays: dict[str, float] = {}
+        """Tasks that are none of ours, and when each is looked at next."""
+
+    async def look(self, watched: Sequence[HeldTask], *, whole: bool) -> list[tuple[HeldTask, CompletionReport]]:
+        """The ends that are found among them, or among those that are said to be over."""
+        waiting = [one for one in watched if one.report is None]
+        live = await self._live(waiting) if whole and len(waiting) > FEW else frozenset()
+        asked = [one for one in waiting if one.due or (whole and one.task not in live)]
+        found = await asyncio.gather(*(self._ask(one) for one in asked))
+        return [(one, report) for one, report in zip(asked, found, strict=True) if report is not None]
+
+    async def _live(self, waiting: Sequence[HeldTask]) -> frozenset[str]:
+        """The tasks that are surely under way."""
+        size = min(PAGE, len(waiting) + BESIDE)
+        newest = await self._listed("", "", size)
+        states = {str(task.get("id", "")): str(task.get("state", "")) for task in newest[0]}
+        live = {task for task, state in states.items() if state in _LIVE}
+        if sum(one.task not in states for one in waiting) > FEW and self._filters:
+            live |= await self._in_states()
+        self._note_strays(live)
+        return frozenset(live)
+
+    async def _in_states(self) -> set[str]:
+        live: set[str] = set()
+        for state in LIVE:
+            page = ""
+            while True:
+                tasks, page = await self._listed(state.value, page, PAGE)
+                if any(task.get("state") != state.value for task in tasks):
+                    self._filters = False  # each task is asked for by itself from now on
+                    return set()
+                live |= {str(task.get("id", "")) for task in tasks}
+                if not page:
+                    break
+        return live
+
+    async def _listed(self, state: str, page: str, size: int) -> tuple[Sequence[Json], str]:
+        listed = await self.server.call(
+            self.server.service.listed(tags={RELAY_TAG: self.tenant}, state=state, page=page, size=size)
+        )
+        return listed.tasks, listed.next
+
+    async def _ask(self, one: HeldTask) -> CompletionReport | None:
+        """How one task stands; its end if it is over."""
+        try:
+            task = read_shown_task(await self.server.call(self.server.service.get(one.task, full=True)))
+        except NotFound as error:
+            one.missing += 1
+            if one.missing < 2:
+                return None
+            self.told("a task is lost", {"job": one.document.id, "task": one.task})
+            return fault_of(one.document, one.claim, LOST, str(error), where=self.name)
+        except (ValueError, Permanent):
+            return None
+        one.missing, one.due = 0, False
+        if task.state not in ENDED:
+            return None
+        return end_of(one.document, one.claim, task, where=self.name, now=self.clock.now())
+
+    # -- what is none of ours ----------------------------------------------------------------------------------
+
+    def _note_strays(self, live: set[str]) -> None:
+        """Look at tasks of this tenant that are none of ours here, not at once and not often: most are just being made, or another server's."""
+        now = self.clock.monotonic()
+        for stray in live - {one.task for one in self.held}:
+            due = self._strays.setdefault(stray, now + self.server.policy.settle)
+            if now >= due:
+                self._strays[stray] = now + STRAY_AGAIN
+                self.spawn(self._stray(stray))
+        while len(self._strays) > MOST_STRAYS:
+            del self._strays[next(iter(self._strays))]
+
+    async def _stray(self, task: str) -> None:
+        """Cancel it if its job has ended, or goes on as another task."""
+        with suppress(PortError, ValueError):
+            shown = await self.server.call(self.server.service.get(task, full=True))
+            job, token = str(tags_in(shown).get(JOB_TAG, "")), token_named(str(tags_in(shown).get(ATTEMPT_TAG, "")))
+            stored = (await self.store.get([job])).get(job) if job else None
+            if stored is None or token is None or stored.document.tenant != self.tenant:
+                return
+            document = stored.document
+            other = await self.store.get_record(Exchange(job, document.token, "", "").name)
+            gone_on = other is not None and other.body.get("task") != task and document.token > token
+            if document.final or gone_on:
+                self.told("a task is left over", {"job": job, "task": task})
+                await self.server.cancel(task)

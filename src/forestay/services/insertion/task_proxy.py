@@ -1,0 +1,245 @@
+"""Carries jobs to a task server that is not ours: the proxy of paper P0, section 5.
+
+It takes the place of a pilot. It claims the jobs that are meant for its server (monitor), makes a task of each there and keeps who is who (correlator: see
+`domain.jobs.conversation`), asks in few calls how they stand, and brings their ends as a pilot would. What to do about an end that is not good is
+decided where every fault is decided (recovery): a job that is tried again comes back here, or to another server's relay, as its next attempt, and
+its client, who knows the job's id alone, sees nothing of it.
+
+What the server does not say is not concluded. A creation that was not answered is looked for by its tags before it is sent again; while a
+server is silent its tasks are left alone until patience ends; a task of an attempt that no longer counts is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from forestay.domain.jobs.conversation import SILENT
+from forestay.domain.jobs.job_document import ANY_DOWNSTREAM, JobDocument
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.pilots.pilot import RELAY
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.insertion.task_service import TaskService
+from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.services.insertion.held_tasks import HeldTask, HeldTasks
+from forestay.services.insertion.task_completions import fault_of
+from forestay.services.insertion.task_poller import TaskPoller
+from forestay.services.insertion.task_sender import TaskSender
+from forestay.services.insertion.task_server_connection import ProxyPolicy, TaskServerConnection
+from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, JobCompletions
+from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.shared.background_tasks import BackgroundTasks
+
+TOGETHER = 0.02
+"""Seconds to wait for more of what moves: it seldom moves alone."""
+SHARE = 20
+"""Nobody waits for the next look much longer than this part of what the task itself took."""
+REST = 1
+"""Asking is followed by a rest of so many times its own length, at least: a server is not kept busy by being asked."""
+ENOUGH = Resources(cpus=1 << 40, memory=1 << 60, disk=1 << 60, gpus=1 << 30)
+"""What a server is taken to have: what it cannot run it refuses or queues itself."""
+
+
+class TaskProxy:
+    """The service, for one server and one tenant."""
+
+    def __init__(
+        self,
+        name: str,
+        tenant: str,
+        pilot: str,
+        service: TaskService,
+        claims: ClaimDispatcher,
+        ends: JobCompletions,
+        store: JobStore,
+        clock: Clock,
+        *,
+        specification: Callable[[str], Coroutine[Any, Any, Specification | None]],
+        policy: ProxyPolicy | None = None,
+        told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
+        passed: Callable[[str], None] = lambda _point: None,
+        seen: Callable[[Sequence[Stored], float], None] = lambda _found, _since: None,
+    ) -> None:
+        """`passed` is called at named points, for tests that stop there; `seen` with the documents that were read, and since when they are so at least."""
+        self.name = name
+        self.tenant = tenant
+        self.pilot = pilot
+        self.service = service
+        self.claims = claims
+        self.ends = ends
+        self.store = store
+        self.clock = clock
+        self.policy = policy or ProxyPolicy()
+        self.told = told
+        self.passed = passed
+        self.seen = seen
+        self.held = HeldTasks()
+        self.ended = 0
+        self._background = BackgroundTasks()
+        self.server = TaskServerConnection(service, clock, self.policy, told)
+        self.sending = TaskSender(
+            name, self.server, self.held, store, clock, specification=specification, fault=self._fault,
+            spawn=self._background.begin, told=told, passed=passed,
+        )  # fmt: skip
+        self.looking = TaskPoller(
+            name, tenant, self.server, self.held, store, clock, spawn=self._background.begin, told=told
+        )
+        self._changed = asyncio.Event()
+        self._moved_at = self._next_look = self._asking = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing is claimed before the server has answered for the first time."""
+        self.server.doubt()
+        for one in [one for one in self.held if not one.task and one.report is None]:
+            self._background.begin(self._send(one))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._claiming(self.name))
+                group.create_task(self._claiming(ANY_DOWNSTREAM))
+                group.create_task(self._looking())
+                group.create_task(self._checking())
+        finally:
+            self._background.stop()
+
+    def hint(self, task: str, *, only_of: str = "") -> None:
+        """Someone says that a task is over: it is looked at now. Who may speak of a single job only changes nothing for the tasks of others."""
+        for one in self.held:
+            if one.task == task and only_of in ("", one.document.id):
+                one.due = True
+                self._changed.set()
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here: if it takes a job of ours away, its task is cancelled at once."""
+        one = self.held.of_job(stored.document.id)
+        if one is not None:
+            self._still_ours(one, stored.document)
+
+    # -- claiming and sending ----------------------------------------------------------------------------------
+
+    async def _claiming(self, downstream: str) -> None:
+        while True:
+            room = self.policy.most - len(self.held)
+            if room <= 0 or not self.server.answers:
+                await asyncio.sleep(0.1)
+                if not self.server.answers and not self.held:
+                    await self.server.answering(self.tenant)
+                continue
+            granted = await self.claims.claim(
+                pilot=self.pilot, host=self.name, tenant=self.tenant, free=ENOUGH, most=min(room, 100), wait=20.0,
+                site=f"{RELAY}{self.name}", slots=self.policy.most, downstream=downstream,
+            )  # fmt: skip
+            self.ends.granted(granted)
+            for stored in granted:
+                claim = stored.document.claim
+                assert claim is not None  # noqa: S101 - it was just granted
+                self._background.begin(self._send(self.held.add(stored.document, claim)))
+
+    async def _send(self, one: HeldTask) -> None:
+        await self.sending.send(one)
+        self._moved_at = self.clock.monotonic()
+        self._next_look = min(self._next_look, self._moved_at + self.policy.quick)
+        self._changed.set()
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    async def _looking(self) -> None:
+        """Ask how the tasks stand: soon after something moved, ever less often while nothing does; at once for those that are said to be over."""
+        while True:
+            if not self.held.watched:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            whole = self.clock.monotonic() >= self._next_look
+            self._changed.clear()
+            try:
+                moved = await self._look(whole=whole)
+            except Transient as error:
+                self.told("the task server is not reached", {"detail": str(error)})
+                if self.server.silent >= self.policy.patience:
+                    await self._give_up(str(error))
+                await self.server.rest()
+                continue
+            if whole:
+                now = self.clock.monotonic()
+                if moved:
+                    self._moved_at = now
+                soon = max(self.policy.quick, REST * self._asking, (now - self._moved_at) / SHARE)
+                self._next_look = now + min(self.policy.slow, soon) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._next_look - self.clock.monotonic())):
+                    await self._changed.wait()
+                await asyncio.sleep(TOGETHER)
+
+    async def _look(self, *, whole: bool) -> bool:
+        """One round, over all or those that are said to be over; says whether anything ended."""
+        watched = self.held.watched
+        reports = [(one, one.report) for one in watched if one.report is not None]
+        since = self.clock.monotonic()
+        reports += await self.looking.look(watched, whole=whole)
+        self._asking = self.clock.monotonic() - since
+        if reports:
+            await self._end(reports)
+        return bool(reports)
+
+    async def _end(self, reports: Sequence[tuple[HeldTask, CompletionReport]]) -> None:
+        """Bring ends; one that is not settled is brought again."""
+        for one, report in reports:
+            one.report = report
+        fresh = [(one, report) for one, report in reports if one in self.held]
+        try:
+            results = await self.ends.end([report for _, report in fresh], pilot=self.pilot, tenant=self.tenant)
+        except PortError as error:
+            self.told("ends wait", {"detail": str(error)})
+            self._changed.set()
+            return
+        self.passed("ended")
+        for (one, _), result in zip(fresh, results, strict=True):
+            if result.result is CompletionStatus.UNKNOWN:
+                self._changed.set()
+            else:
+                self.ended += 1
+                self.held.drop(one)
+
+    async def _fault(self, one: HeldTask, reason: str, words: str) -> None:
+        await self._end([(one, fault_of(one.document, one.claim, reason, words, where=self.name))])
+
+    async def _give_up(self, why: str) -> None:
+        """Nobody knows what became of the tasks: the next attempt looks for them before it sends anything."""
+        held = list(self.held)
+        self.told("the task server is given up for now", {"tasks": len(held), "silent": round(self.server.silent)})
+        await self._end([(one, fault_of(one.document, one.claim, SILENT, why, where=self.name)) for one in held])
+
+    # -- what no longer counts ---------------------------------------------------------------------------------
+
+    async def _checking(self) -> None:
+        """See now and then whether the jobs are still ours: what was cancelled, forced or taken away elsewhere is cancelled at the server too."""
+        while True:
+            await asyncio.sleep(self.policy.check)
+            jobs = self.held.jobs
+            for start in range(0, len(jobs), 1000):
+                since = self.clock.monotonic()
+                with suppress(PortError):
+                    found = await self.store.get(jobs[start : start + 1000])
+                    self.seen(list(found.values()), since)
+                    for stored in found.values():
+                        self.notice(stored)
+
+    def _still_ours(self, one: HeldTask, document: JobDocument) -> None:
+        theirs = document.claim.id if document.claim is not None else ""
+        if theirs == one.claim.id or document.token < one.document.token or one.report is not None:
+            return
+        self.held.drop(one)
+        self._background.begin(self._let_go(one))
+
+    async def _let_go(self, one: HeldTask) -> None:
+        """Cancel the task of a job that is not ours any more, and say so: the end is late, and kept as that."""
+        if one.task:
+            await self.server.cancel(one.task)
+        report = fault_of(one.document, one.claim, "downstream-cancelled", "its task was cancelled", where=self.name)
+        with suppress(PortError):
+            await self.ends.end([report], pilot=self.pilot, tenant=self.tenant)

@@ -1,0 +1,191 @@
+"""Makes the task of a claim at the task server, once, and writes the exchange down.
+
+A creation that was not answered may have taken place: it is looked for by its tags before it is sent again. So is the task of an earlier attempt of
+which nobody knows what became of it; one that runs or has ended well is adopted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from forestay.domain.jobs.claim import NOT_STARTED
+from forestay.domain.jobs.conversation import (
+    ATTEMPT_TAG,
+    CALLBACK_TAG,
+    KIND,
+    SILENT,
+    Exchange,
+    chosen,
+    key_of,
+    surely_new,
+    token_named,
+)
+from forestay.domain.jobs.job_document import ANY_DOWNSTREAM, Token, downstream_of
+from forestay.domain.jobs.specification import Specification
+from forestay.formats.ga4gh.tes_reading import state_named
+from forestay.formats.ga4gh.tes_task import ENDED, TaskState
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound, Permanent, PortError, Transient
+from forestay.ports.insertion.task_service import Json, Unreached
+from forestay.ports.jobs.job_store import JobStore, Record
+from forestay.services.insertion.held_tasks import HeldTask, HeldTasks
+from forestay.services.insertion.task_completions import REFUSED, body_of
+from forestay.services.insertion.task_server_connection import TaskServerConnection, tags_in
+
+NOTES_TOGETHER = 0.1
+"""Seconds to wait for more exchanges to write down: nothing hangs on when one is written."""
+
+
+class TaskSender:
+    """The service, for one server and one tenant."""
+
+    def __init__(
+        self,
+        name: str,
+        server: TaskServerConnection,
+        held: HeldTasks,
+        store: JobStore,
+        clock: Clock,
+        *,
+        specification: Callable[[str], Coroutine[Any, Any, Specification | None]],
+        fault: Callable[[HeldTask, str, str], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        told: Callable[[str, Mapping[str, object]], None],
+        passed: Callable[[str], None],
+    ) -> None:
+        """`fault` brings the end of an attempt that cannot be sent: its reason, and words."""
+        self.name = name
+        self.server = server
+        self.policy = server.policy
+        self.held = held
+        self.store = store
+        self.clock = clock
+        self.specification = specification
+        self.fault = fault
+        self.spawn = spawn
+        self.told = told
+        self.passed = passed
+        self.sent = self.adopted = self.doubled = 0
+        self._unwritten: list[Record] = []
+
+    async def send(self, one: HeldTask) -> None:
+        """Make the task of a claim; what the store does not say now is asked again."""
+        while one in self.held:
+            try:
+                await self._send_once(one)
+            except PortError as error:
+                self.told("a task waits to be sent", {"job": one.document.id, "detail": str(error)})
+                await asyncio.sleep(1.0)
+            else:
+                return
+
+    async def _send_once(self, one: HeldTask) -> None:
+        document = one.document
+        try:
+            spec = await self.specification(document.specification)
+            if spec is None:
+                await self.fault(one, REFUSED, "its specification is missing")
+                return
+            body = body_of(document, spec, self.policy.image)
+            if self.policy.callback is not None:
+                body["tags"][CALLBACK_TAG] = self.policy.callback(document.id)
+            task = None if surely_new(document) and not one.tried else await self._find(one)
+            adopted = task is not None
+            if task is None and one in self.held:
+                self.passed("claimed")
+                one.tried = True
+                task = await self._create(one, body)
+        except Permanent as error:
+            await self.fault(one, REFUSED, str(error))
+            return
+        if task is None:
+            return  # it is not ours any more, or its server was given up
+        one.task = task
+        self.sent += not adopted
+        self.adopted += adopted
+        self._note(one, adopted=adopted)
+        if one not in self.held:
+            self.spawn(self.server.cancel(task))  # taken away while it was sent
+
+    async def _create(self, one: HeldTask, body: Json) -> str | None:
+        """The id of the new task. Of a creation that was not answered the server is asked, before it is sent again."""
+        key = key_of(one.document.id, one.document.token)
+        while one in self.held:
+            try:
+                made = await self.server.call(self.server.service.create(body, key=key))
+            except NotFound as error:
+                raise Permanent(f"it has no tasks at this address: {error}") from error
+            except Unreached as error:
+                if downstream_of(one.document) == ANY_DOWNSTREAM:
+                    # Another server may take it at once; nothing was tried here.
+                    await self.fault(one, NOT_STARTED, str(error))
+                    return None
+                if await self._given_up(one, str(error)):
+                    return None
+            except Transient as error:
+                self.told("a creation was not answered", {"job": one.document.id, "detail": str(error)})
+                began = self.clock.monotonic()
+                while one in self.held:
+                    found = await self._find(one)
+                    if found is not None:
+                        return found
+                    if self.clock.monotonic() - began >= self.policy.settle:
+                        break
+                    await asyncio.sleep(self.policy.settle / 4)
+            else:
+                self.passed("created")
+                return made
+        return None
+
+    async def _find(self, one: HeldTask) -> str | None:
+        """The task of this job that counts, if its server has one: it runs, or has ended well. Waits until the server answers."""
+        while one in self.held:
+            try:
+                tasks = await self.server.tasks_of(one.document.id)
+            except Transient as error:
+                await self._given_up(one, str(error))
+                continue
+            found = []
+            for task in tasks:
+                state = state_named(task.get("state"))
+                token = token_named(str(tags_in(task).get(ATTEMPT_TAG, ""))) or Token(0, 0)
+                if state is TaskState.COMPLETE or (state not in ENDED and state is not TaskState.CANCELING):
+                    found.append((str(task.get("id", "")), state is TaskState.COMPLETE, token))
+            task_id, surplus = chosen(found)
+            for other in surplus:
+                self.doubled += 1
+                self.told("a task was made twice", {"job": one.document.id, "kept": task_id, "cancelled": other})
+                self.spawn(self.server.cancel(other))
+            return task_id
+        return None
+
+    async def _given_up(self, one: HeldTask, why: str) -> bool:
+        """Wait for the server a little; a job for which it was silent too long is given back as a fault, to be sent again later or elsewhere."""
+        if self.server.silent < self.policy.patience:
+            await self.server.rest()
+            return False
+        await self.fault(one, SILENT, why)
+        await self.server.rest()  # should the end not be settled, it is brought again by whoever looks
+        return True
+
+    def _note(self, one: HeldTask, *, adopted: bool) -> None:
+        """Write the exchange down, together with others: what is lost of it is found again by its tags."""
+        document = one.document
+        exchange = Exchange(document.id, document.token, self.name, one.task, adopted, self.policy.callback is not None)
+        record = Record(exchange.name, document.tenant, KIND, document.id, self.clock.now(), exchange.as_plain())
+        first = not self._unwritten
+        self._unwritten.append(record)
+        if first:
+            self.spawn(self._write_notes())
+
+    async def _write_notes(self) -> None:
+        await asyncio.sleep(NOTES_TOGETHER)
+        while self._unwritten:
+            records, self._unwritten = self._unwritten, []
+            try:
+                await self.store.add_records(records)
+            except PortError:
+                self._unwritten = records + self._unwritten
+                await asyncio.sleep(1.0)

@@ -1,0 +1,135 @@
+"""Reaches a task server behind the proxy: a few calls at once, and a note of since when it is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from forestay.domain.jobs.conversation import JOB_TAG, RELAY_TAG
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.insertion.task_service import Json, TaskService
+
+T = TypeVar("T")
+MOST_PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPolicy:
+    """How a relay treats its server. Times are in seconds."""
+
+    most: int = 500
+    """Tasks under way at once."""
+    at_once: int = 16
+    """Calls under way at once."""
+    quick: float = 0.05
+    """Between looks while things move; it grows while nothing does."""
+    slow: float = 10.0
+    settle: float = 2.0
+    """How long a creation that was not answered may still arrive."""
+    patience: float = 300.0
+    """How long a server may be silent before its tasks are given up."""
+    check: float = 2.0
+    """Between looks whether the jobs are still ours."""
+    image: str = "docker.io/library/alpine:3"
+    """For jobs that name no container."""
+    callback: Callable[[str], str] | None = None
+    """The address by which the server can say that the task of a job is over; None: it calls nobody."""
+
+
+class TaskServerConnection:
+    """One server."""
+
+    def __init__(
+        self,
+        service: TaskService,
+        clock: Clock,
+        policy: ProxyPolicy,
+        told: Callable[[str, Mapping[str, object]], None],
+    ) -> None:
+        self.service = service
+        self.clock = clock
+        self.policy = policy
+        self.told = told
+        self._calls = asyncio.Semaphore(policy.at_once)
+        self._silent_since: float | None = None
+        self._wait = 0.0
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answered when it was asked last."""
+        return self._silent_since is None
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which it has not answered."""
+        return 0.0 if self._silent_since is None else self.clock.monotonic() - self._silent_since
+
+    def doubt(self) -> None:
+        """It counts as silent until it is heard."""
+        self._silent_since = self.clock.monotonic()
+
+    async def call(self, asking: Coroutine[Any, Any, T]) -> T:
+        """One call, of a few at once; whether the server answers is noted."""
+        async with self._calls:
+            try:
+                answer = await asking
+            except Transient:
+                if self._silent_since is None:
+                    self._silent_since = self.clock.monotonic()
+                self._wait = min(self.policy.slow, max(0.25, 2 * self._wait))
+                raise
+            except PortError:
+                self._answered()
+                raise
+            self._answered()
+            return answer
+
+    def _answered(self) -> None:
+        if self._silent_since is not None:
+            self.told("the task server answers", {"silent": round(self.silent, 1)})
+        self._silent_since, self._wait = None, 0.0
+
+    async def rest(self) -> None:
+        """Before the next call to one that did not answer."""
+        await asyncio.sleep(max(0.1, self._wait) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+
+    async def answering(self, tenant: str) -> None:
+        """Ask a silent server for something small, ever less often."""
+        await asyncio.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+        with suppress(PortError):
+            await self.call(self.service.listed(tags={RELAY_TAG: tenant}, size=1))
+
+    async def tasks_of(self, job: str) -> list[Json]:
+        """Every task that it has of a job, with its tags. A server that does not filter is read through."""
+        found: list[Json] = []
+        page = ""
+        for _ in range(MOST_PAGES):
+            listed = await self.call(self.service.listed(tags={JOB_TAG: job}, full=True, page=page))
+            found += [task for task in listed.tasks if tags_in(task).get(JOB_TAG) == job]
+            page = listed.next
+            if not page:
+                break
+        return found
+
+    async def cancel(self, task: str) -> None:
+        """Again and again until it has heard it, within its patience."""
+        began = self.clock.monotonic()
+        while self.clock.monotonic() - began < self.policy.patience:
+            try:
+                await self.call(self.service.cancel(task))
+            except Transient:
+                await self.rest()
+            except PortError:
+                return  # it is gone, or over
+            else:
+                return
+
+
+def tags_in(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    tags = task.get("tags")
+    return tags if isinstance(tags, dict) else {}

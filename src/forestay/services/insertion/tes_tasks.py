@@ -1,0 +1,156 @@
+"""Keeps TES tasks over the job store: shows how they stand, and sees to it that outputs are brought away.
+
+A task is one job of the house; one with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Whoever sees that end lets the
+second go: the server that wrote it, at once; any server that looks for such jobs now and then; and whoever is asked how the task stands. So it
+happens whoever dies meanwhile, and to let go twice is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
+from forestay.formats.ga4gh.tes_job import BRINGS, HOLDER, MARK, OUTPUTS, outputs_job
+from forestay.formats.ga4gh.tes_task import TaskState
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.insertion.task_cache import TaskCache
+from forestay.services.insertion.task_factory import outputs_of
+from forestay.services.insertion.task_states import end_record, state_of
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.job_submitter import JobSubmitter
+from forestay.services.shared.checked_writer import WriteApplied
+
+CANCELING = 30_000
+"""Milliseconds for which a cancelled task whose pilot has not told its end is shown as being cancelled."""
+EVERY = 5.0
+PAGE = 500
+
+
+@dataclass(slots=True)
+class TesTasks:
+    """The service; one a server."""
+
+    store: JobStore
+    submit: JobSubmitter
+    steer: JobControl
+    clock: Clock
+    recall: TaskCache
+    _ended: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(10_000))
+
+    # How tasks stand
+
+    async def find(self, job: str) -> Stored | None:
+        """The job of a task; of one that was written or read here a moment ago, as it was then."""
+        return self.recall.recall(job) or (await self.store.get([job])).get(job)
+
+    async def states(self, jobs: Sequence[Stored]) -> Mapping[str, TaskState]:
+        """How these tasks stand, in the words of TES; what is being mended is shown as waiting or running."""
+        ended = [one.document for one in jobs if one.document.final and BRINGS in one.document.labels]
+        beside = await self.store.get([outputs_job(one.id) for one in ended]) if ended else {}
+        states: dict[str, TaskState] = {}
+        for one in jobs:
+            document = one.document
+            other = beside.get(outputs_job(document.id))
+            state = state_of(document, other.document if other is not None else None)
+            if state is TaskState.CANCELED and await self._still_stopping(document):
+                state = TaskState.CANCELING
+            states[document.id] = state
+            if document.final and BRINGS in document.labels and (other is None or HOLDER in other.document.holders):
+                self._look_at(document.id)
+        return states
+
+    async def _still_stopping(self, document: JobDocument) -> bool:
+        """Whether the pilot of a cancelled task has not told yet that nothing of it is left."""
+        claim = document.former_claim
+        if claim is None or self.clock.now() - document.changed > CANCELING:
+            return False
+        by = next((line.by for line in reversed(document.history) if line.event == "claim"), "")
+        return await self.store.get_record(end_record(document, claim, "late-end", by)) is None
+
+    async def end_notes(self, document: JobDocument) -> Mapping[str, object]:
+        """What the pilot of the deciding attempt told beside its end: the record of it."""
+        last = document.winner or document.last
+        if last is None:
+            return {}
+        kind = "log" if last.outcome is AttemptOutcome.OK else "evidence"
+        told = (line.by for line in document.history if last.claim in line.note and line.event != "claim")
+        by = next(told, "")
+        record = await self.store.get_record(
+            f"{document.id}:{last.token.generation}.{last.token.attempt}:{last.claim}:{kind}:{by}"
+        )
+        return record.body if record is not None else {}
+
+    # Outputs
+
+    async def cancel(self, stored: Stored, *, by: str) -> object:
+        """End a task; one that has ended stays as it is."""
+        answer = await self.steer.cancel(stored.document.id, by=by, reason="asked by TES")
+        if BRINGS in stored.document.labels:
+            await self.steer.cancel(outputs_job(stored.document.id), by=by, reason="its task was cancelled")
+        return answer
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here: the outputs of a task that has ended are to be brought away."""
+        self.recall.notice(stored)
+        if stored.document.final and BRINGS in stored.document.labels:
+            self._look_at(stored.document.id)
+
+    def _look_at(self, job: str) -> None:
+        if not self._ended.full():
+            self._ended.put_nowait(job)
+
+    async def run(self) -> None:
+        """Let jobs of outputs go until cancelled, and look now and then for those that nobody let go."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._let_go_noticed())
+            while True:
+                await asyncio.sleep(EVERY)
+                try:
+                    await self._sweep()
+                except PortError:
+                    continue  # the next look finds them
+
+    async def _let_go_noticed(self) -> None:
+        while True:
+            jobs = {await self._ended.get()}
+            while not self._ended.empty():
+                jobs.add(self._ended.get_nowait())
+            try:
+                found = await self.store.get(sorted(jobs))
+                await asyncio.gather(*(self._let_go(one.document) for one in found.values()))
+            except PortError:
+                await asyncio.sleep(1.0)  # the sweep finds them
+
+    async def _sweep(self) -> None:
+        query = JobQuery(labels={MARK: OUTPUTS}, held=True, states=frozenset({State.AVAILABLE}))
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, limit=PAGE, cursor=cursor)
+            tasks = sorted({str(one.document.parameters.get("task")) for one in page.jobs})
+            found = await self.store.get(tasks)
+            for one in found.values():
+                if one.document.final:
+                    await self._let_go(one.document)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _let_go(self, task: JobDocument) -> None:
+        """The task has ended: its outputs may go, or are not wanted any more."""
+        if not task.final or BRINGS not in task.labels:
+            return
+        job = outputs_job(task.id)
+        ending = task.winner or task.last
+        if task.state is State.CANCELLED or ending is None or ending.manifest is None:
+            await self.steer.cancel(job, by=HOLDER, reason="there is nothing to bring")
+            return
+        answer = await self.steer.let_go(job, holder=HOLDER, by=HOLDER)
+        if not isinstance(answer, WriteApplied):
+            found = await self.store.get([job])
+            if job not in found:  # the server died between the two writes
+                given = outputs_of(task.id, task.tenant, task.owner, task.name, task.priority)
+                await self.submit.submit_named([replace(given, holders=())], [job], by=HOLDER)

@@ -1,0 +1,86 @@
+"""Takes claims away from pilots that are dead, silent, or do not know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forestay.domain.jobs.claim import release
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.pilots.pilot import PilotState
+from forestay.ports.clock import Clock
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
+
+PAGE = 1000
+
+
+@dataclass(slots=True)
+class ClaimReleaser:
+    """The service; each release is a version-checked write on the very claim, so any number may try."""
+
+    store: JobStore
+    pilots: PilotStore
+    writer: Writer
+    clock: Clock
+    released: int = 0
+
+    async def of_pilots(
+        self, pilots: Sequence[str], *, by: str, reason: str, overlap_possible: bool, keep: frozenset[str] = frozenset()
+    ) -> int:
+        """Release every claim these pilots hold, as far as the store shows it by now; says how many."""
+        held = [one for one in await self.held_by(pilots) if one.document.claim and one.document.claim.id not in keep]
+        return await self.release(held, by=by, reason=reason, overlap_possible=overlap_possible)
+
+    async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
+        """The running jobs that these pilots hold, as far as the store shows it by now."""
+        await self.store.refresh(only_jobs=True)
+        query = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": list(pilots)})
+        held: list[Stored] = []
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, sort="created", limit=PAGE, cursor=cursor)
+            held += [one for one in page.jobs if one.document.claim is not None]
+            cursor = page.cursor
+            if cursor is None:
+                return held
+
+    async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
+        """Release the claims that these documents show; of several documents of one job the newest counts."""
+        newest: dict[str, Stored] = {}
+        for one in sorted(jobs, key=lambda one: one.document.token):
+            if one.document.claim is not None and one.document.held_end is None:
+                newest[one.document.id] = one
+        writes = [
+            release_write(one, by=by, reason=reason, overlap_possible=overlap_possible, now=self.clock.now())
+            for one in newest.values()
+        ]
+        count = 0
+        for start in range(0, len(writes), PAGE):
+            answers = await self.writer.write(writes[start : start + PAGE])
+            count += sum(isinstance(answer, WriteApplied) for answer in answers)
+        self.released += count
+        return count
+
+    async def mark(self, pilot: str, state: PilotState, note: str) -> None:
+        """Write on the pilot's own document how it stands; best effort, nothing is decided by it."""
+        stored = await self.pilots.get_pilot(pilot)
+        if stored is not None and stored.pilot.state is not state:
+            changed = replace(stored.pilot, state=state, changed=self.clock.now(), note=note)
+            await self.pilots.put_pilot(changed, stored.version)
+
+
+def release_write(stored: Stored, *, by: str, reason: str, overlap_possible: bool, now: int) -> ProposedWrite:
+    """The wish to take away the claim that a document shows, and no other."""
+    held = stored.document.claim
+    assert held is not None  # noqa: S101 - the caller looked
+
+    def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+        return release(document, claim_id=held.id, now=now, by=by, reason=reason, overlap_possible=overlap_possible)
+
+    def already_applied(document: JobDocument) -> bool:
+        return document.claim is None and document.former_claim == held.id
+
+    return ProposedWrite(stored.document.id, decide, already_applied, known=stored)

@@ -1,0 +1,79 @@
+"""Notes what an attempt left behind on its host because it could not be cleared away: an incident, and an alert.
+
+The attempt's outcome stands: outputs that are committed are not thrown away because of a folder. So nothing is tried again and nobody's attempts are
+spent; but the space is gone, and the next job there may fail for want of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forestay.domain.exceptions.causes.attempt_evidence import cleanup_evidence
+from forestay.domain.exceptions.causes.pilot_finding import UNCLEARED
+from forestay.domain.exceptions.incidents.incident import (
+    Decision,
+    IncidentState,
+    incident_id,
+    status_of,
+)
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.clock import Clock
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.jobs.job_store import JobStore, Record
+from forestay.services.exceptions.detect.fault_incident import fault_incident
+
+IGNORE = "ignore"
+"""The verdict of the house: the job's outcome stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCleanup:
+    """What a pilot says of a folder that it could not clear."""
+
+    error: str = ""
+    """As the system calls it, such as `EBUSY`."""
+    words: str = ""
+
+
+@dataclass(slots=True)
+class CleanupFailures:
+    """The service. What it writes is create-only, so a pilot may tell it as often as it likes."""
+
+    store: JobStore
+    incidents: IncidentStore
+    clock: Clock
+
+    async def note(self, found: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
+        """`Transient` if the store does not answer: the pilot tells it again."""
+        now = self.clock.now()
+        made = []
+        for document, claim, cleanup in found:
+            evidence = cleanup_evidence(document, cleanup.error, cleanup.words)
+            incident = fault_incident(document, evidence, UNCLEARED, now)
+            event = f"cleanup-{claim}"
+            name = incident_id(
+                incident.kind,
+                case=incident.case,
+                item=incident.item,
+                job=incident.job,
+                attempt=incident.attempt,
+                event=event,
+            )
+            made.append(replace(incident, id=name, event=event))
+        words = "the job's outcome stands; what it left on its host has to be cleared away by hand"
+        standings = [status_of(one).moved(IncidentState.IGNORED, now=now, n=1, note=words, due=None) for one in made]
+        await self.incidents.add_incidents(list(zip(made, standings, strict=True)))
+        await self.incidents.add_decisions(
+            [Decision(one.id, 1, one.tenant, now, IGNORE, "house policy", detail={"words": words}) for one in made]
+        )
+        await self.store.add_records(
+            [_alert(document, claim, cleanup, now) for document, claim, cleanup in found],
+        )
+
+
+def _alert(document: JobDocument, claim: str, cleanup: FailedCleanup, now: int) -> Record:
+    host = document.last.host if document.last is not None else ""
+    words = f"job {document.name} of {document.owner} left its working folder behind on {host} ({cleanup.error})"
+    body = {"alert": "cleanup-failed", "words": words, "attempt": document.attempt}
+    return Record(f"alert:cleanup:{document.id}:{claim}", document.tenant, "alert", document.id, now, body)

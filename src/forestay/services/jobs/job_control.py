@@ -1,0 +1,221 @@
+"""Carries out what people do to a job by hand: cancel, hold, continue, release, retry, force."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.jobs import steering
+from forestay.domain.jobs.claim import FaultAnswer, begin, release
+from forestay.domain.jobs.job_document import JobDocument, JobPhase, State, Token
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.exceptions.incident_store import IncidentStore
+from forestay.ports.jobs.job_store import JobStore, Record
+from forestay.services.exceptions.detect.fault_incident import fault_incident_id
+from forestay.services.exceptions.record.incident_settlement import settle_held
+from forestay.services.shared.checked_writer import Answer, ProposedWrite, WriteApplied, Writer, WriteUnsettled
+
+MANY = 500
+"""Jobs that are steered in one write."""
+
+
+@dataclass(slots=True)
+class JobControl:
+    """The service. Each verb is one version-checked write; a repeat of one that took place is answered the same."""
+
+    store: JobStore
+    writer: Writer
+    clock: Clock
+    fault_answer: FaultAnswer | None = None
+    """What becomes of a fault whose job was held; None: its own retry policy."""
+    incidents: IncidentStore | None = None
+    """Where a fault waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
+
+    released: Callable[[str], Awaitable[None]] | None = None
+    """Lets go of what the exlet of an incident holds beside the job (`PlaybookRunner.release`); None: this domain runs no cases."""
+
+    async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
+        """End the job; a pilot that runs it is ordered to stop."""
+        now = self.clock.now()
+        return await self._moved_on(
+            job,
+            lambda document: steering.cancel(document, now=now, by=by, reason=reason),
+            lambda document: document.state is State.CANCELLED,
+            f"{by}: cancel. {reason}",
+        )
+
+    async def hold(self, job: str, *, holder: str, by: str, reason: str = "") -> Answer:
+        now = self.clock.now()
+        return await self._one(
+            job,
+            lambda document: steering.hold(document, holder=holder, now=now, by=by, reason=reason),
+            lambda document: holder in document.holders,
+        )
+
+    async def let_go(self, job: str, *, holder: str, by: str) -> Answer:
+        now = self.clock.now()
+        return await self._one(
+            job,
+            lambda document: steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer),
+            lambda document: False,
+        )
+
+    async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
+        """Run a faulted job again. Whatever the exlet of its fault holds goes on."""
+        now = self.clock.now()
+        return await self._moved_on(
+            job,
+            lambda document: steering.retry(
+                document, now=now, by=by, reason=reason, answered=fault_incident_id(document)
+            ),
+            lambda document: False,
+            f"{by}: retry. {reason}",
+        )
+
+    async def release(self, job: str, *, attempt: int, claim: str, by: str, reason: str) -> Answer:
+        """Take a claim away by hand; only the one that the caller saw. Not proven dead, so an overlap is possible."""
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+            if document.attempt != attempt:
+                return TransitionRefused(f"the job moved on: it is at attempt {document.attempt}")
+            return release(document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True)
+
+        return await self._moved_on(
+            job, decide, lambda d: d.claim is None and d.former_claim == claim, f"{by}: release. {reason}"
+        )
+
+    async def begin(self, job: str, *, claim: str, pilot: str, tenant: str) -> Answer:
+        """A pilot says that the inputs of its job are there."""
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+            if document.tenant != tenant:
+                return TransitionRefused("there is no such job")
+            return begin(document, claim_id=claim, now=now, by=pilot)
+
+        def already_applied(document: JobDocument) -> bool:
+            held = document.claim
+            return held is not None and held.id == claim and document.phase is JobPhase.EXECUTING
+
+        return await self._one(job, decide, already_applied)
+
+    async def force(self, job: str, *, to: State, expected: Token, by: str, reason: str) -> Answer:
+        now = self.clock.now()
+        return await self._moved_on(
+            job,
+            lambda document: steering.force(document, to=to, expected=expected, now=now, by=by, reason=reason),
+            lambda document: document.state is to,
+            f"{by}: {to.value}. {reason}",
+        )
+
+    async def many(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str = "") -> None:
+        """Cancel, hold or continue many jobs; those that have ended, or that it does not apply to, stay as they are.
+
+        `Transient` if the store did not settle all of them: the repeat is safe.
+        """
+        for start in range(0, len(jobs), MANY):
+            await self._some(jobs[start : start + MANY], verb, holder=holder, by=by, reason=reason)
+
+    async def _some(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str) -> None:
+        now = self.clock.now()
+        before: dict[str, JobDocument] = {}
+
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+            before[document.id] = document
+            if verb == "cancel":
+                return steering.cancel(document, now=now, by=by, reason=reason)
+            if verb == "hold":
+                if holder in document.holders:
+                    return TransitionRefused("it holds the job already")
+                return steering.hold(document, holder=holder, now=now, by=by, reason=reason)
+            return steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer)
+
+        def already_applied(document: JobDocument) -> bool:
+            if verb == "cancel":
+                return document.state is State.CANCELLED
+            return (holder in document.holders) == (verb == "hold")
+
+        answers = await self.writer.write([ProposedWrite(job, decide, already_applied) for job in jobs])
+        if verb == "cancel":
+            # What was cancelled already, perhaps by an earlier try of this very call, was not looked at. So this comes before the complaint: the next try would pass these over.
+            done = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, WriteApplied)]
+            await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, WriteUnsettled):
+                raise Transient(f"the store did not settle job {job}: {answer.detail}")
+
+    async def order(self, document: JobDocument, what: str, **body: object) -> None:
+        """Leave an order for the pilot that held the job; whichever server has its channel passes it on.
+
+        Best effort: the fence, not the order, keeps a late end from counting.
+        """
+        held = document.claim
+        if held is None:
+            return
+        now = self.clock.now()
+        text: dict[str, object] = {"order": what, "pilot": held.pilot, "claim": held.id, **body}
+        record = Record(f"order:{held.id}:{what}:{now}", document.tenant, "order", document.id, now, text)
+        try:
+            await self.store.add_records([record])
+        except PortError:
+            return
+
+    async def _moved_on(
+        self,
+        job: str,
+        decide: Callable[[JobDocument], JobDocument | TransitionRefused],
+        already_applied: Callable[[JobDocument], bool],
+        words: str,
+    ) -> Answer:
+        """The job goes on, or ends, by somebody's word. `Transient` if what its incident holds cannot be let go of now: nothing was changed."""
+        before: list[JobDocument] = []
+        await self._release_first(job, decide)
+
+        def noting(document: JobDocument) -> JobDocument | TransitionRefused:
+            before[:] = [document]
+            return decide(document)
+
+        answer = await self._one(job, noting, already_applied)
+        if isinstance(answer, WriteApplied):
+            await self._conclude(before, words)
+        return answer
+
+    async def _conclude(self, before: Sequence[JobDocument], words: str) -> None:
+        """What ran is to stop, and what waited for a person does no more. Best effort: neither changes what the jobs are."""
+        for document in before:
+            if document.claim is not None:
+                await self.order(document, "cancel")
+        faults = [fault_incident_id(document) for document in before if document.state is State.FAULTED]
+        if self.incidents is not None:
+            with suppress(PortError):
+                await settle_held(self.incidents, faults, words, now=self.clock.now())
+
+    async def _release_first(self, job: str, decide: Callable[[JobDocument], JobDocument | TransitionRefused]) -> None:
+        """Let go of what the exlet of a job's fault holds beside the job, before the job moves on: an incident that is settled is not listed, and nobody would see what it still holds."""
+        if self.released is None or self.incidents is None:
+            return
+        stored = (await self.store.get([job])).get(job)
+        if (
+            stored is None
+            or stored.document.state is not State.FAULTED
+            or isinstance(decide(stored.document), TransitionRefused)
+        ):
+            return
+        name = fault_incident_id(stored.document)
+        known = (await self.incidents.get_standings([name])).get(name)
+        if known is not None and known.standing.state is IncidentState.HELD:
+            await self.released(name)
+
+    async def _one(
+        self,
+        job: str,
+        decide: Callable[[JobDocument], JobDocument | TransitionRefused],
+        already_applied: Callable[[JobDocument], bool],
+    ) -> Answer:
+        (answer,) = await self.writer.write([ProposedWrite(job, decide, already_applied)])
+        return answer

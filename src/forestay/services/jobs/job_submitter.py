@@ -1,0 +1,223 @@
+"""Accepts jobs: a job is accepted when the store has acknowledged its first document."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+from uuid import NAMESPACE_URL, uuid5
+from weakref import WeakValueDictionary
+
+import orjson
+
+from forestay.domain.jobs.claim import confirm
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import JobElement, Submission, new_job, new_jobs
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.documents import DocumentStore
+from forestay.ports.errors import Conflict, Transient
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Record, Stored, Written
+from forestay.services.operations.job_pruner import pruned_before
+from forestay.services.operations.store_generation import generation_of
+from forestay.services.scheduling.first_claims import ClaimFirst, FirstClaims
+from forestay.services.shared.checked_writer import TRIES
+
+Value = TypeVar("Value")
+
+BULK = 1000
+KNOWN_SPECIFICATIONS = 10_000
+KNOWN_KEYS = 10_000
+
+
+class AcceptedJob(NamedTuple):
+    """A job that stands in the store."""
+
+    id: str
+    created: bool
+    """False: an earlier request with the same key had made it."""
+
+
+@dataclass(slots=True)
+class JobSubmitter:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    ids: Ids
+    offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
+    """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
+    documents: DocumentStore | None = None
+    """Where the generation of the domain stands; None: it is 0."""
+    trace: Callable[[], str] = lambda: ""
+    """The trace in which jobs are submitted by our own flows."""
+    claim_first: ClaimFirst[Any] = lambda _documents: None
+    """Gives jobs to waiting pilots in the write that creates them."""
+    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Specifications that stand."""
+    _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Keys whose jobs were all acknowledged here, with the digest of what was asked."""
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _generation: int | None = None
+    """Of the domain; raised only while no server runs, so it is read once."""
+
+    async def submit(
+        self, submissions: Sequence[Submission], *, by: str, key: str | None = None, trace: str = ""
+    ) -> Sequence[AcceptedJob]:
+        """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
+
+        The trace that they came with is no part of what is asked: a repeat may have another.
+
+        `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
+        """
+        if key is None:
+            return await self._accept(submissions, [self.ids.job() for _ in submissions], by, trace)
+        tenant = submissions[0].specification.tenant
+        asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(asked).hexdigest()
+        name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
+        names = [job_named(tenant, key, place) for place in range(len(submissions))]
+        # A crowd of repeats is let in one by one: together they would only conflict with each other.
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            if self._accepted.get(name) == digest:
+                return [AcceptedJob(job, created=False) for job in names]
+            await self._keep_key(name, tenant, digest, names)
+            accepted = await self._accept(submissions, names, by, trace)
+            _remember(self._accepted, name, digest, KNOWN_KEYS)
+            return accepted
+
+    async def submit_named(
+        self, submissions: Sequence[Submission], names: Sequence[str], *, by: str
+    ) -> Sequence[AcceptedJob]:
+        """Store jobs whose ids their submitter made, so that a repeat finds those of the first time."""
+        return await self._accept(submissions, names, by)
+
+    async def submit_elements(self, common: Submission, elements: Sequence[JobElement], *, by: str) -> None:
+        """Store the jobs of a task, whose ids are made of what asks for them, so that a repeat finds those of the first time.
+
+        `Transient` when the store did not acknowledge everything; the repeat is safe.
+        """
+        await self._keep_specifications({common.specification.id: common.specification})
+        (common,) = await self._in_generation([common])
+        documents = list(new_jobs(common, elements, now=self.clock.now(), by=by, trace=self.trace()))
+        for start in range(0, len(documents), BULK):
+            await self._create(documents[start : start + BULK])
+
+    async def _accept(
+        self, submissions: Sequence[Submission], names: Sequence[str], by: str, trace: str = ""
+    ) -> Sequence[AcceptedJob]:
+        await self._keep_specifications({one.specification.id: one.specification for one in submissions})
+        now = self.clock.now()
+        asked = zip(await self._in_generation(submissions), names, strict=True)
+        documents = [new_job(one, job=name, now=now, by=by, trace=trace) for one, name in asked]
+        accepted: list[AcceptedJob] = []
+        for start in range(0, len(documents), BULK):
+            accepted += await self._create(documents[start : start + BULK])
+        return accepted
+
+    async def _in_generation(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+        """A job of a store that was restored may have had the same name before: its tokens must be higher than those were."""
+        if self._generation is None:
+            self._generation = 0 if self.documents is None else (await generation_of(self.documents)).number
+        if not self._generation:
+            return submissions
+        return [replace(one, generation=self._generation + one.generation) for one in submissions]
+
+    async def _keep_key(self, name: str, tenant: str, digest: str, jobs: Sequence[str]) -> None:
+        body = {"digest": digest, "jobs": len(jobs)}
+        record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)
+        (new,) = await self.store.add_records([record])
+        if new:
+            return
+        before = await self.store.get_record(name)
+        if before is None:
+            raise Transient("the idempotency key could not be read back; send the same request again")
+        if before.body["digest"] != digest:
+            raise Conflict("this idempotency key was used for another request; use a new key for new jobs")
+        if before.at <= await self._pruned() and len(await self.store.get(jobs)) < len(jobs):
+            # They would be made, and run, a second time.
+            raise Conflict("jobs of this idempotency key ended long ago and were removed; use a new key for new jobs")
+
+    async def _pruned(self) -> int:
+        return 0 if self.documents is None else await pruned_before(self.documents)
+
+    async def _keep_specifications(self, specifications: dict[str, Specification]) -> None:
+        new = [spec for name, spec in specifications.items() if name not in self._known]
+        if new:
+            await self.store.put_specifications(new)
+        for name in specifications:
+            _remember(self._known, name, None, KNOWN_SPECIFICATIONS)
+
+    async def _create(self, documents: Sequence[JobDocument]) -> list[AcceptedJob]:
+        """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed.
+
+        That someone seems to have written on the document since proves nothing: as much as the document itself, that may have
+        been read from a copy which is about to lose it.
+        """
+        claims = self.claim_first(documents)
+        if claims is None:
+            settled = await self._settle(documents, _unclaimed())
+        else:
+            try:
+                settled = await self._settle(documents, claims)
+            finally:
+                claims.close()
+        for tell in self.offered:
+            tell([stored for stored, _ in settled.values()])
+        return [AcceptedJob(document.id, created=settled[document.id][1]) for document in documents]
+
+    async def _settle(
+        self, documents: Sequence[JobDocument], claims: FirstClaims[Any]
+    ) -> dict[str, tuple[Stored, bool]]:
+        """The documents that stand, and whether they were made here."""
+        settled: dict[str, tuple[Stored, bool]] = {}
+        wanted = {document.id: document for document in documents}
+        changes = [DocumentChange(claims.claimed(document), None) for document in documents]
+        for _ in range(TRIES):
+            unsure: list[str] = []
+            for change, result in zip(changes, await self.store.write(changes), strict=True):
+                job = change.document.id
+                if isinstance(result, Written):
+                    stored = Stored(change.document, result.version)
+                    settled[job] = stored, change.expected is None
+                    claims.settled(stored)
+                else:
+                    unsure.append(job)
+            if not unsure:
+                return settled
+            found = await self.store.get(unsure)
+            for job in unsure:
+                if job not in found:
+                    claims.drop(job)
+            changes = [_settling(wanted[job], found.get(job)) for job in unsure]
+        raise Transient("the store did not acknowledge every job; send the same request with the same key again")
+
+
+def _unclaimed() -> FirstClaims[Any]:
+    return FirstClaims({}, lambda _claims: None)
+
+
+def _settling(wanted: JobDocument, found: Stored | None) -> DocumentChange:
+    """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
+    return DocumentChange(wanted, None) if found is None else DocumentChange(confirm(found.document), found.version)
+
+
+def _remember(known: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:
+    known[name] = value
+    known.move_to_end(name)
+    while len(known) > most:
+        known.popitem(last=False)
+
+
+def job_named(tenant: str, key: str, place: int) -> str:
+    """The id of the n-th job of a request with a key: always the same."""
+    return str(uuid5(NAMESPACE_URL, f"forestay:{tenant}:{key}:{place}"))
+
+
+def specification_named(tenant: str, content: dict[str, object]) -> str:
+    """The id of a specification: a digest of its content and tenant."""
+    text = orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:32]

@@ -1,0 +1,51 @@
+"""Alerts when a job fails that nobody waits for: once a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forestay.domain.exceptions.incidents.house_policy import NEVER
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.ports.jobs.job_store import JobQuery, Record
+from forestay.services.shared.job_alerts import JobAlerts
+
+FORGOTTEN = "forestay/forgotten"
+"""The label by which whoever submits a job says that nobody will look at how it ends."""
+OVERLAP = 60_000
+"""Milliseconds that each look goes back: clocks differ and searches lag."""
+SETTLED = 20_000
+"""Milliseconds for which a fault has waited for a person: one that an exlet answers step by step waits, too, but not for long."""
+FIRST_LOOK = 86_400_000
+"""How far the first look goes back: what failed while no keeper ran is told, too."""
+
+
+@dataclass(slots=True)
+class UnattendedFailureAlerts(JobAlerts):
+    """The service."""
+
+    _since: int | None = None
+
+    async def look(self) -> None:
+        """Raise an alert for every forgotten job that has failed and has none yet."""
+        now = self.clock.now()
+        since = now - FIRST_LOOK if self._since is None else self._since
+        states = frozenset({State.FAILED, State.FAULTED})
+        query = JobQuery(states=states, labels={FORGOTTEN: "true"}, at_least={"changed": since})
+        await self.raise_for(
+            query, lambda document: _alert(document, now) if _lost(document, now) else None, sort="changed"
+        )
+        self._since = now - OVERLAP
+
+
+def _lost(document: JobDocument, now: int) -> bool:
+    """Whether nothing more is done about it by itself: a fault that is answered now, or tried again later, is no failure yet."""
+    waits = document.not_before >= NEVER and now - document.changed >= SETTLED
+    return document.state is State.FAILED or waits
+
+
+def _alert(document: JobDocument, now: int) -> Record:
+    last = document.last
+    how = "" if last is None else f" ({last.reason}, exit code {last.exit_code}, on {last.host})"
+    words = f"job {document.name} of {document.owner} is {document.state}{how}, and nobody waits for it"
+    body = {"alert": "forgotten-job-failed", "words": words, "attempt": document.attempt}
+    return Record(f"alert:forgotten:{document.id}", document.tenant, "alert", document.id, now, body)

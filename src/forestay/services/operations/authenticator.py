@@ -1,0 +1,28 @@
+"""Knows whoever comes with a token: of our own making, or of the provider that the settings name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forestay.ports.operations.identity import BadToken, Identity, Principal
+from forestay.services.operations.oidc_provider import OidcProvider
+
+OWN = "HS256"
+"""How our own tokens are signed: with a secret. No token so signed is ever looked at as the provider's, whose keys are public."""
+
+
+@dataclass(slots=True)
+class Authenticator:
+    """The service."""
+
+    identity: Identity
+    provider: OidcProvider | None = None
+
+    async def verify(self, token: str, *, late: int = 0) -> Principal:
+        """Who that is; raises `BadToken`. One of our own may be up to `late` seconds past its end."""
+        try:
+            return self.identity.verify(token, late=late)
+        except BadToken:
+            if self.provider is None or self.provider.signatures.head(token).algorithm == OWN:
+                raise
+        return await self.provider.verify(token)

@@ -1,0 +1,106 @@
+"""Sessions for browsers: a link that logs in once, traded for a token that may do what its asker may, and no longer than theirs.
+
+The link carries a secret of which the store keeps the digest alone. Whoever comes with it first, in time, gets the session; the same
+version-checked write that gives claims away sees to it that there is no second one, whichever servers are asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.documents import Document, DocumentStore
+from forestay.ports.errors import Transient
+from forestay.ports.jobs.job_store import Unknown, Written
+from forestay.ports.operations.identity import BadToken, Identity, Principal, Role
+
+KIND = "login"
+LINK_SECONDS = 600
+SESSION_SECONDS = 12 * 3600
+PEOPLE = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.RULE_AUTHOR, Role.APPROVER, Role.ADMINISTRATOR})
+"""The roles that a browser may have; those of programs stay with programs."""
+REFUSED = "this link was used, has expired, or never was; `forestay link` makes a new one"
+"""Which of the three is nobody's business."""
+
+
+class LoginLink(NamedTuple):
+    """What a link carries, and until when it is good (milliseconds since 1970)."""
+
+    once: str
+    expires: int
+
+
+@dataclass(slots=True)
+class BrowserSessions:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+    ids: Ids
+    identity: Identity
+
+    async def invite(
+        self, *, subject: str, tenant: str, roles: Iterable[Role] = (), until: int | None = None
+    ) -> LoginLink:
+        """A link for somebody, with those of the roles that people have; the session ends at `until` (seconds since 1970) at the latest.
+
+        `Transient` if the store did not take it for sure.
+        """
+        once = self.ids.claim() + self.ids.claim()
+        expires = self.clock.now() + 1000 * LINK_SECONDS
+        given = sorted(one.value for one in {Role.VIEWER, *roles} & PEOPLE)
+        body = {"subject": subject, "expires": expires, "used": False, "roles": given, "until": until}
+        (written,) = await self.documents.put([(Document(_name(once), tenant, KIND, body), None)])
+        if not isinstance(written, Written):
+            raise Transient("the link could not be kept; ask again")
+        return LoginLink(once, expires)
+
+    async def redeem(self, once: str) -> tuple[str, Principal]:
+        """Trade a link's secret for a session's token, once; `BadToken` otherwise."""
+        name = _name(once)
+        stored = (await self.documents.get([name])).get(name)
+        if (
+            stored is None
+            or stored.document.body["used"]
+            or self.clock.now() >= int(str(stored.document.body["expires"]))
+        ):
+            raise BadToken(REFUSED)
+        document = stored.document
+        (written,) = await self.documents.put(
+            [(document._replace(body={**document.body, "used": True}), stored.version)]
+        )
+        if isinstance(written, Unknown):
+            raise Transient("the store did not say clearly whether the link was taken; try it again, or make a new one")
+        if not isinstance(written, Written):
+            raise BadToken(REFUSED)
+        roles = document.body.get("roles")
+        until = document.body.get("until")
+        return self.admit(
+            subject=str(document.body["subject"]),
+            tenant=document.tenant,
+            roles=(Role(one) for one in roles) if isinstance(roles, list) else (Role.VIEWER,),
+            until=until if isinstance(until, int) else None,
+        )
+
+    def admit(self, *, subject: str, tenant: str, roles: Iterable[Role], until: int | None) -> tuple[str, Principal]:
+        """A session's token for somebody who is known, with those of the roles that people have; `BadToken` if it would have ended already."""
+        seconds = SESSION_SECONDS
+        if until is not None:
+            seconds = min(seconds, until - self.clock.now() // 1000)
+        if seconds <= 0:
+            raise BadToken(REFUSED)
+        token = self.identity.issue(subject=subject, tenant=tenant, roles=frozenset(roles) & PEOPLE, seconds=seconds)
+        return token, self.identity.verify(token)
+
+
+def word_against_forgery(token: str) -> str:
+    """What a page says with every act: it follows from the session's token, which no other site can read."""
+    return urlsafe_b64encode(hashlib.sha256(b"forestay acts\0" + token.encode()).digest()).decode().rstrip("=")
+
+
+def _name(once: str) -> str:
+    return f"{KIND}:{hashlib.sha256(once.encode()).hexdigest()}"

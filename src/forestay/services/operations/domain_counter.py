@@ -1,0 +1,91 @@
+"""Counts what stands in the whole domain, for those who watch it: jobs by state, incidents that are not closed by state and cause, and how long the oldest have
+waited.
+
+The store is asked only while somebody reads the figures, and not more often than every so many seconds however many read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.jobs.job_document import State
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobQuery, JobStore
+
+UNCLOSED = frozenset({IncidentState.OPEN, IncidentState.ACTING, IncidentState.WAITING, IncidentState.HELD})
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DomainCounts:
+    """How the domain stood at one time."""
+
+    at: float
+    """By the steady clock."""
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    incidents: Mapping[str, int] = field(default_factory=dict)
+    """Those not closed, by state."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Those that wait for a person, by cause."""
+    oldest_available: float = 0.0
+    """Seconds since the oldest job was made that anyone may claim; 0 without any."""
+    oldest_held: float = 0.0
+    """Seconds that a person has been waited for longest."""
+
+
+class DomainCounter:
+    """The service."""
+
+    def __init__(
+        self, store: JobStore, incidents: IncidentStore, clock: Clock, *, every: float = 15.0, unread: float = 120.0
+    ) -> None:
+        self.store = store
+        self.incidents = incidents
+        self.clock = clock
+        self.every = every
+        self.unread = unread
+        self.latest: DomainCounts | None = None
+        """What was counted last; nothing before the first time, and when it is too old to be shown."""
+        self._asked = asyncio.Event()
+        self._read_at = clock.monotonic()
+
+    def read(self) -> DomainCounts | None:
+        """The last counts, if they are not old; and those to come are wanted."""
+        self._read_at = self.clock.monotonic()
+        self._asked.set()
+        if self.latest is not None and self._read_at - self.latest.at > 4 * self.every:
+            self.latest = None  # a figure of long ago would look like one of today
+        return self.latest
+
+    async def run(self) -> None:
+        """Count while somebody reads, until cancelled."""
+        while True:
+            if self.clock.monotonic() - self._read_at > self.unread:
+                self._asked.clear()
+                await self._asked.wait()
+            with suppress(PortError):  # the figures grow old, and then nothing is shown
+                self.latest = await self.count()
+            await asyncio.sleep(self.every)
+
+    async def count(self) -> DomainCounts:
+        jobs = await self.store.count(JobQuery(), by="state")
+        unclosed = await self.incidents.count(IncidentQuery(states=UNCLOSED), by="state")
+        waiting = IncidentQuery(states=frozenset({IncidentState.HELD}))
+        held = await self.incidents.count(waiting, by="cause") if unclosed.get(IncidentState.HELD.value) else _NONE
+        now = self.clock.now()
+        oldest_available = oldest_held = 0.0
+        if jobs.get(State.AVAILABLE.value):
+            free = JobQuery(states=frozenset({State.AVAILABLE}), held=False, at_most={"not_before": now})
+            page = await self.store.search(free, sort="created", limit=1)
+            oldest_available = max((now - one.document.created for one in page.jobs), default=0) / 1000
+        if held:
+            found = await self.incidents.find(waiting, sort="at", limit=1)
+            oldest_held = max((now - one.standing.at for one in found.found), default=0) / 1000
+        return DomainCounts(self.clock.monotonic(), jobs, unclosed, held, oldest_available, oldest_held)

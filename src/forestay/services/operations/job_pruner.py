@@ -1,0 +1,135 @@
+"""Removes jobs that ended long ago, and what is kept beside them: else the store grows for as long as a domain lives.
+
+What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of cases that have not, ends of which a submitter is still to be told. So do
+incidents, decisions and rules, which later rules are replayed over, the audit log, and the files that jobs made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forestay.domain.jobs.job_document import FINAL, JobDocument
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.flows.run_liveness import RunLiveness
+from forestay.services.shared.document_update import update_document
+from forestay.services.shared.polling import poll_forever
+from forestay.services.shared.quarantine import Quarantine
+
+DAY = 86_400_000
+BULK = 500
+"""Jobs that go in one write."""
+EVERY = 3600.0
+MARK = "pruned"
+TRIES = 10
+
+
+class Pruned(NamedTuple):
+    """What became of the jobs that were old enough."""
+
+    removed: int
+    needed: int
+    """Those that somebody may still ask for."""
+
+
+@dataclass(slots=True)
+class JobPruner:
+    """The service; keepers run it where a domain says for how long it keeps what has ended."""
+
+    store: JobStore
+    documents: DocumentStore
+    clock: Clock
+    engine: FlowEngine | None = None
+    """Who knows of cases whether they have ended; None: nothing of any case is removed."""
+    keep_days: int = 0
+    """For `run`; 0: nothing is removed."""
+    every: float = EVERY
+    pause: float = 1.0
+    """How long `run` rests after each write, in times of what the write took: the store is there for others."""
+    troubled: Callable[[str], None] = lambda _text: None
+    removed: int = 0
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+
+    async def run(self) -> None:
+        await poll_forever(self.look, self.every, self.troubled)
+
+    async def look(self) -> None:
+        """Remove what is older than the domain keeps."""
+        if self.keep_days:
+            await self.prune(self.clock.now() - self.keep_days * DAY, pause=self.pause)
+
+    async def prune(
+        self,
+        before: int,
+        *,
+        dry_run: bool = False,
+        pause: float = 0.0,
+        told: Callable[[Pruned], None] = lambda _so_far: None,
+    ) -> Pruned:
+        """Remove what has ended, and was not written since, by then (milliseconds since 1970). `Transient`: the rest another time."""
+        cases = RunLiveness(self.engine, self.store, self.documents) if self.engine is not None else None
+        so_far, cursor, marked = Pruned(0, 0), None, False
+        query = JobQuery(states=FINAL, at_most={"changed": before})
+        while True:
+            began = self.clock.monotonic()
+            page = await self.store.search(query, sort="changed", limit=BULK, cursor=cursor)
+            old = list[Stored]()
+
+            async def look_at(stored: Stored, old: list[Stored] = old) -> None:
+                if not await _needed(stored.document, cases):
+                    old.append(stored)
+
+            later = await self.quarantine.each(
+                page.jobs, look_at, name=lambda stored: f"job {stored.document.id}", troubled=self.troubled
+            )
+            if later is not None:
+                raise later
+            gone = len(old)
+            if old and not dry_run:
+                if not marked:
+                    # First the mark: whoever asks for one of them again must learn that it was.
+                    await self._mark(before)
+                    marked = True
+                # By the versions that were found: one that was written since stays, however old the search was.
+                gone = await self.store.remove(old)
+                self.removed += gone
+            so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
+            told(so_far)
+            cursor = page.cursor
+            if cursor is None:
+                return so_far
+            await asyncio.sleep(pause * (self.clock.monotonic() - began))
+
+    async def _mark(self, before: int) -> None:
+        def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
+            if _reached(stored) >= before:
+                return None, None
+            return Document(MARK, "", MARK, {"before": before}), None
+
+        await update_document(
+            self.documents, MARK, change, tries=TRIES, unsure="it could not be kept up to when jobs go"
+        )
+
+
+async def _needed(document: JobDocument, cases: RunLiveness | None) -> bool:
+    """Whether anybody may still ask for it."""
+    if document.delivery is not None and document.delivery.due is not None:
+        return True
+    if document.tie is None:
+        return False
+    return cases is None or not await cases.over(document.tie.case, document.tenant, document.changed)
+
+
+async def pruned_before(documents: DocumentStore) -> int:
+    """Jobs that ended by then may have been removed (milliseconds since 1970; 0: none ever was)."""
+    return _reached((await documents.get([MARK])).get(MARK))
+
+
+def _reached(stored: StoredDocument | None) -> int:
+    return int(str(stored.document.body["before"])) if stored is not None else 0

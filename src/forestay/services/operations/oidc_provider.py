@@ -1,0 +1,210 @@
+"""Knows people by the tokens of a provider of identities (OpenID Connect), and logs them in by its page.
+
+The provider's keys are kept and read anew after a while, at once when a token names a key that is not among them, but never more often than a
+stranger could make it a burden. While the provider is away its last keys stay good, for a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.errors import Permanent, Transient
+from forestay.ports.operations.identity import BadToken, Identity, Principal
+from forestay.ports.operations.oidc_endpoints import Keys, OidcEndpoints, Signatures
+from forestay.services.jobs.identity_claims import ClaimMap, read_claims, values
+
+FRESH = 600.0
+"""Seconds after which the keys are read anew: for so long a key that the provider has taken away is still good."""
+COOL = 10.0
+"""Seconds between two readings, whatever names of keys strangers make up."""
+STALE = 86_400.0
+"""Seconds for which keys are good while the provider does not answer."""
+SEEN = 10_000
+LOGIN_SECONDS = 600
+PURPOSE = "login"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTerms:
+    """What an operator has declared of a provider."""
+
+    issuer: str
+    audience: str
+    """Whom tokens on the API must be for."""
+    client: str = ""
+    """As whom people are logged in; empty: the pages have no log-in by the provider."""
+    scopes: str = "openid"
+    leeway: int = 60
+    """Seconds by which two clocks may differ."""
+    by: ClaimMap = field(default_factory=ClaimMap)
+
+
+class StartedLogin(NamedTuple):
+    """A log-in that was begun: where the browser goes, and what it keeps until it comes back."""
+
+    url: str
+    kept: str
+
+
+class _Documents(NamedTuple):
+    about: Mapping[str, object]
+    keys: Keys
+    shown: object
+    """The keys as they were shown, to see a change."""
+
+
+@dataclass(slots=True)
+class OidcProvider:
+    """The service."""
+
+    terms: ProviderTerms
+    endpoints: OidcEndpoints
+    signatures: Signatures
+    identity: Identity
+    clock: Clock
+    ids: Ids
+    troubled: Callable[[str], None] = lambda _text: None
+    _known: _Documents | None = None
+    _read_at: float = 0.0
+    _tried_at: float = 0.0
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _seen: OrderedDict[str, Principal] = field(default_factory=OrderedDict)
+
+    async def verify(self, token: str) -> Principal:
+        """Who that is; raises `BadToken`, or `Transient` while the provider was never reached."""
+        await self._documents()
+        principal = self._seen.get(token)
+        if principal is None:
+            claims = await self._claims(token)
+            expires = self._check(claims, audience=self.terms.audience)
+            principal = read_claims(claims, self.terms.by, expires=expires)
+            self._seen[token] = principal
+            if len(self._seen) > SEEN:
+                self._seen.popitem(last=False)
+        if self.clock.now() // 1000 >= principal.expires + self.terms.leeway:
+            raise BadToken("the token has expired")
+        return principal
+
+    async def begin(self, back: str, *, on: str) -> StartedLogin:
+        """Begin a log-in; the browser comes back to `back`, and is then led on to `on`."""
+        about = (await self._documents()).about
+        state, nonce, verifier = (self.ids.claim() + self.ids.claim() for _ in range(3))
+        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+        asked = {
+            "response_type": "code",
+            "client_id": self.terms.client,
+            "redirect_uri": back,
+            "scope": self.terms.scopes,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        kept = {"state": state, "nonce": nonce, "verifier": verifier, "on": on}
+        where = str(about["authorization_endpoint"])
+        url = f"{where}{'&' if '?' in where else '?'}{urlencode(asked)}"
+        return StartedLogin(url, self.identity.seal(kept, purpose=PURPOSE, seconds=LOGIN_SECONDS))
+
+    async def finish(self, kept: str, *, state: str, code: str, issuer: str, back: str) -> tuple[Principal, str]:
+        """Who has come back, and where they go on; raises `BadToken`."""
+        begun = self.identity.unseal(kept, purpose=PURPOSE)
+        if not secrets.compare_digest(state.encode(), begun["state"].encode()):
+            raise BadToken("this is not the log-in that was begun here; begin again")
+        if issuer not in ("", self.terms.issuer):
+            raise BadToken("the answer comes from another provider")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": back,
+            "code_verifier": begun["verifier"],
+        }
+        about = (await self._documents()).about
+        try:
+            traded = await self.endpoints.trade(str(about["token_endpoint"]), form, client=self.terms.client)
+        except Permanent as error:
+            raise BadToken(str(error)) from error
+        token = traded.get("id_token")
+        if not isinstance(token, str):
+            raise BadToken("the provider gave no token that says who this is")
+        claims = await self._claims(token)
+        expires = self._check(claims, audience=self.terms.client)
+        nonce = claims.get("nonce")
+        if not isinstance(nonce, str) or not secrets.compare_digest(nonce.encode(), begun["nonce"].encode()):
+            raise BadToken("the provider's token belongs to another log-in")
+        if len(values(claims.get("aud"))) > 1 and claims.get("azp") != self.terms.client:
+            raise BadToken("the provider's token was made for another client")
+        return read_claims(claims, self.terms.by, expires=expires), begun["on"]
+
+    def _check(self, claims: Mapping[str, object], *, audience: str) -> int:
+        """When the claims end (seconds since 1970), if they are the provider's, for us and of now."""
+        now, leeway = self.clock.now() // 1000, self.terms.leeway
+        if claims.get("iss") != self.terms.issuer:
+            raise BadToken("the token is of another issuer")
+        if audience not in values(claims.get("aud")):
+            raise BadToken("the token is for another service")
+        ends = claims.get("exp")
+        if not _a_time(ends):
+            raise BadToken("the token has no end")
+        for name in ("nbf", "iat"):
+            begins = claims.get(name, 0)
+            if not _a_time(begins) or float(begins) > now + leeway:  # type: ignore[arg-type]
+                raise BadToken("the token is not good yet")
+        if now >= int(ends) + leeway:  # type: ignore[call-overload]
+            raise BadToken("the token has expired")
+        return int(ends)  # type: ignore[call-overload, no-any-return]
+
+    async def _claims(self, token: str) -> Mapping[str, object]:
+        documents = await self._documents()
+        if not documents.keys.has(self.signatures.head(token).key):
+            documents = await self._documents(anew=True)
+        return self.signatures.claims(token, documents.keys)
+
+    async def _documents(self, *, anew: bool = False) -> _Documents:
+        """What the provider shows of itself, not older than it may be."""
+        if self._known is not None and not anew and self._age() < FRESH:
+            return self._known
+        async with self._reading:
+            now = self.clock.monotonic()
+            known = self._known
+            if known is not None and (now - self._tried_at < COOL or (not anew and self._age() < FRESH)):
+                return known
+            self._tried_at = now
+            try:
+                read = await self._read()
+            except Transient as error:
+                if known is None or self._age() >= STALE:
+                    raise
+                self.troubled(str(error))
+                return known
+            if known is None or read.shown != known.shown:
+                self._seen.clear()  # what a key has signed that is gone must not be believed any longer
+            self._known, self._read_at = read, now
+            return read
+
+    async def _read(self) -> _Documents:
+        about = await self.endpoints.read(self.terms.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if about.get("issuer") != self.terms.issuer:
+            raise Transient(f"the provider calls itself otherwise than {self.terms.issuer}")
+        secure = self.terms.issuer.startswith("https:")
+        for name in ("jwks_uri", *(("authorization_endpoint", "token_endpoint") if self.terms.client else ())):
+            where = about.get(name)
+            if not isinstance(where, str) or not where.startswith("https://" if secure else ("https://", "http://")):
+                raise Transient(f"the provider's {name} is no address that could be trusted")
+        shown = await self.endpoints.read(str(about["jwks_uri"]))
+        return _Documents(about, self.signatures.keys(shown), shown)
+
+    def _age(self) -> float:
+        return self.clock.monotonic() - self._read_at
+
+
+def _a_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 40

@@ -1,0 +1,202 @@
+"""Looks back over a span of time: how many jobs were submitted and ended, how long they waited, what failed of which cause, and what was mended without a person.
+
+Nothing is written for it: everything is counted from the jobs and incidents that are in the store anyway. Counts are of all of them; what only documents tell (waits, what
+came of a fault) is read off the newest so many, and the answer says how many those were. An answer is good for some seconds, however many ask.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.incident import IncidentStatus
+from forestay.domain.jobs.job_document import FINAL, JobDocument, State, lane_named
+from forestay.domain.rules.incident_outcome import JUDGED, OutcomeKind, faulted_job_came
+from forestay.ports.clock import Clock
+from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobQuery, JobStore
+from forestay.services.shared.coalescing_cache import CoalescingCache
+
+FRESH = 15.0
+"""Seconds that an answer is good for."""
+MOST_FAULTS = 2 * MAX_FOUND
+"""The newest incidents of a span whose jobs are read."""
+WAITS_A_STEP = 20
+"""Jobs of each step whose waits are read: those that ended last in it."""
+MINUTE = 60_000
+
+
+class HistorySpan(StrEnum):
+    """How far back, and in which steps."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+STEPS: Mapping[HistorySpan, tuple[int, int]] = {
+    HistorySpan.HOUR: (2 * MINUTE, 30),
+    HistorySpan.DAY: (60 * MINUTE, 24),
+    HistorySpan.WEEK: (6 * 60 * MINUTE, 28),
+    HistorySpan.MONTH: (24 * 60 * MINUTE, 30),
+}
+"""Milliseconds of a step, and how many there are. The last one is not over yet."""
+
+
+class WaitTimes(NamedTuple):
+    """How long jobs waited from their submission to their first claim, in seconds; nothing where no job is known."""
+
+    looked: int
+    median: float | None
+    most: float | None
+    """So long or less for nine of ten."""
+
+
+@dataclass(slots=True)
+class FailedJobOutcomes:
+    """What came of the jobs that had a fault: how many ended in which way, each job once."""
+
+    jobs: int = 0
+    came: Counter[OutcomeKind] = field(default_factory=Counter)
+    saved: float = 0.0
+    """Core-seconds of the runs that ended well after a fault that no person acted on."""
+
+    def take(self, document: JobDocument | None) -> None:
+        came, core_seconds = faulted_job_came(document)
+        self.jobs += 1
+        self.came[came] += 1
+        if came is OutcomeKind.MENDED:
+            self.saved += core_seconds
+
+    @property
+    def judged(self) -> int:
+        return sum(self.came[one] for one in JUDGED)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """What a span of time looks like."""
+
+    span: HistorySpan
+    at: int
+    since: int
+    step: int
+    submitted: Sequence[int]
+    ended: Sequence[Mapping[str, int]]
+    """By state, for each step."""
+    waits: Sequence[WaitTimes]
+    wait: WaitTimes
+    standing: Mapping[str, int]
+    """Jobs that have not ended, by state, now."""
+    causes: Sequence[Mapping[str, int]]
+    """Incidents by cause, for each step."""
+    incidents: Mapping[str, int]
+    """By state as it is now."""
+    looked: int
+    """Incidents of the span whose jobs were read, the newest."""
+    fates: FailedJobOutcomes
+    by_cause: Mapping[str, FailedJobOutcomes]
+
+
+@dataclass(slots=True)
+class UsageHistory:
+    """The service."""
+
+    store: JobStore
+    incidents: IncidentStore
+    clock: Clock
+    _looks: CoalescingCache[tuple[str, HistorySpan], UsageReport] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.forget()
+
+    async def look(self, tenant: str, span: HistorySpan) -> UsageReport:
+        """The span as it was at most some seconds ago."""
+        return await self._looks.get((tenant, span), lambda: self._look(tenant, span))
+
+    def forget(self) -> None:
+        """Whoever asks next has a new look."""
+        self._looks = CoalescingCache(self.clock, FRESH)
+
+    async def _look(self, tenant: str, span: HistorySpan) -> UsageReport:
+        now = self.clock.now()
+        step, steps = STEPS[span]
+        since = (now // step - steps + 1) * step
+        until = since + step * steps
+        made = JobQuery(tenant, at_least={"created": since}, at_most={"created": until - 1})
+        over = JobQuery(tenant, FINAL, at_least={"changed": since}, at_most={"changed": until - 1})
+        happened = IncidentQuery(tenant, since=since, until=until)
+        submitted = await self.store.tally(made, over="created", step=step, by="tenant")
+        ended = await self.store.tally(over, over="changed", step=step, by="state")
+        waits = [await self._waits(tenant, since + place * step, step, many) for place, many in enumerate(ended)]
+        standing = await self._standing(tenant)
+        causes = await self.incidents.tally(happened, step=step, by="cause")
+        states = await self.incidents.count(happened, by="state")
+        newest = await self._newest(happened) if states else []
+        fates, by_cause = await self._fates(newest)
+        return UsageReport(
+            span=span, at=now, since=since, step=step, submitted=[sum(one.values()) for one in submitted], ended=ended,
+            waits=[_summed(one) for one in waits], wait=_summed([one for each in waits for one in each]),
+            standing=standing, causes=causes, incidents=states, looked=len(newest), fates=fates, by_cause=by_cause,
+        )  # fmt: skip
+
+    async def _standing(self, tenant: str) -> dict[str, int]:
+        """The jobs that have not ended. What waits is counted by lane, as servers do to find work: stores have an index for that."""
+        lanes = await self.store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
+        queued = sum(many for lane, many in lanes.items() if lane_named(lane).tenant.split(">")[0] == tenant)
+        found = {State.AVAILABLE.value: queued} if queued else {}
+        for state in (State.RUNNING, State.FAULTED):
+            found |= await self.store.count(JobQuery(tenant, frozenset({state})), by="state")
+        return found
+
+    async def _waits(self, tenant: str, start: int, step: int, ended: Mapping[str, int]) -> list[float]:
+        if not ended:
+            return []
+        bounds = {"changed": start}, {"changed": start + step - 1}
+        query = JobQuery(tenant, FINAL, at_least=bounds[0], at_most=bounds[1])
+        page = await self.store.search(query, sort="-changed", limit=WAITS_A_STEP)
+        return [wait for one in page.jobs if (wait := first_wait(one.document)) is not None]
+
+    async def _newest(self, query: IncidentQuery) -> list[IncidentStatus]:
+        found: list[IncidentStatus] = []
+        cursor: str | None = None
+        while len(found) < MOST_FAULTS:
+            page = await self.incidents.find(query, sort="-at", limit=MAX_FOUND, cursor=cursor)
+            found += [one.standing for one in page.found]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return found
+
+    async def _fates(self, newest: Sequence[IncidentStatus]) -> tuple[FailedJobOutcomes, dict[str, FailedJobOutcomes]]:
+        """Of each job once, under the cause of its newest incident."""
+        causes: dict[str, str] = {}
+        for one in newest:
+            if one.job:
+                causes.setdefault(one.job, one.cause)
+        jobs = await self.store.get(sorted(causes)) if causes else {}
+        whole, by_cause = FailedJobOutcomes(), dict[str, FailedJobOutcomes]()
+        for job, cause in causes.items():
+            document = jobs[job].document if job in jobs else None
+            whole.take(document)
+            by_cause.setdefault(cause, FailedJobOutcomes()).take(document)
+        return whole, by_cause
+
+
+def first_wait(document: JobDocument) -> float | None:
+    """Seconds from a job's submission to its first claim; None where it had none, or its story no longer tells."""
+    if not document.history or document.history[0].rev > 1:
+        return None
+    claimed = next((line.at for line in document.history if line.event == "claim"), None)
+    return None if claimed is None else max(0, claimed - document.created) / 1000
+
+
+def _summed(waits: Sequence[float]) -> WaitTimes:
+    if not waits:
+        return WaitTimes(0, None, None)
+    ordered = sorted(waits)
+    return WaitTimes(len(ordered), ordered[len(ordered) // 2], ordered[(9 * len(ordered)) // 10])

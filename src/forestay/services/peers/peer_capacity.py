@@ -1,0 +1,90 @@
+"""Measures what this domain offers a tenant: slots, how many are free, what waits, how long a job takes. Told to peers, and weighed against theirs.
+
+Pilots that are alive offer their slots, and sites those that their agents may still send pilots for. Nothing is looked at one by one but a sample of the jobs that ended last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from forestay.domain.jobs.job_document import State
+from forestay.domain.peers.routing import HERE, Offer
+from forestay.domain.pilots.pilot import RELAY, PilotState
+from forestay.ports.clock import Clock
+from forestay.ports.jobs.job_store import JobQuery, JobStore
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.sites.site_registry import Site, SiteRegistry
+
+FRESH = 2.0
+"""Seconds that what was measured is good for."""
+SAMPLE = 50
+"""Jobs that ended last, of which the average is taken."""
+TURN = 60.0
+"""Seconds that a job takes where none has ended yet."""
+
+
+@dataclass(slots=True)
+class PeerCapacity:
+    """The service."""
+
+    jobs: JobStore
+    pilots: PilotStore
+    sites: SiteRegistry
+    clock: Clock
+    _known: dict[str, tuple[float, Offer]] = field(default_factory=dict)
+
+    async def offer(self, tenant: str) -> Offer:
+        """What there is for one tenant now; up to some seconds old."""
+        known = self._known.get(tenant)
+        now = self.clock.monotonic()
+        if known is None or now - known[0] >= FRESH:
+            known = self._known[tenant] = (now, await self._measure(tenant))
+        return known[1]
+
+    async def _measure(self, tenant: str) -> Offer:
+        alive = await self.pilots.find_pilots(tenant=tenant, state=PilotState.ALIVE.value)
+        alive = [one for one in alive if not one.drain and not one.site.startswith(RELAY)]
+        counts = await self.jobs.count(JobQuery(tenant=tenant, held=False), by="state")
+        slots = sum(one.slots for one in alive)
+        cpus = [one.resources.cpus for one in alive]
+        memory = [one.resources.memory for one in alive]
+        gpus = [one.resources.gpus for one in alive]
+        now = self.clock.now()
+        to_come = 0
+        for site in await self.sites.all(tenant):
+            if site.overdue(now) or site.said.get("trouble"):
+                continue
+            there = sum(one.slots for one in alive if one.site == site.name)
+            most, sizes = _promised(site)
+            to_come += max(0, most - there)
+            cpus += [one["cpus"] for one in sizes]
+            memory += [one["memory"] for one in sizes]
+            gpus += [one["gpus"] for one in sizes]
+        running = counts.get(State.RUNNING.value, 0)
+        return Offer(
+            name=HERE,
+            cpus=max(cpus, default=0),
+            memory=max(memory, default=0),
+            gpus=max(gpus, default=0),
+            slots=slots + to_come,
+            free=max(0, slots + to_come - running),
+            queued=counts.get(State.AVAILABLE.value, 0),
+            turn=await self._turn(tenant),
+        )
+
+    async def _turn(self, tenant: str) -> float:
+        ended = JobQuery(tenant=tenant, states=frozenset({State.COMPLETED}))
+        page = await self.jobs.search(ended, sort="-changed", limit=SAMPLE)
+        walls = [last.wall for one in page.jobs if (last := one.document.last) is not None and last.wall is not None]
+        return max(0.01, sum(walls) / len(walls)) if walls else TURN
+
+
+def _promised(site: Site) -> tuple[int, list[Mapping[str, Any]]]:
+    """The slots of all pilots that an agent may send, and the sizes that they have."""
+    told, most = site.said.get("sizes"), site.said.get("max_pilots")
+    sizes = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+    if not sizes or not isinstance(most, int):
+        return 0, []
+    return most * max(int(one["slots"]) for one in sizes), sizes

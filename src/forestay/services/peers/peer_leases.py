@@ -1,0 +1,143 @@
+"""Holds the leases of peers for whom this domain runs things, and stops what they sent when a lease has lapsed; see `domain.peers.peer`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.peers.peer import Peer, lease_end
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict, NotFound, PortError
+from forestay.ports.flows.flow_engine import CaseQuery, CaseSummary, FlowEngine
+from forestay.services.insertion.wes_runs import WesRuns
+from forestay.services.peers.peer_registry import OWNER
+from forestay.services.shared.document_update import update_document
+from forestay.services.shared.quarantine import Quarantine
+
+KIND = "peer-lease"
+LAPSED = "lease"
+"""Who cancels a run of a peer whose lease has lapsed."""
+TRIES = 10
+PAGE = 1000
+OFTEN = 60_000
+"""Milliseconds after the end of a lease in which what it held is looked for at every look; then now and then, for whoever was slow to start something."""
+SELDOM = 15.0
+IDLE = 5.0
+"""Seconds between looks while no peer ever held a lease; the shortest lease is longer."""
+
+
+@dataclass(slots=True)
+class PeerLeases:
+    """The service."""
+
+    documents: DocumentStore
+    runs: WesRuns
+    engine: FlowEngine
+    clock: Clock
+    every: float = 1.0
+    troubled: Callable[[str], None] = lambda _text: None
+    stopped: int = 0
+    """Runs that were stopped because their lease had lapsed."""
+    held: int = 0
+    """Peers that ever held one."""
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+    _looked: dict[str, float] = field(default_factory=dict)
+
+    async def hold(self, peer: Peer, stamp: int) -> None:
+        """A stamp came back. `Conflict` if its lease has lapsed."""
+        now = self.clock.now()
+        # Nobody can have a stamp that was not given yet.
+        end = lease_end(min(stamp, now), peer.lease)
+        if end <= now:
+            raise Conflict("the stamp is too old: its lease has lapsed; ask for a new one")
+        await self._set(peer.name, lambda until: max(until, end))
+
+    async def end(self, peer: str) -> None:
+        """The peer said good-bye: nothing holds a lease any more."""
+        await self._set(peer, lambda _until: 0)
+
+    async def holds(self, peer: str) -> bool:
+        stored = (await self.documents.get([_name(peer)])).get(_name(peer))
+        return stored is not None and _until(stored) > self.clock.now()
+
+    async def _set(self, peer: str, change: Callable[[int], int]) -> None:
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, None]:
+            before = _until(stored) if stored is not None else -1
+            after = change(before)
+            document = Document(_name(peer), "", KIND, {"peer": peer, "until": after})
+            return (document if after != before else None), None
+
+        unsure = "the lease could not be written down; ask again"
+        await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
+
+    async def open(self, peer: str, tenant: str = "") -> Mapping[str, CaseSummary]:
+        """The cases that run for a peer, their sub-flows too; by search, which lags by a second or so."""
+        found: dict[str, CaseSummary] = {}
+        cursor: str | None = None
+        while True:
+            page = await self.engine.find(
+                CaseQuery(tenant, owner=f"{OWNER}{peer}", open=True), limit=PAGE, cursor=cursor
+            )
+            found |= {one.case: one for one in page.cases}
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(self.every if self.held else IDLE)
+
+    async def look(self) -> None:
+        """Stop what runs for peers whose leases have lapsed."""
+        found = await self.documents.find(KIND)
+        self.held = len(found)
+        later = await self.quarantine.each(
+            found, self._look_at, name=lambda stored: stored.document.id, troubled=self.troubled
+        )
+        if later is not None:
+            raise later
+
+    async def _look_at(self, stored: StoredDocument) -> None:
+        peer, now = str(stored.document.body["peer"]), self.clock.now()
+        if _until(stored) > now:
+            self._looked.pop(peer, None)
+            return
+        long_ago = now - _until(stored) > OFTEN
+        steady = self.clock.monotonic()
+        if long_ago and steady - self._looked.get(peer, -SELDOM) < SELDOM:
+            return
+        # The document was found by search; what was heard since then counts.
+        if not await self.holds(peer):
+            await self._stop(peer)
+            self._looked[peer] = steady
+
+    async def _stop(self, peer: str) -> None:
+        for case, known in (await self.open(peer)).items():
+            await self.runs.note_cancel(known.tenant, case, LAPSED)
+            verb = Verb(
+                self.clock.now(),
+                f"lapsed:{case}",
+                VerbKind.FORCE_FAIL,
+                by=f"{OWNER}{peer}",
+                reason="the lease of the domain that sent it has lapsed",
+            )
+            with suppress(NotFound):
+                await self.engine.send_verb(case, verb)
+                self.stopped += 1
+
+
+def _name(peer: str) -> str:
+    return f"peer-lease:{peer}"
+
+
+def _until(stored: StoredDocument) -> int:
+    return int(str(stored.document.body["until"]))

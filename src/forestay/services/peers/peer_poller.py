@@ -1,0 +1,194 @@
+"""Follows the peers: asks each what it offers, holds the lease, hears of all runs there by one call, and moves what a peer that is away can no longer run.
+
+Any number of keepers may do it at once: every act is a version-checked write on what was seen, a send under a key, or a message that a case takes twice without harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.flows.events import CaseEnded
+from forestay.domain.peers.peer import Peer
+from forestay.domain.peers.placing import Placing, PlacingState
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound, Permanent, PortError
+from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.ports.peers.peer import Caller, PeerCalls, PeerRun
+from forestay.services.peers.peer_links import PeerLinks
+from forestay.services.peers.peer_registry import PeerRegistry
+from forestay.services.peers.run_placement import RunPlacement
+from forestay.services.shared.quarantine import Quarantine
+
+KEEPER = "keeper"
+"""For whom a call is made that is for nobody in particular."""
+AT_ONCE = 1000
+IDLE = 5.0
+"""Seconds between looks while there are no peers."""
+ENDED = frozenset({"COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED"})
+
+
+@dataclass(slots=True)
+class PeerPoller:
+    """The service."""
+
+    peers: PeerRegistry
+    links: PeerLinks
+    places: RunPlacement
+    calls: PeerCalls
+    engine: FlowEngine
+    clock: Clock
+    every: float = 1.0
+    """Seconds between looks; a peer is asked at each, unless another keeper has just done so."""
+    troubled: Callable[[str], None] = lambda _text: None
+    batches: int = 0
+    """Calls that asked after runs."""
+    told: int = 0
+    """Ends that were told to the cases above."""
+    moved: int = 0
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+    alone: bool = False
+    """Nobody was ever registered."""
+    _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self.look()
+                except PortError as error:
+                    self.troubled(str(error))
+                await asyncio.sleep(IDLE if self.alone else self.every)
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+
+    async def look(self) -> None:
+        """One look at every peer. A call to a peer that is slow holds up nothing else."""
+        registered, gone = await self.peers.all(), await self.peers.removed()
+        for peer in registered:
+            task = self._asking.get(peer.name)
+            if peer.sends and (task is None or task.done()):
+                self._asking[peer.name] = asyncio.create_task(self._ask(peer))
+        later = await self.quarantine.each(
+            (*registered, *gone), self._move_lapsed, name=lambda peer: f"peer {peer.name}", troubled=self.troubled
+        )
+        if later is not None:
+            raise later
+        self.alone = not registered and not gone
+
+    async def settled(self) -> None:
+        """Wait for the calls that are under way."""
+        await asyncio.gather(*self._asking.values())
+
+    async def _ask(self, peer: Peer) -> None:
+        try:
+            await self.ask(peer)
+        except PortError as error:
+            with suppress(PortError):
+                await self.links.failed(peer.name, str(error))
+        except Exception as error:
+            self.quarantine.report(f"peer {peer.name}", f"{type(error).__name__}: {error}", self.troubled)
+
+    async def ask(self, peer: Peer) -> None:
+        """Hear what a peer offers, and how everything stands that it runs for us. `Transient` if it does not answer."""
+        link = await self.links.get(peer.name)
+        if link.connected and 0 <= self.clock.now() - link.heard < 500 * self.every:
+            return
+        placed = await self.places.at(peer.name)
+        tenants = {one.tenant for one in placed} & peer.sends
+        said = await self.calls.hello(peer, Caller(min(tenants or peer.sends), KEEPER))
+        link = await self.links.heard(peer.name, said)
+        for tenant in sorted(tenants):
+            mine = [one for one in placed if one.tenant == tenant]
+            sent = [one for one in mine if one.state is PlacingState.SENT]
+            for start in range(0, len(sent), AT_ONCE):
+                some = sent[start : start + AT_ONCE]
+                self.batches += 1
+                who = Caller(tenant, KEEPER)
+                answer = await self.calls.renew(peer, who, [one.run for one in some], stamp=link.stamp)
+                await self._hear(peer, [(one, answer.runs.get(one.run)) for one in some])
+            for one in mine:
+                if one.state is PlacingState.CHOSEN:
+                    await self._send(one)
+        await self._hear_late(peer, link.stamp)
+
+    async def _hear_late(self, peer: Peer, stamp: int) -> None:
+        """Write down how runs ended that were left behind at a peer; one that still runs there is ended."""
+        left = (await self.places.left_at(peer.name))[:AT_ONCE]
+        for tenant in sorted({one.tenant for one in left} & peer.sends):
+            mine = [one for one in left if one.tenant == tenant]
+            answer = await self.calls.renew(peer, Caller(tenant, KEEPER), [one.run for one in mine], stamp=stamp)
+            for one in mine:
+                run = answer.runs.get(one.run)
+                if run is None or run.state in ENDED:
+                    await self.places.late(peer.name, one, run.state if run is not None else "UNKNOWN")
+                else:
+                    with suppress(NotFound):
+                        await self.calls.cancel(peer, Caller(tenant, KEEPER), one.run)
+
+    async def _send(self, placed: Placing) -> None:
+        """Send what was chosen to go there; one that is refused for good has failed."""
+        try:
+            await self.places.carry_on(placed)
+        except (Permanent, NotFound) as error:
+            await self._tell([(placed, PeerRun("EXECUTOR_ERROR", {}, str(error)))])
+        except PortError as error:
+            self.troubled(str(error))
+
+    async def _hear(self, peer: Peer, found: Iterable[tuple[Placing, PeerRun | None]]) -> None:
+        over: list[tuple[Placing, PeerRun]] = []
+        for placed, run in found:
+            if run is None:
+                # It took the run and knows nothing of it: its store was lost, and everything that ran with it.
+                await self._quietly(self.places.move(placed, f"{peer.name} knows nothing of it any more"))
+            elif run.stopped and not placed.cancelled:
+                if run.state in ENDED:
+                    self.moved += 1
+                    await self._quietly(self.places.move(placed, f"{peer.name} stopped it: the lease had lapsed"))
+            elif run.state in ENDED:
+                over.append((placed, run))
+            elif placed.cancelled:
+                with suppress(NotFound):
+                    await self.calls.cancel(peer, Caller(placed.tenant, KEEPER), placed.run)
+        await self._tell(over)
+
+    async def _tell(self, over: Sequence[tuple[Placing, PeerRun]]) -> None:
+        """Tell cases the ends of their sub-flows, each case all of its own at once, and then leave them."""
+        parents: dict[str, list[tuple[Placing, PeerRun]]] = {}
+        for placed, run in over:
+            parents.setdefault(placed.parent, []).append((placed, run))
+        for parent, ended in parents.items():
+            events = [_end(self.clock.now(), placed, run) for placed, run in ended]
+            with suppress(NotFound):
+                await self.engine.tell_case(parent, events)
+            self.told += len(events)
+            for placed, _ in ended:
+                await self.places.over(placed)
+
+    async def _move_lapsed(self, peer: Peer) -> None:
+        link = await self.links.get(peer.name)
+        if not link.lapsed(self.clock.now(), peer.lease):
+            return
+        for placed in await self.places.at(peer.name):
+            if placed.cancelled:
+                gone = PeerRun("CANCELED", {}, f"{peer.name} is away, and what ran there has stopped")
+                await self._tell([(placed, gone)])
+                continue
+            self.moved += 1
+            await self._quietly(self.places.move(placed, f"{peer.name} was away for longer than its lease"))
+
+    async def _quietly(self, work: Awaitable[Placing]) -> None:
+        try:
+            await work
+        except PortError as error:
+            self.troubled(str(error))
+
+
+def _end(now: int, placed: Placing, run: PeerRun) -> CaseEnded:
+    well = run.state == "COMPLETE"
+    reason = "" if well else run.reason or f"it ended as {run.state} in domain {placed.at}"
+    return CaseEnded(now, placed.work, placed.index, well, dict(run.outputs) if well else {}, reason)

@@ -1,0 +1,137 @@
+"""Keeps the register of peers, and knows them by the tokens that they send.
+
+A document for each peer, in the name of the whole domain. Every server has a copy of the register, at most some seconds old: a token is checked without asking the store, and a peer
+that was taken away is nobody again as soon as the copy is renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, cast
+
+from forestay.domain.peers.peer import Peer
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict, NotFound, PortError
+from forestay.ports.operations.identity import BadToken, Principal, Role
+from forestay.ports.peers.peer import PeerTokens
+from forestay.services.shared.document_update import update_document
+
+KIND, REMOVED = "peer", "peer-removed"
+TRIES = 5
+MOST = 1000
+OWNER = "peer:"
+"""How the owner of what a peer asked for begins; what follows is the peer's name here."""
+SHORT = 60
+"""Seconds that what was read of a token is good for."""
+
+
+@dataclass(slots=True)
+class PeerRegistry:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+    tokens: PeerTokens
+    every: float = 2.0
+    _known: Mapping[str, Peer] = field(default_factory=dict)
+    """The register's copy, by the name of each peer's key."""
+
+    async def run(self) -> None:
+        """Keep the copy fresh. While the store does not answer, it stays as it is."""
+        while True:
+            with suppress(PortError):
+                await self.refresh()
+            await asyncio.sleep(self.every)
+
+    async def refresh(self) -> None:
+        self._known = {self.tokens.name(one.key): one for one in await self.all()}
+
+    def caller(self, token: str) -> Principal | None:
+        """Who a peer asks for; None: this is no token of a peer. `BadToken` if it is one and not good here."""
+        issuer = self.tokens.issuer(token)
+        if not issuer:
+            return None
+        peer = self._known.get(issuer)
+        if peer is None:
+            raise BadToken("no peer of this domain has signed the token; its administrator registers peers")
+        who = self.tokens.verify(token, peer.key)
+        tenant = peer.tenants.get(who.tenant)
+        if tenant is None:
+            raise BadToken("this domain takes nothing from that tenant of the peer")
+        ends = self.clock.now() // 1000 + SHORT
+        return Principal(f"{OWNER}{peer.name}", tenant, frozenset({Role.SUBMITTER}), ends)
+
+    def sender(self, who: Principal) -> Peer | None:
+        """The peer that asks; None: somebody of this domain does."""
+        if not who.subject.startswith(OWNER):
+            return None
+        name = who.subject.removeprefix(OWNER)
+        return next((one for one in self._known.values() if one.name == name), None)
+
+    async def all(self) -> Sequence[Peer]:
+        """By name; up to a second old."""
+        return [peer_of(one.document.body) for one in await self.documents.find(KIND)]
+
+    async def removed(self) -> Sequence[Peer]:
+        """Those that were taken away; what they ran for us may still have to be moved."""
+        return [peer_of(one.document.body) for one in await self.documents.find(REMOVED)]
+
+    async def get(self, name: str) -> Peer | None:
+        """A registered peer; at this moment."""
+        stored = (await self.documents.get([_name(name)])).get(_name(name))
+        return peer_of(stored.document.body) if stored is not None and stored.document.kind == KIND else None
+
+    async def put(self, peer: Peer) -> Peer:
+        """Register a peer, or change what is registered. `Permanent` if its key is none, `Conflict` if it is our own, or another peer's."""
+        named = self.tokens.name(peer.key)
+        if named == self.tokens.name(self.tokens.public):
+            raise Conflict(
+                "this is this domain's own key; the other domain's `forestay peers key` prints the right one"
+            )
+        others = [one for one in await self.all() if one.name != peer.name]
+        if any(self.tokens.name(one.key) == named for one in others):
+            raise Conflict("another peer is registered with this key")
+        if len(others) >= MOST:
+            raise Conflict(f"a domain has at most {MOST} peers")
+        await self._write(peer.name, lambda _stored: Document(_name(peer.name), "", KIND, _body(peer)))
+        await self.refresh_soon(peer)
+        return peer
+
+    async def remove(self, name: str) -> None:
+        """Take a peer away: its tokens are no longer good, and nothing more goes there. `NotFound`."""
+
+        def gone(stored: StoredDocument | None) -> Document:
+            if stored is None or stored.document.kind != KIND:
+                raise NotFound(f"there is no peer {name}")
+            return Document(_name(name), "", REMOVED, stored.document.body)
+
+        await self._write(name, gone)
+        self._known = {key: one for key, one in self._known.items() if one.name != name}
+
+    async def _write(self, name: str, change: Callable[[StoredDocument | None], Document]) -> None:
+        unsure = "the peer could not be written down; ask again"
+        await update_document(
+            self.documents, _name(name), lambda stored: (change(stored), None), tries=TRIES, unsure=unsure
+        )
+
+    async def refresh_soon(self, peer: Peer) -> None:
+        """A search would not show it yet."""
+        kept = {key: one for key, one in self._known.items() if one.name != peer.name}
+        self._known = kept | {self.tokens.name(peer.key): peer}
+
+
+def _name(peer: str) -> str:
+    return f"peer:{peer}"
+
+
+def _body(peer: Peer) -> Mapping[str, object]:
+    return asdict(replace(peer, tenants=dict(peer.tenants))) | {"sends": sorted(peer.sends)}
+
+
+def peer_of(body: Mapping[str, object]) -> Peer:
+    known = cast("dict[str, Any]", dict(body))
+    return Peer(**(known | {"sends": frozenset(known["sends"])}))

@@ -1,0 +1,269 @@
+"""Places the cases of sub-flows that may run in another domain: chooses where, writes the choice down, and only then starts it there.
+
+Everything may be repeated by anyone at any time: the choice stands once it is written, the key makes a second sending the same run, and a case that runs here has an id that is made of what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from forestay.domain.flows.definition.flow import all_tasks
+from forestay.domain.flows.definition.flow_pattern import JobPattern
+from forestay.domain.flows.definition.flow_plan import FlowPlan
+from forestay.domain.peers.peer import Link, Peer
+from forestay.domain.peers.placing import Placing, PlacingState, placing_from_plain
+from forestay.domain.peers.routing import ANY, HERE, Offer, Routed, RoutingNeed, route
+from forestay.formats.ga4gh.peer_offer import offer_from_tags
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
+from forestay.ports.flows.flow_engine import CaseStart, FlowEngine
+from forestay.ports.peers.peer import Caller, PeerCalls
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.peers.peer_capacity import PeerCapacity
+from forestay.services.peers.peer_links import PeerLinks
+from forestay.services.peers.peer_registry import PeerRegistry
+from forestay.services.shared.document_update import update_document
+
+OVER = "placing-over"
+TRIES = 10
+FRESH = 1.0
+"""Seconds that what is known of links is good for."""
+RUNTIME = 60.0
+"""Seconds that a job is taken to need of which nothing is said."""
+
+
+class LeftRun(NamedTuple):
+    """A run at a peer from which its sub-flow was moved."""
+
+    tenant: str
+    run: str
+    key: str
+
+
+@dataclass(slots=True)
+class RunPlacement:
+    """The service."""
+
+    documents: DocumentStore
+    flows: FlowStore
+    engine: FlowEngine
+    peers: PeerRegistry
+    links: PeerLinks
+    offer: PeerCapacity
+    calls: PeerCalls
+    clock: Clock
+    _known: tuple[float, Mapping[str, Peer], Mapping[str, Link]] = (-FRESH, {}, {})
+    _sent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each domain, the stamp of what it told last, and how many sub-flows went there since."""
+
+    async def place(self, wanted: Placing) -> Placing:
+        """Place a sub-flow, or go on with where it was placed before.
+
+        `Transient` while there is nowhere to go, `Permanent` if there never will be.
+        """
+        stored = (await self.documents.get([_name(wanted.case)])).get(_name(wanted.case))
+        if stored is not None:
+            placed = placing_of(stored)
+        else:
+            chosen = await self._route(wanted)
+            placed = await self._change(wanted.case, lambda known: known or replace(wanted, at=chosen))
+        with suppress(Transient):  # who follows the peer sends it again
+            placed = await self.carry_on(placed)
+        return placed
+
+    async def at(self, peer: str) -> Sequence[Placing]:
+        """What is placed at a peer and not over; up to a second old."""
+        return [placing_of(one) for one in await self.documents.find(_kind_at(peer))]
+
+    async def carry_on(self, placed: Placing) -> Placing:
+        """Start what was placed where it was placed; `Transient` if it is not known whether that took place."""
+        if placed.state is not PlacingState.CHOSEN:
+            return placed
+        if placed.cancelled and placed.at == HERE:
+            return await self.over(placed)
+        if placed.at == HERE:
+            await self._start_here(placed)
+            return await self.over(placed)
+        peer = await self.peers.get(placed.at)
+        if peer is None:
+            raise Transient(f"{placed.at} is no peer any more")
+        link = await self.links.get(peer.name)
+        text = await self.flows.text(placed.tenant, placed.flow)
+        who = Caller(placed.tenant, placed.owner)
+        try:
+            run = await self.calls.send(peer, who, key=placed.key, flow=text, params=placed.params, stamp=link.stamp)
+        except (Permanent, NotFound) as error:
+            # Surely not started there: it need not wait for a lease to end.
+            if placed.wanted != ANY:
+                raise Permanent(f"{peer.name} refused it: {error}") from error
+            return await self.move(placed, f"{peer.name} refused it: {error}", refused=True)
+        except Conflict as error:
+            raise Transient(str(error)) from error
+        return await self._update(placed, lambda known: replace(known, state=PlacingState.SENT, run=run))
+
+    async def move(self, placed: Placing, why: str, *, refused: bool = False) -> Placing:
+        """Place a sub-flow anew. Only for one that surely does not run where it was; where it was refused it does not go again."""
+        tried = frozenset({*placed.tried, placed.at})
+        to = await self._route(placed, tried=tried)
+        if refused and to in tried:
+            to = HERE
+        if placed.run:
+            await self._leave(placed)
+        moved = await self._update(placed, lambda known: known.moved(to))
+        if moved.number == placed.number + 1 and moved.at == to:
+            detail = f"{placed.name}: from {placed.at or 'here'} to {to or 'here'}: {why}"
+            await self.links.note(placed.at, f"moved:{placed.key}", detail, self.clock.now())
+        with suppress(Transient):
+            return await self.carry_on(moved)
+        return moved
+
+    async def _leave(self, placed: Placing) -> None:
+        """Remember a run that is left behind, until it is known how it ended; create-only."""
+        body = {"tenant": placed.tenant, "run": placed.run, "key": placed.key}
+        await self.documents.put([(Document(f"left:{placed.key}", placed.tenant, _left_at(placed.at), body), None)])
+
+    async def left_at(self, peer: str) -> Sequence[LeftRun]:
+        """The runs that were left behind at a peer, of which it is not known yet how they ended."""
+        found = [one.document.body for one in await self.documents.find(_left_at(peer))]
+        return [LeftRun(str(one["tenant"]), str(one["run"]), str(one["key"])) for one in found]
+
+    async def late(self, peer: str, left: LeftRun, how: str) -> None:
+        """A run that was left behind has ended, and counts for nothing."""
+        await self.links.note(peer, f"late:{left.key}", f"{left.run} ended as {how}", self.clock.now())
+        body = left._asdict() | {"ended": how}
+
+        def known(_stored: StoredDocument | None) -> tuple[Document, None]:
+            return Document(f"left:{left.key}", left.tenant, OVER, body), None
+
+        await update_document(
+            self.documents, f"left:{left.key}", known, tries=TRIES, unsure="a late end was not written down"
+        )
+
+    async def over(self, placed: Placing) -> Placing:
+        """Nothing more is to be done about it."""
+        return await self._update(placed, lambda known: replace(known, state=PlacingState.OVER))
+
+    async def cancel(self, case: str) -> None:
+        """The case above wants a sub-flow to end; whoever follows the peer sees to it."""
+        stored = (await self.documents.get([_name(case)])).get(_name(case))
+        if stored is None:
+            return
+        placed = placing_of(stored)
+        if placed.state is not PlacingState.OVER and not placed.cancelled:
+            await self._change(case, lambda known: replace(known or placed, cancelled=True))
+
+    async def _update(self, placed: Placing, change: Callable[[Placing], Placing]) -> Placing:
+        """Change a placing unless it was placed anew meanwhile, or is over; as it stands then."""
+
+        def same(known: Placing | None) -> Placing:
+            if known is None or known.number != placed.number or known.state is PlacingState.OVER:
+                return known or placed
+            return change(known)
+
+        return await self._change(placed.case, same)
+
+    async def _change(self, case: str, change: Callable[[Placing | None], Placing]) -> Placing:
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, Placing]:
+            before = placing_of(stored) if stored is not None else None
+            after = change(before)
+            kind = OVER if after.state is PlacingState.OVER else _kind_at(after.at)
+            return (Document(_name(case), after.tenant, kind, after.as_plain()) if after != before else None), after
+
+        unsure = "where the sub-flow is could not be written down"
+        return await update_document(self.documents, _name(case), changed, tries=TRIES, unsure=unsure)
+
+    async def _start_here(self, placed: Placing) -> None:
+        plain = json.loads(await self.flows.text(placed.tenant, placed.flow))
+        start = CaseStart(
+            placed.case,
+            placed.tenant,
+            placed.owner,
+            placed.flow,
+            placed.name,
+            plain,
+            placed.params,
+            held=placed.held,
+            parent={"case": placed.parent, "work": placed.work, "index": placed.index},
+            above=placed.above,
+            holders=placed.holders,
+        )
+        await self.engine.start(start)
+
+    # Where it goes
+
+    async def _route(self, wanted: Placing, tried: frozenset[str] = frozenset()) -> str:
+        plan = await self.flows.plan(wanted.tenant, wanted.flow)
+        if plan.grown:
+            if wanted.wanted not in (ANY, HERE):
+                raise Permanent("a flow in Python or BPEL is not sent to other domains")
+            return HERE
+        peers, links = await self._links()
+        able = {name: one for name, one in peers.items() if wanted.tenant in one.sends}
+        if wanted.wanted not in (ANY, HERE) and wanted.wanted not in able:
+            raise Permanent(f"tenant {wanted.tenant} sends nothing to a domain {wanted.wanted}; see `forestay peers`")
+        offers = [self._offer(one, links[name]) for name, one in able.items()]
+        own = await self.offer.offer(wanted.tenant)
+        offers.append(replace(own, sent=self._sent_to(HERE, id(own))))
+        chosen = route(replace(need_of(plan), domain=wanted.wanted), offers, tried=tried)
+        if not isinstance(chosen, Routed):
+            if wanted.wanted == ANY:
+                return HERE  # its jobs wait where the person is who asked for them
+            raise Transient("; ".join(f"{name or 'here'}: {why}" for name, why in sorted(chosen.reasons.items())))
+        stamp = id(own) if chosen.domain == HERE else links[chosen.domain].stamp
+        self._sent[chosen.domain] = (stamp, self._sent_to(chosen.domain, stamp) + 1)
+        return chosen.domain
+
+    def _offer(self, peer: Peer, link: Link) -> Offer:
+        told = offer_from_tags(peer.name, link.offer, cost=peer.cost)
+        sent = self._sent_to(peer.name, link.stamp)
+        up = link.connected and link.stamp > 0 and not link.lapsed(self.clock.now(), peer.lease)
+        return replace(told, sent=sent, failures=link.failures, connected=up)
+
+    def _sent_to(self, domain: str, stamp: int) -> int:
+        known = self._sent.get(domain)
+        return known[1] if known is not None and known[0] == stamp else 0
+
+    async def _links(self) -> tuple[Mapping[str, Peer], Mapping[str, Link]]:
+        now = self.clock.monotonic()
+        if now - self._known[0] >= FRESH:
+            peers = {one.name: one for one in await self.peers.all()}
+            self._known = (now, peers, await self.links.all(peers))
+        return self._known[1], self._known[2]
+
+
+def need_of(plan: FlowPlan) -> RoutingNeed:
+    """What the largest job of a flow needs, and about how long the flow takes."""
+    jobs = [one.pattern for one in all_tasks(plan.flow.tasks) if isinstance(one.pattern, JobPattern)]
+    return RoutingNeed(
+        cpus=max((one.resources.cpus for one in jobs), default=0),
+        memory=max((one.resources.memory for one in jobs), default=0),
+        gpus=max((one.resources.gpus for one in jobs), default=0),
+        runtime=sum(float(one.expected_runtime or RUNTIME) for one in jobs) or RUNTIME,
+    )
+
+
+async def placed_for(documents: DocumentStore, case: str) -> str:
+    """The case for which another was placed; empty: it was not placed."""
+    stored = (await documents.get([_name(case)])).get(_name(case))
+    return placing_of(stored).parent if stored is not None else ""
+
+
+def placing_of(stored: StoredDocument) -> Placing:
+    return placing_from_plain(stored.document.body)
+
+
+def _name(case: str) -> str:
+    return f"placing:{case}"
+
+
+def _kind_at(peer: str) -> str:
+    return f"placing@{peer}" if peer else "placing-here"
+
+
+def _left_at(peer: str) -> str:
+    return f"placing-left@{peer}"

@@ -1,0 +1,88 @@
+"""What a site's batch system says of the batch jobs that pilots live in, as its agent wrote it on their launches.
+
+A batch job that ended takes its pilot and everything in it along, so what the pilot held is free at once, and for sure not running. One that
+the batch system only gave up (its node failed) may run on; and of one that it does not speak of nothing is concluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from forestay.domain.exceptions.causes.attempt_evidence import lost_with, with_batch_word
+from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.pilots.pilot import PilotState
+from forestay.domain.sites.launch import Launch, LaunchState
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.pilots.pilot_launches import PilotLaunches
+
+MOST_LOST = 3
+"""The newest lost pilots of a job whose batch jobs are looked at."""
+
+
+@dataclass(slots=True)
+class BatchStatus:
+    """The service. Its calls raise `Transient` when the store does not answer."""
+
+    pilots: PilotStore
+    launches: PilotLaunches
+    release: ClaimReleaser
+    freed: int = 0
+    """Claims released by the batch system's word."""
+
+    async def of(self, pilots: Iterable[str]) -> dict[str, Launch]:
+        """The launches that these pilots came by; those that came by none are left out."""
+        found: dict[str, Launch] = {}
+        for one in pilots:
+            stored = await self.pilots.get_pilot(one)
+            if stored is None or not stored.pilot.launch:
+                continue
+            pilot = stored.pilot
+            launch = await self.launches.get(pilot.tenant, pilot.site, pilot.launch)
+            if launch is not None and launch.pilot == one:
+                found[one] = launch
+        return found
+
+    async def over(self, launches: Sequence[Launch]) -> None:
+        """Release at once what pilots held whose batch jobs ended for sure, and write on the pilots that they are gone."""
+        for one in launches:
+            if not dead(one) or not one.pilot:
+                continue
+            freed = await self.release.of_pilots(
+                [one.pilot], by="batch system", reason=in_words(one), overlap_possible=False
+            )
+            self.freed += freed
+            stored = await self.pilots.get_pilot(one.pilot)
+            if stored is not None and stored.pilot.state is not PilotState.GONE:
+                await self.release.mark(one.pilot, PilotState.GONE, in_words(one))
+
+    async def end(self, launch: Launch) -> None:
+        """Have the agent of the site cancel a launch's batch job."""
+        await self.launches.cancel(launch)
+
+    async def joined(self, document: JobDocument, evidence: Evidence) -> Evidence:
+        """The evidence of a job that was lost with its pilots, with what the batch system says of them: the newest that it speaks of."""
+        pilots = lost_with(document)[:MOST_LOST] if evidence.more.get("reason") == "lost" else ()
+        for one, launch in (await self.of(pilots)).items():
+            if launch.end is not None:
+                return with_batch_word(
+                    evidence, word=launch.end.word, reason=launch.end.reason, nodes=launch.end.nodes, pilot=one,
+                    batch_job=launch.batch_job,
+                )  # fmt: skip
+        return evidence
+
+
+def dead(launch: Launch) -> bool:
+    """Whether the batch system said that it is over, and that nothing of it runs."""
+    return launch.state is LaunchState.ENDED and launch.end is not None and not launch.end.lost
+
+
+def in_words(launch: Launch) -> str:
+    """How the batch job of a pilot ended, on one line."""
+    end = launch.end
+    if end is None:
+        return "its pilot's batch job did not end"
+    reason = f" ({end.reason[:200]})" if end.reason else ""
+    return f"batch job {launch.batch_job or launch.job_name} of its pilot ended: {end.word}{reason}"

@@ -1,0 +1,237 @@
+"""Takes the beats of pilots and stores them, many in one small document; shares the slots among the servers.
+
+Each server writes only its own sheets, so nothing is version-checked. A pilot's beat is acknowledged when the sheet with it
+is stored. The server's own beat is on the same sheets: servers see each other alive by counters that move, never by clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from forestay.domain.jobs.hash_slots import fallback_hash_slots, own_hash_slots
+from forestay.domain.pilots.orphans import patience
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.pilots.pilot_store import PilotStore
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """How beats are kept."""
+
+    buckets: int = 4
+    flush: float = 0.1
+    """Seconds between writings while there are new beats."""
+    many: int = 2000
+    """With more pilots than this a sheet has those that beat at about the same time, so that few sheets change at once; and they are written less often."""
+    phases: int = 20
+    """Sheets of such pilots."""
+    flush_many: float = 0.5
+    sweep: float = 30.0
+    """Seconds after which a sheet that still names pilots which moved to another is written anew."""
+    own: float = 1.0
+    """Seconds between the server's own beats."""
+    look: float = 2.0
+    """Seconds between looks at the other servers."""
+    dead_after: float = 8.0
+    """A server whose counter has not moved for so long gets no slots."""
+    forget_after: float = 6.0
+    """So many times a pilot's patience without a beat, and it no longer stands on our sheet; longer than a keeper's alarm
+    holds it back."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    beats: dict[str, Heartbeat] = field(default_factory=dict)
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    dirty: bool = False
+    stale_since: float | None = None
+    """Since when what is stored names pilots that stand on another sheet now."""
+
+
+class Heartbeats:
+    """The beat desk of one server."""
+
+    def __init__(
+        self,
+        store: PilotStore,
+        clock: Clock,
+        *,
+        server: str,
+        url: str = "",
+        settings: HeartbeatSettings | None = None,
+        shared_out: Callable[[frozenset[int], frozenset[int]], None] = lambda _own, _heir: None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.server = server
+        self.url = url
+        self.settings = settings or HeartbeatSettings()
+        self.shared_out = shared_out
+        self.counter = 0
+        self.alive: dict[str, str] = {server: url}
+        """The servers seen alive, with their addresses."""
+        self._buckets = [_Bucket() for _ in range(self.settings.buckets + self.settings.phases)]
+        self._on: dict[str, int] = {}
+        """The sheet on which each pilot stands."""
+        self._heard: dict[str, float] = {}
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._shared_among: frozenset[str] = frozenset()
+        self._wake = asyncio.Event()
+
+    async def beat(self, pilot: str, beat: Heartbeat) -> None:
+        """Store a pilot's beat; returns when it is stored. `Transient` when it could not be, for now."""
+        await self.put(pilot, beat)
+
+    def put(self, pilot: str, beat: Heartbeat) -> asyncio.Future[None]:
+        """Have a pilot's beat stored; done when it is, with `Transient` when it could not be, for now."""
+        now = self.clock.monotonic()
+        known = self.last_beat(pilot)
+        bucket = self._sheet(pilot, now)
+        if known is not None:
+            # A repeat of an older beat must not take back what a newer one said.
+            session = max(beat.session, known.session)
+            newer = beat if beat.counter >= known.counter else known
+            beat = Heartbeat(newer.counter, session, newer.lease, newer.claims)
+        bucket.beats[pilot] = beat
+        bucket.dirty = True
+        self._heard[pilot] = now
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        bucket.waiting.append(stored)
+        self._wake.set()
+        return stored
+
+    async def open_session(self, pilot: str, session: int, lease: int) -> None:
+        """Store that a pilot holds a channel open here, before the pilot is told so."""
+        known = self.last_beat(pilot)
+        counter, claims = (known.counter, known.claims) if known else (0, ())
+        await self.beat(pilot, Heartbeat(counter, session, lease, claims))
+
+    def last_beat(self, pilot: str) -> Heartbeat | None:
+        number = self._on.get(pilot)
+        return self._buckets[number].beats.get(pilot) if number is not None else None
+
+    def forget(self, pilot: str) -> None:
+        """The pilot is gone."""
+        number = self._on.pop(pilot, None)
+        if number is not None:
+            bucket = self._buckets[number]
+            del bucket.beats[pilot], self._heard[pilot]
+            bucket.dirty = True
+
+    def _sheet(self, pilot: str, now: float) -> _Bucket:
+        """The sheet for a beat that comes now."""
+        settings = self.settings
+        if len(self._heard) < settings.many:
+            number = crc32(pilot.encode()) % settings.buckets
+        else:
+            number = settings.buckets + int(now / settings.flush_many) % settings.phases
+        bucket = self._buckets[number]
+        before = self._on.get(pilot)
+        if before != number:
+            if before is not None:
+                left = self._buckets[before]
+                del left.beats[pilot]
+                if left.stale_since is None:
+                    left.stale_since = now
+            self._on[pilot] = number
+        return bucket
+
+    async def run(self) -> None:
+        """Write sheets and watch the other servers until cancelled."""
+        await asyncio.gather(self._write_loop(), self._look_loop())
+
+    async def _write_loop(self) -> None:
+        due = self.clock.monotonic()
+        while True:
+            now = self.clock.monotonic()
+            if now >= due:
+                due = now + self.settings.own
+                self._buckets[0].dirty = True
+                for bucket in self._buckets:
+                    if bucket.stale_since is not None and now - bucket.stale_since >= self.settings.sweep:
+                        bucket.dirty = True
+            await self._write_dirty()
+            pause = max(0.0, due - self.clock.monotonic())
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                await asyncio.sleep(min(self._flush, pause))
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    @property
+    def _flush(self) -> float:
+        return self.settings.flush if len(self._heard) < self.settings.many else self.settings.flush_many
+
+    async def _write_dirty(self) -> None:
+        self.counter += 1
+        await asyncio.gather(*(self._write(number) for number, one in enumerate(self._buckets) if one.dirty))
+
+    async def _write(self, number: int) -> None:
+        bucket = self._buckets[number]
+        waiting, bucket.waiting, bucket.dirty, bucket.stale_since = bucket.waiting, [], False, None
+        sheet = HeartbeatPage(self.server, number, self.counter, self.url, dict(bucket.beats))
+        try:
+            await self.store.put_sheet(sheet)
+        except PortError as error:
+            bucket.dirty = True
+            for one in waiting:
+                if not one.done():
+                    one.set_exception(Transient(f"the beat could not be stored: {error}"))
+            return
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    async def _look_loop(self) -> None:
+        while True:
+            # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
+            with suppress(PortError):
+                self._look(await self.store.sheets(but_of=self.server))
+            self._forget_the_dead()
+            # Reading tens of thousands of beats costs something; who is dead is known soon enough.
+            await asyncio.sleep(self.settings.look * (1 if len(self._heard) < self.settings.many else 2))
+
+    def _forget_the_dead(self) -> None:
+        """Sheets hold those who may be alive; of the others the keepers have had time to take their claims away."""
+        now = self.clock.monotonic()
+        for bucket in self._buckets:
+            for pilot, beat in list(bucket.beats.items()):
+                if now - self._heard[pilot] > self.settings.forget_after * patience(beat.lease):
+                    self.forget(pilot)
+
+    def _look(self, sheets: Sequence[HeartbeatPage]) -> None:
+        now = self.clock.monotonic()
+        newest: dict[str, int] = {}
+        urls: dict[str, str] = {}
+        for sheet in sheets:
+            newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
+            urls[sheet.server] = sheet.url
+            self._let_move(sheet)
+        for server, counter in newest.items():
+            before = self._seen.get(server)
+            if before is None:
+                # The first sight may be of an old sheet, but to take a living server's slots is worse than to wait.
+                self._seen[server] = (counter, now)
+            elif counter > before[0]:
+                self._seen[server] = (counter, now)
+        self._seen = {server: seen for server, seen in self._seen.items() if server in newest}
+        moving = {server for server, (_, at) in self._seen.items() if now - at < self.settings.dead_after}
+        self.alive = {server: urls[server] for server in sorted(moving)} | {self.server: self.url}
+        if self._shared_among != self.alive.keys():
+            self._shared_among = frozenset(self.alive)
+            self.shared_out(own_hash_slots(self.server, self.alive), fallback_hash_slots(self.server, self.alive))
+
+    def _let_move(self, sheet: HeartbeatPage) -> None:
+        """Pilots that beat at another server now need not stand on our sheet, unless it alone shows their newest channel."""
+        for pilot, beat in sheet.beats.items():
+            ours = self.last_beat(pilot)
+            if ours is not None and beat.counter > ours.counter + 1 and beat.session >= ours.session:
+                self.forget(pilot)

@@ -1,0 +1,192 @@
+"""Finds claims whose pilots are gone and releases them. Any number of these may run at once.
+
+A pilot's silence only counts while the servers themselves are seen to store their beats: when the store or all servers are
+down no pilot could be heard, so the clock stands still; and when the store has not answered us for a while, everything is forgotten
+and the watch begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from forestay.domain.jobs.job_document import State
+from forestay.domain.pilots.orphans import HeldClaim, ScannerMemory, bury, forgotten, judge, look
+from forestay.domain.pilots.pilot import HeartbeatPage, PilotState, newest_beats
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Record, Stored
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.pilots.batch_status import BatchStatus, dead, in_words
+
+BLIND = 5.0
+"""A scan that comes so many seconds late (we were paused, or the store did not answer) counts only as this many."""
+
+
+@dataclass(slots=True)
+class OrphanScanner:
+    """One scanner."""
+
+    store: JobStore
+    pilots: PilotStore
+    clock: Clock
+    release: ClaimReleaser
+    lease: int = 600
+    """Seconds: the lease of a pilot that never beat."""
+    every: float = 1.0
+    sweep: float | None = None
+    """Seconds between looks at all running jobs; a third of the lease unless set."""
+    drop_after: float = 3600.0
+    """Seconds after which the sheets of a server that no longer moves are removed."""
+    alarmed: Callable[[str], None] = lambda _text: None
+    batch: BatchStatus | None = None
+    """Who knows what the batch systems say of silent pilots."""
+    cancel_wait: float = 30.0
+    """Seconds that a silent pilot's batch job is given to be cancelled before its claims are released all the same."""
+    memory: ScannerMemory = field(default_factory=ScannerMemory)
+    fair: float = 0.0
+    """Our own steady time, less the times in which nobody could have been heard."""
+    silent_found: int = 0
+    forgotten_found: int = 0
+    alarms: int = 0
+    _failing_since: float | None = None
+    _scanned_at: float | None = None
+    _swept_at: float = -1e9
+    _servers: dict[str, int] = field(default_factory=dict)
+    _moved_at: dict[str, float] = field(default_factory=dict)
+    _cancelled_at: dict[str, float] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Scan until cancelled."""
+        while True:
+            await self.scan()
+            await asyncio.sleep(self.every)
+
+    async def scan(self) -> None:
+        """One look at the beats, and now and then one at all running jobs."""
+        began = self.clock.monotonic()
+        try:
+            # Fresh ones: the second that a search may lag would be added to every silence.
+            sheets = await self.pilots.sheets(fresh=True)
+            self._answered()
+            self._tick(sheets)
+            await self._scan_pilots(sheets)
+            pause = self.sweep if self.sweep is not None else self.lease / 3
+            if self.fair - self._swept_at >= pause:
+                await self._sweep(await self.pilots.sheets(fresh=True))
+                self._swept_at = self.fair
+                await self._drop_sheets()
+        except PortError:  # looked at again in the next scan; the clock stands still until then
+            if self._failing_since is None:
+                self._failing_since = began
+
+    def _answered(self) -> None:
+        """A call that fails now and then is no outage: only one that lasts makes us begin anew."""
+        if self._failing_since is not None and self.clock.monotonic() - self._failing_since > BLIND:
+            self.memory, self._scanned_at = ScannerMemory(), None
+        self._failing_since = None
+
+    def _tick(self, sheets: Sequence[HeartbeatPage]) -> None:
+        now = self.clock.monotonic()
+        servers: dict[str, int] = {}
+        for sheet in sheets:
+            servers[sheet.server] = max(sheet.counter, servers.get(sheet.server, 0))
+        moved = any(counter > self._servers.get(server, counter) for server, counter in servers.items())
+        if self._scanned_at is not None and moved:
+            self.fair += min(now - self._scanned_at, BLIND)
+        if moved or self._scanned_at is None:
+            self._scanned_at = now
+        elif now - self._scanned_at > BLIND:
+            self._scanned_at = now - BLIND
+        still = {server for server, counter in servers.items() if counter <= self._servers.get(server, -1)}
+        self._moved_at = {server: self._moved_at[server] if server in still else self.fair for server in servers}
+        self._servers = servers
+
+    async def _drop_sheets(self) -> None:
+        """Servers that were killed leave their sheets behind; a server that comes back writes its own anew."""
+        for server in [one for one, at in self._moved_at.items() if self.fair - at > self.drop_after]:
+            await self.pilots.drop_sheets(server)
+            del self._moved_at[server], self._servers[server]
+
+    async def _scan_pilots(self, sheets: Sequence[HeartbeatPage]) -> None:
+        scan = look(self.memory, newest_beats(sheets), now=self.fair)
+        self.memory = scan.memory
+        if not scan.silent:
+            return
+        held = await self.release.held_by(scan.silent)
+        verdict = judge(scan, {_pilot(one) for one in held})
+        if verdict.alarm:
+            await self._alarm(f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once")
+        given_up = list(verdict.idle)
+        for pilot, (reason, overlap_possible) in (await self._asked(verdict.dead)).items():
+            self.silent_found += await self.release.release(
+                [one for one in held if _pilot(one) == pilot],
+                by="orphan watch",
+                reason=reason,
+                overlap_possible=overlap_possible,
+            )
+            given_up.append(pilot)
+        for pilot in given_up:
+            await self.release.mark(pilot, PilotState.SILENT, "no beat for more than its lease")
+        # What a release did not settle, or no search has shown yet, the sweep finds: the pilot is buried.
+        self.memory = bury(self.memory, given_up)
+
+    async def _asked(self, silent: Sequence[str]) -> dict[str, tuple[str, bool]]:
+        """Those of the silent pilots that are given up now, why, and whether something of them may still run.
+
+        Where the batch system can say whether it is dead, it is asked to end it first, and waited for.
+        """
+        launches = await self.batch.of(silent) if self.batch is not None else {}
+        self._cancelled_at = {one: at for one, at in self._cancelled_at.items() if one in silent}
+        found: dict[str, tuple[str, bool]] = {}
+        for one in silent:
+            launch = launches.get(one)
+            if launch is None or self.batch is None:
+                found[one] = ("its pilot fell silent", True)
+            elif launch.end is not None:
+                found[one] = (f"its pilot fell silent; {in_words(launch)}", not dead(launch))
+            elif one not in self._cancelled_at:
+                await self.batch.end(launch)
+                self._cancelled_at[one] = self.fair
+            elif self.fair - self._cancelled_at[one] >= self.cancel_wait:
+                found[one] = ("its pilot fell silent, and its batch job did not end when it was cancelled", True)
+        return found
+
+    async def _sweep(self, sheets: Sequence[HeartbeatPage]) -> None:
+        """Look for claims that their pilots do not name."""
+        beats = newest_beats(sheets)
+        query = JobQuery(states=frozenset({State.RUNNING}))
+        running: dict[str, Stored] = {}
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, sort="created", limit=5000, cursor=cursor)
+            for one in page.jobs:
+                if one.document.claim is not None:
+                    running[one.document.claim.id] = one
+            cursor = page.cursor
+            if cursor is None:
+                break
+        held = [HeldClaim(one.document.id, claim, _pilot(one)) for claim, one in running.items()]
+        self.memory, lost = forgotten(self.memory, held, beats, lease=self.lease, now=self.fair)
+        # A living pilot says itself that it does not run the job; of one that is not heard nobody knows.
+        alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & beats.keys()
+        for heard, reason in ((True, "its pilot does not know of the claim"), (False, "its pilot is not heard")):
+            jobs = [running[one.claim] for one in lost if (one.pilot in alive) is heard]
+            self.forgotten_found += await self.release.release(
+                jobs, by="orphan watch", reason=reason, overlap_possible=not heard
+            )
+
+    async def _alarm(self, text: str) -> None:
+        self.alarms += 1
+        self.alarmed(text)
+        now = self.clock.now()
+        minute = now // 60_000
+        alert = Record(f"alert:orphans:{minute}", "", "alert", "", now, {"alert": "many-orphans", "words": text})
+        await self.store.add_records([alert])
+
+
+def _pilot(stored: Stored) -> str:
+    assert stored.document.claim is not None  # noqa: S101 - only claimed ones are kept
+    return stored.document.claim.pilot

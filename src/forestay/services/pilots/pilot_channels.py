@@ -1,0 +1,214 @@
+"""Holds the channels of pilots: passes orders down them, and learns of a pilot's death when its channel closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forestay.domain.pilots.pilot import PilotState, newest_session
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobStore, Record, Stored
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.pilots.heartbeats import Heartbeats
+
+HANG_UP = "hang-up"
+"""The last order of a channel; it is not sent on."""
+
+
+class ChannelOrder(NamedTuple):
+    """What a pilot is told over its channel."""
+
+    event: str
+    data: Mapping[str, object]
+
+
+@dataclass(slots=True, eq=False)
+class PilotChannel:
+    """One pilot's open channel on this server."""
+
+    pilot: str
+    session: int
+    orders: asyncio.Queue[ChannelOrder] = field(default_factory=lambda: asyncio.Queue(1000))
+    dismissed: bool = False
+    """The pilot said good-bye: the closing means nothing."""
+
+
+@dataclass(slots=True)
+class PilotChannels:
+    """The service; one a server."""
+
+    store: JobStore
+    pilots: PilotStore
+    beats: Heartbeats
+    release: ClaimReleaser
+    clock: Clock
+    granted: Callable[[Collection[str]], Sequence[Stored]] = lambda _pilots: ()
+    """What this server itself gave to pilots: released first, without waiting for a search to show it."""
+    troubled: Callable[[str], None] = lambda _text: None
+    """Told when deaths could not be looked into."""
+    gone: Callable[[str], None] = lambda _pilot: None
+    """Told of each pilot that died."""
+    grace: float = 0.3
+    """Seconds for a pilot that lost its channel to show a newer one."""
+    doubt: float = 10.0
+    """Seconds that it gets in addition when we were away ourselves, or the store did not answer: then a pilot that lives had
+    reason to leave, or could show nothing."""
+    calm_after: float = 15.0
+    every: float = 1.0
+    pulse: float = 0.1
+    """How often the server looks whether it was paused itself, in seconds."""
+    deaths: int = 0
+    _open: dict[str, PilotChannel] = field(default_factory=dict)
+    _closed: list[PilotChannel] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _unsearched: list[PilotChannel] = field(default_factory=list)
+    _search: asyncio.Event = field(default_factory=asyncio.Event)
+    _passed: dict[str, int] = field(default_factory=dict)
+    _troubled_at: float = -1e9
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    async def open(self, pilot: str, session: int, lease: int) -> PilotChannel:
+        """Open a channel; returns when the session is stored, so that any server can see it."""
+        channel = PilotChannel(pilot, session)
+        await self.beats.open_session(pilot, session, lease)
+        before = self._open.get(pilot)
+        if before is None or before.session < session:
+            self._open[pilot] = channel
+        return channel
+
+    def closed(self, channel: PilotChannel) -> None:
+        """The channel broke. Unless the pilot has a newer one somewhere it is dead."""
+        if self._open.get(channel.pilot) is channel:
+            del self._open[channel.pilot]
+            if not channel.dismissed:
+                self._closed.append(channel)
+                self._wake.set()
+
+    def dismiss(self, pilot: str) -> None:
+        """The pilot says good-bye itself."""
+        if channel := self._open.get(pilot):
+            channel.dismissed = True
+
+    def hang_up(self, pilot: str) -> None:
+        """End a pilot's channel, if it is here. That says nothing of whether the pilot lives: its lease does."""
+        self.dismiss(pilot)
+        self.order(pilot, HANG_UP, {})
+
+    def order(self, pilot: str, event: str, data: Mapping[str, object]) -> bool:
+        """Pass an order on at once, if the pilot's channel is here."""
+        channel = self._open.get(pilot)
+        if channel is None:
+            return False
+        with suppress(asyncio.QueueFull):
+            channel.orders.put_nowait(ChannelOrder(event, data))
+        return True
+
+    async def run(self) -> None:
+        """Watch for deaths and for orders left by other servers until cancelled."""
+        await asyncio.gather(self._bury_loop(), self._search_loop(), self._order_loop(), self._watch_ourselves())
+
+    async def _watch_ourselves(self) -> None:
+        """Notice when this server was paused or starved: what closed meanwhile says nothing of who closed it."""
+        while True:
+            before = self.clock.monotonic()
+            await asyncio.sleep(self.pulse)
+            if self.clock.monotonic() - before > 1.0:
+                self._troubled_at = self.clock.monotonic()
+
+    async def _bury_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            closed, self._closed = self._closed, []  # those that close from here on have their own time to show up
+            await asyncio.sleep(self.grace)
+            if self.clock.monotonic() - self._troubled_at < self.calm_after:
+                await asyncio.sleep(self.doubt)
+            try:
+                await self._bury(closed)
+            except PortError as error:
+                # Not settled: look again. Until then the leases hold.
+                self.troubled(f"{len(closed)} closed channel(s) could not be looked into: {error}")
+                self._closed += closed
+                self._troubled_at = self.clock.monotonic()
+                self._wake.set()
+
+    async def _bury(self, closed: list[PilotChannel]) -> None:
+        """Release at once what this server itself gave to the dead; what others gave them is searched for beside it.
+
+        Each time the claims are read before the sessions. A pilot that lives stores its newer session before it claims
+        anything more, so a claim that was read is its old one, or the session read after it shows that it lives.
+        """
+        granted = self.granted({one.pilot for one in closed})
+        dead = await self._dead(closed)
+        if dead:
+            await self._release(granted, dead)
+            self._unsearched += [one for one in closed if one.pilot in dead]
+            self._search.set()
+
+    async def _search_loop(self) -> None:
+        """A search may take long when the store is busy; the next death does not wait for it."""
+        while True:
+            await self._search.wait()
+            self._search.clear()
+            closed, self._unsearched = self._unsearched, []
+            try:
+                await self._search_for(closed)
+            except PortError as error:
+                self.troubled(f"the jobs of {len(closed)} dead pilot(s) could not be searched for: {error}")
+                self._unsearched += closed
+                await asyncio.sleep(self.every)
+                self._search.set()
+
+    async def _search_for(self, closed: list[PilotChannel]) -> None:
+        held = await self.release.held_by(sorted({one.pilot for one in closed}))
+        dead = await self._dead(closed)
+        await self._release(held, dead)
+        self.deaths += len(dead)
+        for pilot in dead:
+            self.beats.forget(pilot)
+            self.gone(pilot)
+            await self.release.mark(pilot, PilotState.GONE, "its channel closed")
+
+    async def _dead(self, closed: list[PilotChannel]) -> set[str]:
+        """Those that have no newer channel anywhere."""
+        sheets = await self.pilots.sheets(fresh=True)
+        return {
+            one.pilot
+            for one in closed
+            if one.pilot not in self._open and newest_session(sheets, one.pilot) <= one.session
+        }
+
+    async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
+        jobs = [one for one in held if one.document.claim is not None and one.document.claim.pilot in dead]
+        reason = "its pilot died: the channel it held closed"
+        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False)
+
+    async def _order_loop(self) -> None:
+        since = self.clock.now() - 5000
+        while True:
+            await asyncio.sleep(self.every)
+            if not self._open:
+                since = self.clock.now() - 5000
+                continue
+            with suppress(PortError):
+                found = await self.store.find_records(kind="order", since=since, limit=5000)
+                for record in found:
+                    self._pass_on(record)
+                since = self.clock.now() - 5000
+                self._passed = {name: at for name, at in self._passed.items() if at >= since - 5000}
+
+    def _pass_on(self, record: Record) -> None:
+        if record.id in self._passed:
+            return
+        self._passed[record.id] = record.at
+        body = dict(record.body)
+        event, pilot = str(body.pop("order")), str(body.pop("pilot"))
+        self.order(pilot, event, body)

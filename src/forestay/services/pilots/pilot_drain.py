@@ -1,0 +1,96 @@
+"""Tells pilots to take no more jobs: what they run they bring to its end, then they go.
+
+The order is written on the pilot's document first, so that it holds whatever happens to the servers, and then passed down the pilot's channel:
+at once by the server that holds it, within a second or two by another one. A pilot that was without a channel just then hears it when it opens
+the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from forestay.domain.pilots.pilot import Pilot, PilotState
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Transient
+from forestay.ports.jobs.job_store import JobStore, Record, Written
+from forestay.ports.pilots.pilot_store import PilotStore
+
+TRIES = 5
+ORDER = "drain"
+
+
+class PilotSelection(NamedTuple):
+    """Which pilots of a tenant; what is empty does not matter."""
+
+    pilots: tuple[str, ...] = ()
+    site: str = ""
+    host: str = ""
+
+    def has(self, pilot: Pilot) -> bool:
+        return (
+            (not self.pilots or pilot.id in self.pilots)
+            and self.site in ("", pilot.site)
+            and self.host in ("", pilot.host)
+        )
+
+
+HERE = (PilotState.ALIVE, PilotState.SILENT)
+
+
+@dataclass(slots=True)
+class PilotDrain:
+    """The service; one a server."""
+
+    store: JobStore
+    pilots: PilotStore
+    clock: Clock
+    order: Callable[[str, str, Mapping[str, object]], bool]
+    """Passes an order down a channel that this server holds; false when it does not."""
+    known: set[str] = field(default_factory=set)
+    """Draining pilots that this server knows of: they are given nothing."""
+
+    async def choose(self, tenant: str, wanted: PilotSelection) -> Sequence[Pilot]:
+        """The pilots that are not gone; those that are named are read at once, others by search."""
+        if wanted.pilots:
+            read = [await self.pilots.get_pilot(name) for name in wanted.pilots]
+            found = [one.pilot for one in read if one is not None]
+        else:
+            # One state at a time: those that are gone are many more, and only so many are found at once.
+            found = [one for state in HERE for one in await self.pilots.find_pilots(tenant=tenant, state=state.value)]
+        return [one for one in found if one.tenant == tenant and one.state is not PilotState.GONE and wanted.has(one)]
+
+    async def drain(self, pilots: Sequence[Pilot], *, by: str, reason: str) -> None:
+        """Order these to drain; `Transient` if the store does not answer: ask again."""
+        for pilot in pilots:
+            await self._mark(pilot.id, f"{by}: {reason}")
+            self.known.add(pilot.id)
+            if not self.order(pilot.id, ORDER, {}):
+                now = self.clock.now()
+                body = {"order": ORDER, "pilot": pilot.id}
+                await self.store.add_records(
+                    [Record(f"order:{pilot.id}:{ORDER}:{now}", pilot.tenant, "order", "", now, body)]
+                )
+
+    async def _mark(self, name: str, words: str) -> None:
+        for _ in range(TRIES):
+            stored = await self.pilots.get_pilot(name)
+            if stored is None or stored.pilot.drain:
+                return
+            changed = replace(stored.pilot, drain=words, changed=self.clock.now())
+            if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
+                return
+        raise Transient(f"the order for pilot {name} could not be written down; ask again")
+
+    async def ordered(self, pilot: str) -> bool:
+        """Whether a pilot that opens a channel here has been ordered to drain; it may not have heard it."""
+        stored = await self.pilots.get_pilot(pilot)
+        if stored is None or not stored.pilot.drain:
+            return False
+        self.known.add(pilot)
+        return True
+
+    def forget(self, pilot: str) -> None:
+        """The pilot is gone."""
+        self.known.discard(pilot)

@@ -1,0 +1,99 @@
+"""Lets pilots in by secrets that are good once.
+
+Of a secret the store keeps the digest alone. Which pilot used it is decided by one version-checked write; a pilot whose answer
+was lost asks again with the same number and finds its own name there, whichever server it asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from forestay.domain.pilots.enrolment import (
+    LONGEST,
+    MARK,
+    Enrolment,
+    EnrolmentCandidate,
+    ForAnother,
+    NotGood,
+    digest,
+    give_up,
+    redeem,
+)
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Permanent, Transient
+from forestay.ports.jobs.job_store import Written
+from forestay.services.shared.document_update import update_document
+
+KIND = "enrolment"
+
+
+class EnrolmentDecider(Protocol):
+    """What becomes of an enrolment when a pilot comes with its secret."""
+
+    def __call__(
+        self, enrolment: Enrolment, who: EnrolmentCandidate, *, now: int
+    ) -> Enrolment | NotGood | ForAnother: ...
+
+
+TRIES = 5
+
+
+class EnrolmentSecret(NamedTuple):
+    """A new secret, told once, and until when it is good (milliseconds since 1970)."""
+
+    text: str
+    expires: int
+
+
+@dataclass(slots=True)
+class PilotEnrolment:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+    ids: Ids
+
+    async def make(self, *, tenant: str, site: str, launch: str, by: str, seconds: int) -> EnrolmentSecret:
+        """A secret for one pilot; `Transient` if the store did not take it for sure."""
+        if not 1 <= seconds <= LONGEST:
+            raise Permanent(f"a secret is good for 1 to {LONGEST} seconds")
+        text = MARK + self.ids.claim() + self.ids.claim()
+        enrolment = Enrolment(tenant, site, launch, by, self.clock.now() + 1000 * seconds)
+        (written,) = await self.documents.put([(_document(text, enrolment), None)])
+        if not isinstance(written, Written):
+            raise Transient("the enrolment could not be kept; ask again")
+        return EnrolmentSecret(text, enrolment.expires)
+
+    async def redeem(self, secret: str, who: EnrolmentCandidate) -> Enrolment | NotGood | ForAnother:
+        """Let a pilot in; the answer carries its name, an earlier one when it asks again. `Transient`: unsure, ask again."""
+        return await self._use(secret, who, redeem)
+
+    async def give_up(self, secret: str, who: EnrolmentCandidate) -> Enrolment | NotGood | ForAnother:
+        """Hear a pilot out whose machine is not fit; it is not let in."""
+        return await self._use(secret, who, give_up)
+
+    async def _use(
+        self, secret: str, who: EnrolmentCandidate, decide: EnrolmentDecider
+    ) -> Enrolment | NotGood | ForAnother:
+        def used(stored: StoredDocument | None) -> tuple[Document | None, Enrolment | NotGood | ForAnother]:
+            # Asked again after a write that was refused or unsure: who stands there now has used it, and that may be this pilot.
+            if stored is None:
+                return None, NotGood()
+            before = Enrolment.from_plain(stored.document.tenant, stored.document.body)
+            after = decide(before, who, now=self.clock.now())
+            if not isinstance(after, Enrolment) or after == before:
+                return None, after
+            return _document(secret, after), after
+
+        unsure = "the store did not say clearly who used the enrolment secret; ask again"
+        return await update_document(self.documents, _name(secret), used, tries=TRIES, unsure=unsure)
+
+
+def _name(secret: str) -> str:
+    return f"{KIND}:{digest(secret)}"
+
+
+def _document(secret: str, enrolment: Enrolment) -> Document:
+    return Document(_name(secret), enrolment.tenant, KIND, enrolment.as_plain())

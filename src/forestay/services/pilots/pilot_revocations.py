@@ -1,0 +1,79 @@
+"""Takes the right of single pilots away: their beats, claims and ends are refused from then on.
+
+It is written on the pilot's document, which says no to a new token for ever, and as a record, by which the other servers hear of it within
+seconds. Its jobs are not released here: the pilot may be running them still. Its lease does that, as for one that is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.pilots.pilot import Pilot
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.jobs.job_store import JobStore, Record, Written
+from forestay.ports.pilots.pilot_store import PilotStore
+
+TRIES = 5
+KIND = "revoked"
+DIFFER = 120_000
+"""Milliseconds by which the clocks of two servers may differ, and a record be late in searches."""
+MOST = 10_000
+
+
+@dataclass(slots=True)
+class PilotRevocations:
+    """The service; one a server."""
+
+    store: JobStore
+    pilots: PilotStore
+    clock: Clock
+    token_seconds: int
+    """How long a pilot's token lasts: what was revoked before needs no remembering, for the document refuses a new one."""
+    hang_up: Callable[[str], None] = lambda _pilot: None
+    """Ends the channel of a pilot, if it is held here."""
+    every: float = 1.0
+    known: set[str] = field(default_factory=set)
+
+    async def revoke(self, pilot: Pilot, *, by: str, reason: str) -> None:
+        """Take one pilot's right away; `Transient` if the store does not answer: ask again."""
+        await self._mark(pilot.id, f"{by}: {reason}")
+        now = self.clock.now()
+        body = {"pilot": pilot.id, "by": by, "reason": reason}
+        await self.store.add_records([Record(f"{KIND}:{pilot.id}", pilot.tenant, KIND, "", now, body)])
+        self._heard(pilot.id)
+
+    async def _mark(self, name: str, words: str) -> None:
+        for _ in range(TRIES):
+            stored = await self.pilots.get_pilot(name)
+            if stored is None or stored.pilot.revoked:
+                return
+            changed = replace(stored.pilot, revoked=words, changed=self.clock.now())
+            if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
+                return
+        raise Transient(f"that pilot {name} is revoked could not be written down; ask again")
+
+    async def look(self, back: int) -> None:
+        """Hear of what was revoked elsewhere in the last milliseconds."""
+        found = await self.store.find_records(kind=KIND, since=self.clock.now() - back, limit=MOST)
+        for record in found:
+            self._heard(str(record.body["pilot"]))
+
+    def _heard(self, pilot: str) -> None:
+        if pilot not in self.known:
+            self.known.add(pilot)
+            self.hang_up(pilot)
+
+    async def run(self) -> None:
+        """Listen for the other servers until cancelled. A server that starts, or could not ask for a while, hears of all whose tokens may still be good."""
+        whole = self.token_seconds * 1000 + DIFFER
+        back = whole
+        while True:
+            try:
+                await self.look(back)
+                back = DIFFER
+            except PortError:
+                back = whole
+            await asyncio.sleep(self.every)

@@ -1,0 +1,77 @@
+"""Keepers leave word that they are there. Nobody asks a keeper anything, so without it nobody would notice that none runs.
+
+One small document for the whole domain: each keeper writes its line again every so often, and drops the lines of those long gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import PortError
+from forestay.services.shared.document_update import update_document
+
+NAME = KIND = "keepers"
+EVERY = 20.0
+"""Seconds between two words of one keeper."""
+SILENT = 90
+"""Seconds after which a keeper is taken for gone. By two machines' clocks, which is good enough to tell a person and for nothing else."""
+FORGET = 900
+TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilerReport:
+    """What one keeper said last."""
+
+    name: str
+    version: str
+    at: int
+    """Milliseconds since 1970, by its own clock."""
+
+    def silent(self, now: int) -> bool:
+        return now - self.at > 1000 * SILENT
+
+
+@dataclass(slots=True)
+class ReconcilerRegistry:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+    name: str
+    version: str
+    troubled: Callable[[str], None] = lambda _: None
+
+    async def note(self) -> None:
+        """Write our line. `Transient` if the store did not take it."""
+
+        def written(stored: StoredDocument | None) -> tuple[Document, None]:
+            now = self.clock.now()
+            known: Mapping[str, Any] = stored.document.body if stored is not None else {}
+            body = {name: line for name, line in known.items() if now - line["at"] <= 1000 * FORGET}
+            body[self.name] = {"at": now, "version": self.version}
+            return Document(NAME, "", KIND, body), None
+
+        await update_document(self.documents, NAME, written, tries=TRIES, unsure="the keepers' word was not taken")
+
+    async def run(self) -> None:
+        """Note every so often, until cancelled. A store that is away makes us silent, and no more."""
+        while True:
+            try:
+                await self.note()
+            except PortError as error:
+                self.troubled(str(error))
+            await asyncio.sleep(EVERY)
+
+
+async def reconcilers_known(documents: DocumentStore) -> Sequence[ReconcilerReport]:
+    """What keepers said last, the newest word first."""
+    stored = (await documents.get([NAME])).get(NAME)
+    body: Mapping[str, Any] = stored.document.body if stored is not None else {}
+    words = [ReconcilerReport(name, line["version"], line["at"]) for name, line in body.items()]
+    return sorted(words, key=lambda one: -one.at)

@@ -1,0 +1,340 @@
+"""Changes rules: adds one for its cornerstone, promotes it, takes it away, goes back to an older version.
+
+A rule is written for a case that is there: its condition must be true on that cornerstone. Every earlier cornerstone is asked again
+before the rule is kept; one that would then be answered otherwise is shown, and the rule is refused unless that is confirmed (P1-33).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exlets.exlet import Exlet
+from forestay.domain.exlets.exlet_check import NAME, check_exlet
+from forestay.domain.exlets.exlet_plain import step_from_plain
+from forestay.domain.rules.condition import ConditionVerdict, Erred
+from forestay.domain.rules.context import Context, read_context
+from forestay.domain.rules.rule_set import (
+    RuleChange,
+    RuleSet,
+    RuleSetId,
+    RuleSetVersion,
+    TreeKey,
+    changes_of,
+    diff,
+    roll_back,
+    tree_key,
+    with_tree,
+)
+from forestay.domain.rules.rule_tree import (
+    Conclusion,
+    Rule,
+    RuleChangeRefused,
+    RuleState,
+    RuleTree,
+    Walk,
+    add,
+    remove,
+    walk,
+    with_rules,
+)
+from forestay.ports.clock import Clock
+from forestay.ports.errors import Conflict, NotFound
+from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_store import Cornerstone, RuleStore
+
+TRIES = 5
+"""How often a change is made anew when somebody else changed the set meanwhile."""
+LONGEST_WORDS = 2_000
+
+
+class RuleDraft(NamedTuple):
+    """A rule as its author writes it."""
+
+    rule_set: RuleSetId
+    type: ExceptionType
+    task: str
+    condition: str
+    conclusion: Conclusion
+    cornerstone: str
+    """The incident for which it is written."""
+    context: Mapping[str, object]
+    """What was known of that incident."""
+    description: str = ""
+
+
+class Overturned(NamedTuple):
+    """An earlier cornerstone that would be answered otherwise."""
+
+    cornerstone: str
+    rule: str
+    """The rule that was written for it."""
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The set was changed: this is its new version."""
+
+    version: RuleSetVersion
+    rule: str = ""
+    overturned: tuple[Overturned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotEdited:
+    """Nothing was changed; everything that is in the way."""
+
+    reasons: tuple[str, ...]
+    problems: tuple[ConditionProblem, ...] = ()
+    """Of the condition's text, with their places."""
+    overturned: tuple[Overturned, ...] = ()
+    """Confirm these, and it is done all the same."""
+
+
+class NextRuleSet(NamedTuple):
+    """A set as it is to be, and what that changes."""
+
+    rule_set: RuleSet
+    changes: tuple[RuleChange, ...]
+
+
+Made = Callable[[RuleSet], "NextRuleSet | NotEdited"]
+
+
+def _next(current: RuleSet, key: TreeKey, tree: RuleTree, *rules: str | None) -> NextRuleSet:
+    return NextRuleSet(with_tree(current, key, tree), changes_of(key, current.tree(key), tree, rules))
+
+
+@dataclass(slots=True)
+class RuleEditor:
+    """The service."""
+
+    rules: RuleStore
+    conditions: Conditions
+    trying: ConditionSandbox
+    clock: Clock
+    new_id: Callable[[], str]
+    exlets: PlaybookStore | None = None
+    """Those that rules may conclude by their names; None: any name is taken to be one."""
+    _contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
+
+    async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
+        """Add a rule as a shadow."""
+        context, wrong = read_context(draft.context)
+        reasons = [*(f"context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        if self.exlets is not None and not reasons:
+            said = await self.exlets.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
+            reasons += [said] if isinstance(said, str) else []
+        if len(draft.description) > LONGEST_WORDS:
+            reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
+        trial = await self.trying.try_out(draft.condition, [context])
+        if not trial.problems:
+            answer = trial.answers[0]
+            if isinstance(answer, Erred):
+                reasons.append(f"the condition errs on its cornerstone: {answer.message}")
+            elif answer is False:
+                reasons.append("the condition is not true on its cornerstone")
+        if reasons or trial.problems:
+            return NotEdited(tuple(reasons), trial.problems)
+        key = tree_key(draft.type, draft.task)
+        rule = Rule(
+            self.new_id(),
+            draft.condition,
+            draft.conclusion,
+            RuleState.SHADOW,
+            draft.cornerstone,
+            by,
+            draft.description,
+            self.clock.now(),
+        )
+        evaluate = self.conditions.over(context)
+
+        def made(current: RuleSet) -> NextRuleSet | NotEdited:
+            tree = current.tree(key)
+            grown = add(tree, rule, walk(tree, evaluate, shadow=True))
+            if isinstance(grown, RuleChangeRefused):
+                return NotEdited((grown.reason,))
+            return _next(current, key, grown, grown.rules[rule.id].parent, rule.id)
+
+        await self.rules.keep_cornerstone(
+            draft.rule_set.tenant, Cornerstone(draft.cornerstone, draft.type.value, key.task, draft.context)
+        )
+        note = f"added for {draft.cornerstone}"
+        done = await self._change(draft.rule_set, made, by=by, note=note, confirmed=confirmed, new=rule.id)
+        return replace(done, rule=rule.id) if isinstance(done, Edited) else done
+
+    async def promote(
+        self,
+        rule_set: RuleSetId,
+        rule: str,
+        *,
+        by: str,
+        to: RuleState = RuleState.ACTIVE,
+        replayed: Mapping[str, object] | None = None,
+        expected: int | None = None,
+    ) -> Edited | NotEdited:
+        """Let a rule act, or make it a shadow again. It must then really answer its own cornerstone.
+
+        `replayed` is kept with the version: what a replay of the set at version `expected` came to. `Conflict` if the set has moved on since.
+        """
+        kept = await self._cornerstone_of(rule_set, rule)
+
+        def made(current: RuleSet) -> NextRuleSet | NotEdited:
+            if expected is not None and current.version != expected:
+                raise Conflict(f"{rule_set} was changed while the rule was replayed; ask again")
+            found = current.find(rule)
+            if found is None:
+                return NotEdited((f"there is no rule {rule} in {rule_set}",))
+            key, one = found
+            if one.state is to:
+                return NotEdited((f"rule {rule} is {to} already",))
+            tree = with_rules(current.tree(key), replace(one, state=to))
+            if to is RuleState.ACTIVE and kept is not None:
+                done = walk(tree, self.conditions.over(kept))
+                if rule not in {tested.rule for tested in done.path}:
+                    above = [r.id for r in tree.way_to(rule)[1:-1] if r.state is RuleState.SHADOW]
+                    return NotEdited(
+                        (
+                            f"it would not be reached on its cornerstone: first promote {', '.join(above) or 'the rules above it'}",
+                        )
+                    )
+            return _next(current, key, tree, rule)
+
+        return await self._change(rule_set, made, by=by, note=f"{rule} is {to}", confirmed=True, replayed=replayed)
+
+    async def remove(self, rule_set: RuleSetId, rule: str, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
+        """Take a rule away that nothing refines."""
+
+        def made(current: RuleSet) -> NextRuleSet | NotEdited:
+            found = current.find(rule)
+            if found is None:
+                return NotEdited((f"there is no rule {rule} in {rule_set}",))
+            key, gone = found
+            rest = remove(current.tree(key), rule)
+            if isinstance(rest, RuleChangeRefused):
+                return NotEdited((rest.reason,))
+            return _next(current, key, rest, gone.parent, rule, gone.false_child)
+
+        return await self._change(rule_set, made, by=by, note=f"{rule} removed", confirmed=confirmed)
+
+    async def roll_back(self, rule_set: RuleSetId, to: int, *, by: str) -> Edited | NotEdited:
+        """Make everything as it was in an older version, by a new one."""
+        old = await self.rules.load(rule_set, to)
+        for _ in range(TRIES):
+            current = await self.rules.load(rule_set)
+            version = roll_back(current, old, by=by, at=self.clock.now())
+            if isinstance(version, RuleChangeRefused):
+                return NotEdited((version.reason,))
+            try:
+                await self.rules.store(version)
+            except Conflict:
+                continue
+            return Edited(version)
+        raise Conflict(f"{rule_set} is being changed by others all the time; try again")
+
+    async def diff(self, rule_set: RuleSetId, old: int, new: int | None = None) -> tuple[RuleChange, ...]:
+        """What differs between two versions, the newest unless named."""
+        return diff(await self.rules.load(rule_set, old), await self.rules.load(rule_set, new))
+
+    async def _change(
+        self,
+        rule_set: RuleSetId,
+        made: Made,
+        *,
+        by: str,
+        note: str,
+        confirmed: bool,
+        new: str = "",
+        replayed: Mapping[str, object] | None = None,
+    ) -> Edited | NotEdited:
+        for _ in range(TRIES):
+            current = await self.rules.load(rule_set)
+            later = made(current)
+            if isinstance(later, NotEdited):
+                return later
+            overturned = await self._overturned(current, later, new)
+            if overturned and not confirmed:
+                return NotEdited(("earlier cornerstones would be answered otherwise",), (), overturned)
+            version = RuleSetVersion(rule_set, current.version + 1, later.changes, by, self.clock.now(), note, replayed)
+            try:
+                await self.rules.store(version)
+            except Conflict:
+                continue
+            return Edited(version, overturned=overturned)
+        raise Conflict(f"{rule_set} is being changed by others all the time; try again")
+
+    async def _overturned(self, old: RuleSet, later: NextRuleSet, added: str) -> tuple[Overturned, ...]:
+        """The cornerstones of every changed tree that would come to something else, the shadows counted."""
+        found: list[Overturned] = []
+        for key in dict.fromkeys(change.key for change in later.changes):
+            before, after = old.tree(key), later.rule_set.tree(key)
+            # In a thread: with very many rules even to go through them would hold up the others.
+            written = await asyncio.to_thread(_written_for, before)
+            contexts = await self._read(old.id.tenant, list(written))
+            found += await asyncio.to_thread(self._compare, before, after, written, contexts, added)
+        return tuple(found)
+
+    def _compare(
+        self, before: RuleTree, after: RuleTree, written: Mapping[str, str], contexts: Mapping[str, Context], added: str
+    ) -> Sequence[Overturned]:
+        found: list[Overturned] = []
+        for name, context in contexts.items():
+            evaluate = self.conditions.over(context)
+            if added and evaluate(after.rules[added].condition) is False:
+                continue  # a rule that is false there changes nothing there
+            was, is_ = walk(before, evaluate, shadow=True), walk(after, evaluate, shadow=True)
+            if (was.verdict, was.conclusion) != (is_.verdict, is_.conclusion):
+                found.append(Overturned(name, written[name], _told(was), _told(is_)))
+        return found
+
+    async def _read(self, tenant: str, names: Sequence[str]) -> Mapping[str, Context]:
+        missing = [name for name in names if (tenant, name) not in self._contexts]
+        for one in (await self.rules.cornerstones(tenant, missing)).values():
+            self._contexts[tenant, one.id] = read_context(one.context)[0]
+        return {name: self._contexts[tenant, name] for name in names if (tenant, name) in self._contexts}
+
+    async def _cornerstone_of(self, rule_set: RuleSetId, rule: str) -> Context | None:
+        found = (await self.rules.load(rule_set)).find(rule)
+        if found is None:
+            raise NotFound(f"there is no rule {rule} in {rule_set}")
+        name = found[1].cornerstone
+        return (await self._read(rule_set.tenant, [name])).get(name) if name is not None else None
+
+
+def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str, ...]:
+    """Everything that is wrong with what a rule concludes."""
+    if conclusion.empty:
+        return ("a rule needs a conclusion: an exlet or at least one step",)
+    if conclusion.exlet and conclusion.steps:
+        return ("a rule concludes an exlet by its name or steps of its own, not both",)
+    if conclusion.exlet:
+        return () if NAME.fullmatch(conclusion.exlet) else (f"{conclusion.exlet!r} is no name of an exlet",)
+    try:
+        steps = tuple(step_from_plain(one) for one in conclusion.steps)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        return (f"a step cannot be read: {type(error).__name__}: {error}",)
+    return tuple(f"{one.where}: {one.message}" for one in check_exlet(Exlet("in-place", steps), type_))
+
+
+def _written_for(tree: RuleTree) -> Mapping[str, str]:
+    return {rule.cornerstone: rule.id for rule in tree.rules.values() if rule.cornerstone is not None}
+
+
+def _told(done: Walk) -> str:
+    if done.verdict is ConditionVerdict.ERROR:
+        return f"rule {done.flagged} errs"
+    return f"rule {done.last_satisfied}" if done.verdict is ConditionVerdict.TRUE else "no rule"
+
+
+def found_at(rule_set: RuleSet, rule: str) -> tuple[TreeKey, Rule]:
+    """A rule of a set; `NotFound`."""
+    found = rule_set.find(rule)
+    if found is None:
+        raise NotFound(f"there is no rule {rule} in {rule_set.id}")
+    return found

@@ -1,0 +1,411 @@
+"""Runs rules over recorded incidents: those of a set as it stands or stood, with a rule promoted, or with drafts that nobody has added yet.
+
+The incidents are read from the newest back, page by page, since what came of one is told by what its job did later (`domain.rules.incident_outcome`). Of each job one small value is remembered on
+the way, and nothing of the incidents. The work is done in slices of a few milliseconds, so that a server goes on answering meanwhile; one replay at a time in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus
+from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
+from forestay.domain.exlets.exlet import Exlet
+from forestay.domain.exlets.exlet_plain import step_as_plain
+from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, house_said
+from forestay.domain.rules.condition import Erred
+from forestay.domain.rules.context import read_context
+from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.incident_outcome import (
+    UNKNOWN,
+    Attempt,
+    IncidentOutcome,
+    LaterAttempts,
+    earlier,
+    incident_attempt,
+    job_later,
+    outcome_of,
+)
+from forestay.domain.rules.replay import Replay
+from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, tree_key, with_tree
+from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
+from forestay.domain.rules.rule_tree import (
+    ROOT,
+    Conclusion,
+    Rule,
+    RuleChangeRefused,
+    RuleState,
+    RuleTree,
+    add,
+    walk,
+    with_rules,
+)
+from forestay.domain.rules.tree_index import IndexedSet
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound
+from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_editor import RuleDraft, check_conclusion, found_at
+from forestay.services.rules.rule_store import RuleStore
+
+T = TypeVar("T")
+PAGE = 200
+"""Standings that are found at once."""
+BUNCH = 100
+"""Incidents that are read at once, with their decisions and jobs: to take in each kind takes a few milliseconds."""
+SLICE = 0.002
+"""Seconds of work between two turns of the loop."""
+MOST = 100_000
+"""Incidents of one replay unless more are asked for; the newest are taken."""
+MOST_ALLOWED = 1_000_000
+MOST_DRAFTS = 50
+
+
+class ReplayRequest(NamedTuple):
+    """What is to be replayed over what."""
+
+    rule_set: RuleSetId
+    version: int | None = None
+    """None: the newest."""
+    acting: bool = False
+    """Only the rules that act count; else its shadows do too, as if they were promoted."""
+    promoted: str | None = None
+    """This rule alone is taken as promoted; implies `acting`."""
+    drafts: Sequence[RuleDraft] = ()
+    """Rules that nobody has added yet. They act."""
+    since: int | None = None
+    until: int | None = None
+    most: int = MOST
+    shown: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NotReplayed:
+    """It cannot be done; everything that is in the way."""
+
+    reasons: tuple[str, ...]
+    problems: tuple[ConditionProblem, ...] = ()
+    """Of a draft's condition, with their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The report, and what it is about."""
+
+    question: ReplayRequest
+    version: int
+    """Of the set that was replayed."""
+    report: Replay
+    drafts: tuple[str, ...] = ()
+    """The names that the drafts have in the report, in their order."""
+    whole: bool = True
+    """Every incident of the time was looked at; else only the newest."""
+
+    @property
+    def rule_set(self) -> RuleSetId:
+        return self.question.rule_set
+
+
+class ReplayedIncident(NamedTuple):
+    """One incident as a replay meets it."""
+
+    incident: Incident
+    told: Mapping[str, object]
+    attempt: Attempt
+    decision: Decision | None
+    then: Answer
+    outcome: IncidentOutcome
+    flow: str
+
+
+_Bunch = Sequence[tuple[Incident, Decision | None]]
+Progress = Callable[[int], None]
+Take = Callable[[ReplayedIncident], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class RuleReplay:
+    """The service."""
+
+    incidents: IncidentStore
+    jobs: JobStore
+    flows: FlowStore
+    rules: RuleStore
+    cache: RuleCache
+    conditions: Conditions
+    trying: ConditionSandbox
+    clock: Clock
+    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    exlets: PlaybookStore | None = None
+    """Those that rules conclude by their names."""
+    waiting: int = 0
+    """Replays that run or wait for the one that does."""
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def count(self, question: ReplayRequest) -> int:
+        """How many incidents there are to be looked at; up to a second old."""
+        query = IncidentQuery(tenant=question.rule_set.tenant, since=question.since, until=question.until)
+        return min(question.most, sum((await self.incidents.count(query, by="kind")).values()))
+
+    async def replay(self, question: ReplayRequest, progress: Progress = lambda _: None) -> Replayed | NotReplayed:
+        """Run the rules over the incidents. `NotFound` for a version or a rule that is not there."""
+        return await self.alone(lambda: self._replay(question, progress))
+
+    async def alone(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that reads all incidents while nobody else in this process does."""
+        self.waiting += 1
+        try:
+            async with self._one:
+                return await work()
+        finally:
+            self.waiting -= 1
+
+    async def _replay(self, question: ReplayRequest, progress: Progress) -> Replayed | NotReplayed:
+        made = await self._candidate(question)
+        if isinstance(made, NotReplayed):
+            return made
+        candidate, drafts = made
+        report = Replay(self.policy, question.shown)
+        sets = _ReplayedSets(self.cache, candidate, {one.id: one for one in await self._others(candidate.id)})
+
+        async def take(one: ReplayedIncident) -> None:
+            decided = await self._decide(sets, one)
+            report.take(
+                one.incident.id, at=one.incident.at, job=one.incident.job, attempt=one.attempt,
+                then=one.then, now=decided, outcome=one.outcome,
+            )  # fmt: skip
+
+        whole = await self.look(question, take, progress)
+        return Replayed(question, candidate.version, report.finish(), drafts, whole)
+
+    async def look(self, question: ReplayRequest, take: Take, progress: Progress = lambda _: None) -> bool:
+        """Hand every incident over, the newest first, each with what was decided and what came of it. Whether that was all.
+
+        Incidents after the time asked for are read too, where there is an end to it, since they tell what came of those before.
+        """
+        tenant, flows = question.rule_set.tenant, dict[str, str]()
+        later: dict[str, LaterAttempts] = {}
+        only = question.rule_set.name if question.rule_set.level is RuleSetLevel.FLOW else None
+        taken, turn = 0, self.clock.monotonic()
+        async with aclosing(self._read(IncidentQuery(tenant=tenant, since=question.since), later)) as known:
+            async for incident, decision in known:
+                looked = _looked(incident, decision, later)
+                if question.until is not None and incident.at >= question.until:
+                    continue
+                if taken >= question.most:
+                    return False
+                taken += 1
+                if incident.flow:
+                    if incident.flow not in flows:
+                        flows[incident.flow] = await self.flows.name(tenant, incident.flow)
+                    looked = looked._replace(flow=flows[incident.flow])
+                if only is None or looked.flow == only:
+                    await take(looked)
+                if self.clock.monotonic() - turn > SLICE:
+                    progress(taken)
+                    await asyncio.sleep(0)
+                    turn = self.clock.monotonic()
+        progress(taken)
+        return True
+
+    async def _read(
+        self, query: IncidentQuery, later: dict[str, LaterAttempts]
+    ) -> AsyncGenerator[tuple[Incident, Decision | None], None]:
+        """The incidents from the newest back. While one bunch is worked on, the next one is read."""
+        coming: asyncio.Task[_Bunch] | None = None
+        try:
+            async with aclosing(self._standings(query)) as bunches:
+                async for standings in bunches:
+                    ready = await coming if coming is not None else None
+                    coming = asyncio.create_task(self._bunch(standings, later))
+                    for one in ready or ():
+                        yield one
+            for one in await coming if coming is not None else ():
+                yield one
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def _standings(self, query: IncidentQuery) -> AsyncGenerator[Sequence[IncidentStatus], None]:
+        cursor: str | None = None
+        while True:
+            page = await self.incidents.find(query, sort="-at", limit=PAGE, cursor=cursor)
+            for start in range(0, len(page.found), BUNCH):
+                yield [one.standing for one in page.found[start : start + BUNCH]]
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _bunch(self, standings: Sequence[IncidentStatus], later: dict[str, LaterAttempts]) -> _Bunch:
+        """Everything beside some standings; the jobs of which nothing is known yet are remembered."""
+        incidents = await self.incidents.get_incidents([one.id for one in standings])
+        decisions = await self.incidents.get_decisions([_last(one) for one in standings])
+        new = list(dict.fromkeys(one.job for one in standings if one.job and one.job not in later))
+        jobs = await self.jobs.get(new) if new else {}
+        for name in new:
+            stored = jobs.get(name)
+            later[name] = job_later(stored.document if stored is not None else None)
+        return [(incidents[one.id], decisions.get(_last(one))) for one in standings if one.id in incidents]
+
+    async def _decide(self, sets: _ReplayedSets, one: ReplayedIncident) -> Answer:
+        incident = one.incident
+        context, _ = read_context({**one.told, "case.flow": one.flow} if one.flow else one.told)
+        task = str(context["exception.task"])
+        asked = await sets.asked(one.flow)
+        ruling = decide_quickly(asked, incident.kind, task, context, self.conditions.over(context))
+        said = ruling.conclusion
+        if said is not None and said.exlet:
+            said = await self._steps_of(sets, said, incident.kind)
+        return answer_of_ruling(ruling, house_said(incident, one.then, one.told), said)
+
+    async def _steps_of(self, sets: _ReplayedSets, conclusion: Conclusion, kind: ExceptionType) -> Conclusion:
+        """A conclusion with the steps that its exlet has now; without any where there is no such exlet, or it does not fit."""
+        key = (conclusion.exlet, kind)
+        if key not in sets.named:
+            sets.named[key] = conclusion
+            if self.exlets is not None:
+                exlet = await self.exlets.concluded(sets.candidate.id.tenant, conclusion, kind)
+                if isinstance(exlet, Exlet):
+                    sets.named[key] = Conclusion(conclusion.exlet, tuple(map(step_as_plain, exlet.steps)))
+        return sets.named[key]
+
+    async def _others(self, candidate: RuleSetId) -> Sequence[RuleSet]:
+        await self.cache.refresh()
+        return [one for one in self.cache.sets_of(candidate.tenant) if one.id != candidate]
+
+    async def _candidate(self, question: ReplayRequest) -> tuple[RuleSet, tuple[str, ...]] | NotReplayed:
+        """The set that is to be replayed."""
+        current = await self.rules.load(question.rule_set, question.version)
+        if question.version is not None and current.version != question.version:
+            raise NotFound(f"there is no version {question.version} of {question.rule_set}")
+        made = current
+        if question.promoted is not None:
+            key, rule = found_at(current, question.promoted)
+            made = with_tree(made, key, with_rules(made.tree(key), replace(rule, state=RuleState.ACTIVE)))
+        elif not question.acting:
+            made = acting(made)
+        names: list[str] = []
+        for place, draft in enumerate(question.drafts, 1):
+            name = f"draft-{place}"
+            grown = await self._with_draft(made, draft, name)
+            if isinstance(grown, NotReplayed):
+                return grown
+            made, names = grown, [*names, name]
+        return RuleSet(made.id, current.version, made.trees), tuple(f"{made.id}#{name}" for name in names)
+
+    async def _with_draft(self, current: RuleSet, draft: RuleDraft, name: str) -> RuleSet | NotReplayed:
+        """The set with one more rule, where its cornerstone's walk ends. Its condition is tried in a process of its own first."""
+        context, wrong = read_context(draft.context)
+        reasons = [*(f"{name}: context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        trial = await self.trying.try_out(draft.condition, [context])
+        if not trial.problems and isinstance(answer := trial.answers[0], Erred):
+            reasons.append(f"{name}: the condition errs on its cornerstone: {answer.message}")
+        elif not trial.problems and trial.answers[0] is False:
+            reasons.append(f"{name}: the condition is not true on its cornerstone")
+        if reasons or trial.problems:
+            return NotReplayed(tuple(reasons), trial.problems)
+        key = tree_key(draft.type, draft.task)
+        tree = current.tree(key)
+        rule = Rule(name, draft.condition, draft.conclusion, RuleState.ACTIVE, draft.cornerstone)
+        grown = add(tree, rule, walk(tree, self.conditions.over(context), shadow=True))
+        return (
+            NotReplayed((f"{name}: {grown.reason}",))
+            if isinstance(grown, RuleChangeRefused)
+            else with_tree(current, key, grown)
+        )
+
+
+@dataclass(slots=True)
+class _ReplayedSets:
+    """The sets of a tenant with the candidate in its place; each is made ready when it is first asked."""
+
+    cache: RuleCache
+    candidate: RuleSet
+    others: Mapping[RuleSetId, RuleSet]
+    named: dict[tuple[str, ExceptionType], Conclusion] = field(default_factory=dict)
+    """What was concluded by the names of exlets, with their steps."""
+    _ready: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
+    _for: dict[str, tuple[RuleSetIndex, ...]] = field(default_factory=dict)
+    _shared: RuleSetIndex | None = None
+
+    async def asked(self, flow: str) -> tuple[RuleSetIndex, ...]:
+        """As `RuleCache` asks them: the flow's, the domain's, the packs'."""
+        known = self._for.get(flow)
+        if known is None:
+            tenant = self.candidate.id.tenant
+            if self._shared is None:
+                packs = sorted(one for one in {*self.others, self.candidate.id} if one.level is RuleSetLevel.PACK)
+                self._shared = await self._panel(RuleSetId(tenant, RuleSetLevel.DOMAIN, DOMAIN), *packs)
+            own = await self._panel(RuleSetId(tenant, RuleSetLevel.FLOW, flow))
+            known = self._for[flow] = (own, self._shared)
+        return known
+
+    async def _panel(self, *names: RuleSetId) -> RuleSetIndex:
+        found = [await self._made_ready(one) for one in names]
+        return RuleSetIndex(one for one in found if one is not None)
+
+    async def _made_ready(self, name: RuleSetId) -> IndexedSet | None:
+        rule_set = self.candidate if name == self.candidate.id else self.others.get(name)
+        if rule_set is None:
+            return None
+        if name not in self._ready:
+            self._ready[name] = await self.cache.indexed(rule_set)
+        return self._ready[name]
+
+
+def acting(rule_set: RuleSet) -> RuleSet:
+    """The set as if every rule of it were promoted."""
+    trees = {
+        key: RuleTree(
+            MappingProxyType(
+                {
+                    name: rule if rule.state is RuleState.ACTIVE else replace(rule, state=RuleState.ACTIVE)
+                    for name, rule in tree.rules.items()
+                }
+            )
+        )
+        if tree.shadowed
+        else tree
+        for key, tree in rule_set.trees.items()
+    }
+    return RuleSet(rule_set.id, rule_set.version, MappingProxyType(trees))
+
+
+def beneath(rule_set: RuleSet, rule: str) -> frozenset[str]:
+    """A rule and everything that refines it: what can only be reached through it."""
+    key, _ = found_at(rule_set, rule)
+    rules = rule_set.tree(key).rules
+    found, waiting = {rule}, [rules[rule].true_child]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and one != ROOT:
+            found.add(one)
+            waiting += [rules[one].true_child, rules[one].false_child]
+    return frozenset(found)
+
+
+def _last(standing: IncidentStatus) -> tuple[str, int]:
+    """The decision that stands: the last one."""
+    return standing.id, max(1, standing.n)
+
+
+def _looked(incident: Incident, decision: Decision | None, later: dict[str, LaterAttempts]) -> ReplayedIncident:
+    """One incident with what came of it; the job's memory moves on to before it."""
+    told = told_by(incident)
+    attempt = incident_attempt(told)
+    known = later.get(incident.job) if incident.job else None
+    outcome = UNKNOWN if known is None else outcome_of(attempt, known)
+    if known is not None:
+        later[incident.job] = earlier(known, attempt)
+    return ReplayedIncident(incident, told, attempt, decision, answer_of_decision(decision), outcome, "")

@@ -1,0 +1,199 @@
+"""Keeps rule sets: every version as what it changed, stored once and never changed; and for each set one head that names its newest.
+
+The law. A version is made by a create-only write under its number, so of two who change a set at once one gets the number. It is in
+force when the head names it, by a version-checked write. A writer that dies between the two has changed nothing; the next one finds
+its version and moves the head on, so no number is ever given twice.
+
+One more document, the mark, names the versions of all sets. Whoever has a copy of the rules reads the mark alone, several times a second.
+Everything is kept in documents, so every store that keeps documents keeps rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
+
+from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, apply
+from forestay.domain.rules.rule_tree import RuleChangeRefused
+from forestay.formats.rules.rule_json import set_as_plain, version_as_plain, version_from_plain
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
+from forestay.ports.jobs.job_store import Conflicted, Written
+
+HEAD = "rules-head"
+VERSION = "rules-version"
+CORNERSTONE = "rules-cornerstone"
+MARK = "rules:mark"
+MOST_CHANGES = 5_000
+"""Rules that one version may change; a larger change is made in several."""
+AT_ONCE = 200
+TRIES = 20
+
+
+class Cornerstone(NamedTuple):
+    """The context for which a rule was written, kept beside the rules for as long as they are."""
+
+    id: str
+    type: str
+    task: str
+    context: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class RuleStore:
+    """The service."""
+
+    documents: DocumentStore
+    _known: dict[RuleSetId, RuleSet] = field(default_factory=dict)
+    """The newest version read of each set: the next is read as what it changed."""
+
+    async def heads(self) -> Mapping[RuleSetId, int]:
+        """The newest version of every set; up to a second old."""
+        found: dict[RuleSetId, int] = {}
+        for stored in await self.documents.find(HEAD):
+            # The name of a head says whose it is, whatever became of what stands in it.
+            with suppress(KeyError, ValueError, TypeError):
+                rule_set, number = _head(stored)
+                found[rule_set] = number
+        return found
+
+    async def newest(self, rule_set: RuleSetId) -> int:
+        """The newest version of a set; 0: it has none."""
+        found = (await self.documents.get([head_name(rule_set)])).get(head_name(rule_set))
+        return _head(found)[1] if found is not None else 0
+
+    async def load(self, rule_set: RuleSetId, version: int | None = None) -> RuleSet:
+        """A set at a version, or at its newest. `NotFound` for a version that there is not."""
+        newest = await self.newest(rule_set)
+        wanted = newest if version is None else version
+        if not 0 <= wanted <= newest:
+            raise NotFound(f"{rule_set} has no version {wanted}; its newest is {newest}")
+        known = self._known.get(rule_set)
+        current = known if known is not None and known.version <= wanted else RuleSet(rule_set)
+        while current.version < wanted:
+            upto = min(wanted, current.version + AT_ONCE)
+            for one in await self.versions(rule_set, current.version + 1, upto):
+                later = apply(current, one)
+                if isinstance(later, RuleChangeRefused):
+                    raise Permanent(f"{rule_set}: {later.reason}")
+                current = later
+        if known is None or current.version > known.version:
+            self._known[rule_set] = current
+        return current
+
+    async def versions(self, rule_set: RuleSetId, first: int, last: int) -> Sequence[RuleSetVersion]:
+        """Some versions in their order, each as what it changed."""
+        names = [version_name(rule_set, number) for number in range(first, last + 1)]
+        found = await self.documents.get(names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise Transient(f"{missing[0]} cannot be read")
+        return [version_from_plain(found[name].document.body) for name in names]
+
+    async def store(self, version: RuleSetVersion) -> None:
+        """Put a version in force. `Conflict` if its number was taken: look at the set again."""
+        if len(version.changes) > MOST_CHANGES:
+            raise Permanent(f"a version changes at most {MOST_CHANGES} rules; this one changes {len(version.changes)}")
+        rule_set, number = version.rule_set, version.number
+        name, token = version_name(rule_set, number), uuid4().hex
+        if number != await self.newest(rule_set) + 1:
+            raise Conflict(f"{rule_set} has moved on; look at it again")
+        body = {**version_as_plain(version), "token": token}
+        (result,) = await self.documents.put([(Document(name, rule_set.tenant, VERSION, body), None)])
+        if not isinstance(result, Written):
+            found = (await self.documents.get([name])).get(name)
+            if found is None:
+                raise Transient(f"{name} may not be stored")
+            if found.document.body.get("token") != token:
+                # Its writer may have died: nobody gets past this number before the head names it.
+                await self._move_head(rule_set, number)
+                raise Conflict(f"{rule_set} has moved on; look at it again")
+        await self._move_head(rule_set, number)
+
+    async def _move_head(self, rule_set: RuleSetId, number: int) -> None:
+        name = head_name(rule_set)
+        for _ in range(TRIES):
+            found = (await self.documents.get([name])).get(name)
+            if found is not None and _head(found)[1] >= number:
+                await self._set_mark(rule_set, number)
+                return
+            body = {**set_as_plain(rule_set), "version": number}
+            await self.documents.put([(Document(name, rule_set.tenant, HEAD, body), found.version if found else None)])
+        raise Transient(f"the head of {rule_set} could not be written")
+
+    async def _set_mark(self, rule_set: RuleSetId, number: int) -> None:
+        key = head_name(rule_set)
+        for _ in range(TRIES):
+            found = (await self.documents.get([MARK])).get(MARK)
+            named = dict(_named(found))
+            if named.get(key, 0) >= number:
+                return
+            named[key] = number
+            await self.documents.put(
+                [(Document(MARK, "", "rules-mark", {"heads": named}), found.version if found else None)]
+            )
+        raise Transient("the mark of the rules could not be written")
+
+    async def mark(self) -> StoredDocument | None:
+        """What names the versions of all sets; realtime."""
+        return (await self.documents.get([MARK])).get(MARK)
+
+    # Cornerstones
+
+    async def keep_cornerstone(self, tenant: str, cornerstone: Cornerstone) -> None:
+        """Keep a cornerstone; the first one of an id stays."""
+        body = {"type": cornerstone.type, "task": cornerstone.task, "context": dict(cornerstone.context)}
+        document = Document(
+            cornerstone_name(tenant, cornerstone.id), tenant, CORNERSTONE, {"id": cornerstone.id, **body}
+        )
+        (result,) = await self.documents.put([(document, None)])
+        if not isinstance(result, Written | Conflicted):
+            raise Transient(f"cornerstone {cornerstone.id} may not be stored")
+
+    async def cornerstones(self, tenant: str, ids: Sequence[str]) -> Mapping[str, Cornerstone]:
+        """Cornerstones by their ids; a missing one is left out."""
+        kept: dict[str, Cornerstone] = {}
+        for start in range(0, len(ids), AT_ONCE):
+            names = [cornerstone_name(tenant, one) for one in ids[start : start + AT_ONCE]]
+            for stored in (await self.documents.get(names)).values():
+                body = stored.document.body
+                one = Cornerstone(str(body["id"]), str(body["type"]), str(body["task"]), body["context"])  # type: ignore[arg-type]
+                kept[one.id] = one
+        return kept
+
+
+def head_name(rule_set: RuleSetId) -> str:
+    return f"rules:{rule_set.tenant}:{rule_set.level}:{rule_set.name}"
+
+
+def version_name(rule_set: RuleSetId, number: int) -> str:
+    return f"{head_name(rule_set)}@{number}"
+
+
+def cornerstone_name(tenant: str, name: str) -> str:
+    return f"cornerstone:{tenant}:{name}"
+
+
+def set_named(head: str) -> RuleSetId:
+    """The set whose head has this name."""
+    _, tenant, level, name = head.split(":", 3)
+    return RuleSetId(tenant, RuleSetLevel(level), name)
+
+
+def heads_in(mark: StoredDocument | None) -> Mapping[RuleSetId, int]:
+    """The versions that a mark names."""
+    return {set_named(name): number for name, number in _named(mark).items()}
+
+
+def _named(mark: StoredDocument | None) -> Mapping[str, int]:
+    return mark.document.body["heads"] if mark is not None else {}  # type: ignore[return-value]
+
+
+def _head(stored: StoredDocument) -> tuple[RuleSetId, int]:
+    body = stored.document.body
+    return RuleSetId(str(body["tenant"]), RuleSetLevel(str(body["level"])), str(body["name"])), int(
+        str(body["version"])
+    )

@@ -1,0 +1,381 @@
+"""The candidates of one server: for every lane the next jobs with their versions, read ahead of need.
+
+A buffer is a hint. Its cursor moves past what was taken, so that two looks never offer the same job; it goes back to the start
+of its lane only after the store has had time to show what was written. Jobs of other servers' slots are taken from the
+far end of their lanes, where their owners come last: so two servers hardly ever want the same job, and where they do the
+version check decides.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from forestay.domain.jobs.claim import avoids, claimable
+from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
+from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
+from forestay.domain.jobs.resources import Resources, class_may_fit, fits
+from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
+from forestay.services.scheduling.job_matcher import JobMatcher
+from forestay.services.scheduling.lane_buffer import LaneBuffer
+from forestay.services.shared.background_tasks import BackgroundTasks
+
+LEAST = 50
+"""Candidates of a lane that are worth a search."""
+
+
+class _Asking(NamedTuple):
+    """Whom a candidate is for."""
+
+    tenant: str
+    free: Resources
+    host: str
+    pilot: str
+    foreign: bool
+    site: str = ""
+
+
+def _urgency(one: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
+    return one[:3]
+
+
+class CandidateBuffers:
+    """The candidate buffers of one server."""
+
+    def __init__(
+        self, store: JobStore, clock: Clock, settings: ClaimSettings, tally: ClaimTally, changed: Callable[[], None]
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.tally = tally
+        self.changed = changed
+        """Told when there may be more to give."""
+        self.gated: Callable[[JobDocument], bool] = lambda _document: False
+        """Whether nobody may have a job for now, for a reason that is not on its document."""
+        self.match: JobMatcher | None = None
+        """Weighs where the data are; None: nobody does."""
+        self._data_first = 0
+        self._slots: frozenset[int] | None = None
+        self._fallback: frozenset[int] | None = None
+        self._far = False
+        self._gaining: tuple[frozenset[int], float] | None = None
+        self._buffers: dict[tuple[str, bool], LaneBuffer] = {}
+        self._taken: OrderedDict[str, float] = OrderedDict()
+        self._looked_at = {False: -1e9, True: -1e9}
+        self._looking = {False: False, True: False}
+        self._background = BackgroundTasks()
+        self._turn = 0
+
+    def stop(self) -> None:
+        self._background.stop()
+
+    @property
+    def slots_served(self) -> int:
+        """How many slots are looked after here now; fewer than our share for a while after a server came or went."""
+        return SLOTS if self._slots is None else len(self._slots)
+
+    def assign_hash_slots(self, slots: frozenset[int], fallback: frozenset[int] | None) -> None:
+        """These slots are ours: those lost are let go at once, those gained are taken over a little later.
+
+        Of others' slots those of which we are the heir come first: two servers in need rarely want the same job then.
+        """
+        self._fallback = fallback
+        if self._slots is None:
+            self._take_over(slots)
+        elif self._gaining is None or self._gaining[0] != slots:
+            self._gaining = (slots, self.clock.monotonic() + self.settings.hand_over)
+            if not self._slots <= slots:
+                self._take_over(self._slots & slots)
+
+    def _take_over(self, slots: frozenset[int]) -> None:
+        """Windows are read anew, since they were cut by the old slots."""
+        if slots == self._slots:
+            return
+        self._slots = slots
+        for key in [key for key in self._buffers if not key[1]]:
+            del self._buffers[key]
+        self._looked_at[False] = -1e9
+        self.changed()
+
+    def promote_pending(self, now: float) -> None:
+        """Take over slots whose time has come; forget what the store itself shows as taken by now."""
+        if self._gaining is not None and now >= self._gaining[1]:
+            slots, self._gaining = self._gaining[0], None
+            self._take_over(slots)
+        while self._taken:
+            job, at = next(iter(self._taken.items()))
+            if now - at < 3 * self.settings.settle:
+                return
+            del self._taken[job]
+
+    # -- giving ------------------------------------------------------------------------------------------------
+
+    def offer(self, jobs: Iterable[Stored], room: dict[str, int]) -> None:
+        """Jobs that were just written here, and how many each tenant's pilots wait for.
+
+        Jobs of other servers' slots only for those for whom there are none of our own: their owners cannot know of them yet,
+        and for a while will not know that they are gone.
+        """
+        fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs}
+        others: list[Stored] = []
+        for stored in jobs:
+            if self._owns(stored.document.id):
+                self._append(stored, room)
+            else:
+                others.append(stored)
+        for stored in others:
+            queue = lane_of(stored.document).tenant
+            if queue not in fed and room.get(queue, 0) > 0:
+                self._append(stored, room)
+
+    def _append(self, stored: Stored, room: dict[str, int]) -> None:
+        lane = lane_of(stored.document)
+        if lane.tenant in room:
+            buffer = self._buffer(lane, foreign=False)
+            if len(buffer.jobs) < self.settings.window:
+                buffer.jobs.append(stored)
+                if self.match is not None:
+                    self.match.offer(stored)
+                room[lane.tenant] -= 1
+
+    def look_anew(self) -> None:
+        """What nobody might have may be to be had now: what was put aside for it is looked for at once."""
+        self._looked_at = {False: -1e9, True: -1e9}
+        self.changed()
+
+    def free(self, job: str) -> None:
+        """The job is to be had again."""
+        self._taken.pop(job, None)
+
+    def next(
+        self, tenant: str, free: Resources, *, foreign: bool, host: str = "", pilot: str = "", site: str = ""
+    ) -> Stored | None:
+        """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
+        match = self.match if self.match is not None and self.match.weighs(tenant) else None
+        asking = _Asking(tenant, free, host, pilot, foreign, site)
+        found = self._next(asking, match, last=match is None)
+        if found is None and match is not None:
+            # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
+            found = self._next(asking, match, last=True)
+        return found
+
+    def _next(self, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
+        tenant, free, foreign = asking.tenant, asking.free, asking.foreign
+        awaited = -HIGHEST_PRIORITY - 1
+        fed: list[tuple[int, bool, int, LaneBuffer]] = []
+        for buffer in self._buffers.values():
+            lane = buffer.lane
+            if lane.tenant != tenant or (buffer.foreign and not foreign) or not (buffer.jobs or buffer.reading):
+                continue
+            if not class_may_fit(lane.resource_class, free):
+                continue
+            if buffer.jobs:
+                fed.append((-lane.priority, buffer.foreign, buffer.served, buffer))
+            elif not buffer.foreign:
+                awaited = max(awaited, lane.priority)
+        while fed:
+            best = min(fed, key=_urgency)
+            buffer = best[3]
+            if awaited > buffer.lane.priority:
+                return None  # something more urgent is just being read
+            stored = self._nearest(fed, best, asking, match) if match is not None else None
+            if stored is not None:
+                return stored
+            if (stored := self._take(buffer, asking, match, last=last)) is not None:
+                self._serve(buffer)
+                return stored
+            fed.remove(best)  # nothing in it fits after all
+        return None
+
+    def _serve(self, buffer: LaneBuffer) -> None:
+        self._turn += 1
+        buffer.served = self._turn
+
+    def _nearest(
+        self,
+        fed: list[tuple[int, bool, int, LaneBuffer]],
+        best: tuple[int, bool, int, LaneBuffer],
+        asking: _Asking,
+        match: JobMatcher,
+    ) -> Stored | None:
+        """A candidate of the most urgent lanes whose data are where the pilot runs; the lane whose turn it is comes first."""
+        turn = self._data_first >= self.settings.data_first
+        wall = self.clock.now()
+
+        def fit(stored: Stored) -> bool:
+            return stored.document.id not in self._taken and self._may_have(stored.document, asking, wall)
+
+        for one in [best] if turn else sorted((one for one in fed if one[0] == best[0]), key=_urgency):
+            buffer = one[3]
+            stored = match.near(str(buffer.lane), asking.tenant, asking.pilot, fit)
+            if stored is not None:
+                self._data_first = 0 if one is best else self._data_first + 1
+                self._taken[stored.document.id] = self.clock.monotonic()
+                buffer.given.add(stored.document.id)
+                match.given(stored.document, asking.pilot, near=True)
+                self._serve(buffer)
+                return stored
+        self._data_first = 0
+        return None
+
+    def _may_have(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
+        free = asking.free
+        if not claimable(document, wall) or (document.extra and avoids(document, asking.host, wall, asking.site)):
+            return False
+        return not self.gated(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
+
+    def has_none_for(self, tenant: str, free: Resources) -> bool:
+        """Whether nothing is queued that someone with so much free should get before a job that comes now.
+
+        Known only while lanes are looked for regularly, as they are for whoever waits in vain; otherwise it is not so.
+        """
+        if self._looking[False] or self.clock.monotonic() - self._looked_at[False] > 2 * self.settings.settle:
+            return False
+        for buffer in self._buffers.values():
+            more = buffer.jobs or buffer.reading or (buffer.ended_at is None and not buffer.foreign)
+            if more and buffer.lane.tenant == tenant and class_may_fit(buffer.lane.resource_class, free):
+                return False
+        return True
+
+    def _take(self, buffer: LaneBuffer, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
+        free, pilot = asking.free, asking.pilot
+        wall = self.clock.now()
+        for _ in range(min(self.settings.look, len(buffer.jobs))):
+            stored = buffer.jobs.popleft()
+            document = stored.document
+            if document.id in buffer.given:
+                buffer.given.discard(document.id)
+                continue
+            if document.id in self._taken or not claimable(document, wall):
+                continue
+            avoided = bool(document.extra) and avoids(document, asking.host, wall, asking.site)
+            if (
+                not avoided
+                and not self.gated(document)
+                and fits(document.resources, free)
+                and ends_in_time(document, free.wall)
+                and (match is None or not match.held_back(document, pilot, last=last))
+            ):
+                self._taken[document.id] = self.clock.monotonic()
+                buffer.unfit = 0
+                if match is not None:
+                    match.given(document, pilot, near=False)
+                return stored
+            buffer.jobs.append(stored)
+            buffer.unfit += 1
+        return None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def refill(self, now: float, *, waiting: set[str], unmet: set[str], hunger: float) -> None:
+        """Fill windows that run low, and look for lanes we do not know.
+
+        `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `hunger` is for how
+        long the one who has waited longest has found nothing.
+        """
+        self._far = hunger >= self.settings.far_after
+        foreign = hunger >= self.settings.foreign_after
+        for buffer in self._low(waiting, now):
+            buffer.reading = True
+            self._background.begin(self._read(buffer))
+        fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs or buffer.ended_at is None}
+        # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
+        pause = self.settings.look_again if unmet <= fed else self.settings.settle
+        if waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
+            self._looking[False] = True
+            self._background.begin(self._look(foreign=False))
+        all_mine = self._slots is None or len(self._slots) == SLOTS
+        if foreign and not all_mine and now - self._looked_at[True] >= self.settings.settle and not self._looking[True]:
+            self._looking[True] = True
+            self._background.begin(self._look(foreign=True))
+
+    def _low(self, waiting: set[str], now: float) -> list[LaneBuffer]:
+        """The windows to read on in: the most urgent ones, as many as there is memory for."""
+        wanted: list[LaneBuffer] = []
+        for key, buffer in list(self._buffers.items()):
+            if buffer.reading or buffer.lane.tenant not in waiting:
+                continue
+            settled = buffer.ended_at is None or now - buffer.ended_at >= self.settings.settle
+            if settled and buffer.unfit >= len(buffer.jobs):
+                # Nobody who waits can run any of these; what comes after them, or came since, may fit.
+                buffer.clear()
+            if buffer.ended_at is None:
+                wanted.append(buffer)
+            elif settled and not buffer.jobs:
+                # The whole lane was seen: a look says when there is something in it again.
+                del self._buffers[key]
+        most = self.settings.budget // LEAST
+        if len(wanted) > most:
+            wanted.sort(key=lambda buffer: (-buffer.lane.priority, buffer.served))
+            del wanted[most:]
+        low = min(self.settings.low_water, self._page())
+        return [buffer for buffer in wanted if len(buffer.jobs) < low]
+
+    def _page(self) -> int:
+        return max(LEAST, min(self.settings.window, self.settings.budget // max(1, len(self._buffers))))
+
+    async def _look(self, *, foreign: bool) -> None:
+        """Which lanes have jobs at all."""
+        self.tally.looks += 1
+        try:
+            lanes = await self.store.count(self._query(foreign=foreign), by="lane")
+            for name in lanes:
+                self._buffer(lane_named(name), foreign=foreign)
+        except PortError:
+            pass  # asked again after the settle time; the request keeps waiting
+        finally:
+            self._looked_at[foreign] = self.clock.monotonic()
+            self._looking[foreign] = False
+            self.changed()
+
+    async def _read(self, buffer: LaneBuffer) -> None:
+        self.tally.pages += 1
+        slots = self._slots
+        try:
+            query = self._query(foreign=buffer.foreign, lane=str(buffer.lane))
+            sort, limit = ("-rank", self.settings.foreign_window) if buffer.foreign else ("rank", self._page())
+            page = await self.store.search(query, sort=sort, limit=limit, cursor=buffer.cursor)
+            if self._slots is not slots and not buffer.foreign:
+                return
+            fresh = [stored for stored in page.jobs if stored.document.id not in self._taken]
+            if self.match is not None:
+                await self.match.learn(fresh)
+                if self._slots is not slots and not buffer.foreign:
+                    return
+            buffer.jobs.extend(fresh)
+            buffer.cursor = page.cursor
+            buffer.ended_at = self.clock.monotonic() if page.cursor is None else None
+        except PortError:
+            buffer.cursor, buffer.ended_at = None, self.clock.monotonic()
+        finally:
+            buffer.reading = False
+            self.changed()
+
+    def _query(self, *, foreign: bool, lane: str | None = None) -> JobQuery:
+        slots = (None if self._far else self._fallback) if foreign else self._slots
+        at_most = {"not_before": self.clock.now()}
+        if foreign:
+            at_most["changed"] = self.clock.now() - int(1000 * self.settings.foreign_age)
+        return JobQuery(
+            states=frozenset({State.AVAILABLE}),
+            anyof={"lane": [lane]} if lane else {},
+            at_most=at_most,
+            held=False,
+            slots=None if slots is None or len(slots) == SLOTS else slots,
+        )
+
+    def _buffer(self, lane: Lane, *, foreign: bool) -> LaneBuffer:
+        key = (str(lane), foreign)
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            buffer = self._buffers[key] = LaneBuffer(lane, foreign, served=self._turn)
+        return buffer
+
+    def _owns(self, job: str) -> bool:
+        return self._slots is None or hash_slot_of(job) in self._slots

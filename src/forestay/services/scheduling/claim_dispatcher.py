@@ -1,0 +1,371 @@
+"""Gives jobs to pilots: one version-checked write a claim, many claims a round trip.
+
+Each server looks after the jobs in its own slots and keeps buffers of candidates (`candidate_buffers`). Pilots' requests wait; all
+that can be answered at one moment are written in one bulk. A request that finds nothing for a while is served from other
+servers' slots too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from forestay.domain.jobs.claim import claim, claimable
+from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.resources import Resources, fits, less
+from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.services.jobs.claim_releaser import release_write
+from forestay.services.scheduling.candidate_buffers import CandidateBuffers
+from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
+from forestay.services.scheduling.first_claims import FirstClaims
+from forestay.services.scheduling.host_health_tracker import HostHealthTracker
+from forestay.services.scheduling.job_matcher import JobMatcher
+from forestay.services.shared.background_tasks import BackgroundTasks
+from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
+
+Picked = TypeVar("Picked", Stored, JobDocument)
+
+REMEMBERED_PILOTS = 20_000
+BUSY = 0.05
+"""Seconds since the last write for which requests are gathered: on an idle system nobody else is worth waiting for."""
+
+
+@dataclass(slots=True, eq=False)
+class ClaimRequest:
+    """A pilot that waits for work."""
+
+    pilot: str
+    host: str
+    tenant: str
+    free: Resources
+    most: int
+    batch: int
+    site: str
+    slots: int
+    since: float
+    answer: asyncio.Future[list[Stored]]
+    queue: str
+    """Where the jobs wait that it may have."""
+    busy: bool = False
+
+
+class ClaimDispatcher:
+    """The claim dispatcher of one server."""
+
+    def __init__(
+        self, store: JobStore, writer: Writer, clock: Clock, ids: Ids, settings: ClaimSettings | None = None
+    ) -> None:
+        self.store = store
+        self.writer = writer
+        self.clock = clock
+        self.ids = ids
+        self.settings = settings or ClaimSettings()
+        self.tally = ClaimTally()
+        self._wake = asyncio.Event()
+        self.buffers = CandidateBuffers(store, clock, self.settings, self.tally, self._wake.set)
+        self.match: JobMatcher | None = None
+        self.hosts: HostHealthTracker | None = None
+        self._waiting: list[ClaimRequest] = []
+        self._flying = 0
+        self._took_off = -1e9
+        self._background = BackgroundTasks()
+        self._hungry: OrderedDict[str, float] = OrderedDict()
+        """Since when each pilot has asked in vain."""
+
+    def weigh(self, match: JobMatcher) -> None:
+        """From now on where the data are is weighed too."""
+        self.match = self.buffers.match = match
+
+    # -- asked by pilots ---------------------------------------------------------------------------------------
+
+    async def claim(
+        self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
+        site: str = "", slots: int = 1, downstream: str = "",
+    ) -> list[Stored]:  # fmt: skip
+        """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
+
+        What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
+        downstream are given to who asks for it, and to nobody else.
+        """
+        loop = asyncio.get_running_loop()
+        # One that asks often and briefly is hungry since its first request in vain, not since its last.
+        since = self._hungry.setdefault(pilot, self.clock.monotonic())
+        if len(self._hungry) > REMEMBERED_PILOTS:
+            self._hungry.popitem(last=False)
+        queue = queue_named(tenant, downstream)
+        request = ClaimRequest(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future(), queue)
+        if self.match is not None and not downstream:
+            self.match.asks(pilot, tenant, host, site, slots, most)
+        self._waiting.append(request)
+        self._wake.set()
+        try:
+            done, _ = await asyncio.wait({request.answer}, timeout=wait)
+            while not done and request.busy:  # its claims are being written: they must not be lost
+                done, _ = await asyncio.wait({request.answer}, timeout=wait)
+            return request.answer.result() if done else []
+        except asyncio.CancelledError:
+            answer = request.answer
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                # Granted at the very moment at which the caller went away.
+                self._background.begin(self._give_back(answer.result()))
+            raise
+        finally:
+            if not request.answer.done():
+                request.answer.cancel()
+            if request in self._waiting:
+                self._waiting.remove(request)
+
+    def dismiss(self) -> None:
+        """Answer everyone who waits with nothing: the server stops. Claims being written are still handed over."""
+        for request in [one for one in self._waiting if not one.busy]:
+            self._waiting.remove(request)
+            if not request.answer.done():
+                request.answer.set_result([])
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def assign_hash_slots(self, slots: frozenset[int], fallback: frozenset[int] | None = None) -> None:
+        """These slots are ours from now on, and of others' slots we are the heir of those; None: of all."""
+        self.buffers.assign_hash_slots(slots, fallback)
+
+    def offer(self, jobs: Iterable[Stored]) -> None:
+        """Jobs that were just written here: a waiting pilot gets them without any search."""
+        room: dict[str, int] = {}
+        for request in self._waiting:
+            if not request.busy:
+                room[request.queue] = room.get(request.queue, 0) + request.most
+        self.buffers.offer([one for one in jobs if one.document.state is State.AVAILABLE], room)
+        if room:
+            self._wake.set()
+
+    def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[ClaimRequest] | None:
+        """Give jobs that are about to be created to pilots that wait here, in the write that creates them.
+
+        Only to those who would get nothing else: what is queued goes first. The requests are busy until the claims are closed.
+        """
+        waiting = [one for one in self._waiting if not one.busy and not one.answer.done()]
+        if not waiting:
+            return None
+        now = self.clock.now()
+        gated = self.buffers.gated
+        concerns = self.match.concerns if self.match is not None else None
+        fresh = [
+            one
+            for one in documents
+            if claimable(one, now) and not gated(one) and (concerns is None or not concerns(one))
+        ]
+        fresh.sort(key=rank)
+        given: dict[str, tuple[ClaimRequest, JobDocument]] = {}
+        for request in waiting:
+            if not fresh or len(given) >= self.settings.bulk:
+                break
+            most = self.settings.bulk - len(given)
+            if self.hosts is not None:
+                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
+            if most and self.buffers.has_none_for(request.queue, request.free):
+                for one in self._pick(request, most, self._fresh_for(request, fresh)):
+                    claimed = self._claimed(request, one, now)
+                    if isinstance(claimed, JobDocument):
+                        given[one.id] = request, claimed
+                        request.busy = True
+                        if self.hosts is not None:
+                            self.hosts.given(request.tenant, request.host, [one.id])
+        return FirstClaims(given, self._close) if given else None
+
+    def _fresh_for(self, request: ClaimRequest, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
+        def next_fresh(free: Resources) -> JobDocument | None:
+            for place, one in enumerate(fresh[: self.settings.look]):
+                if (
+                    queue_named(one.tenant, downstream_of(one)) == request.queue
+                    and fits(one.resources, free)
+                    and ends_in_time(one, free.wall)
+                ):
+                    return fresh.pop(place)
+            return None
+
+        return next_fresh
+
+    def _close(self, claims: FirstClaims[ClaimRequest]) -> None:
+        standing = claims.standing
+        self.tally.first += len(standing)
+        self.tally.lost += len(claims.given) - len(standing)
+        for request in {id(request): request for request, _ in claims.given.values()}.values():
+            request.busy = False
+            # In the order in which they were picked: a pilot may run them one after the other.
+            mine = [job for job, (whose, _) in claims.given.items() if whose is request]
+            self._answer(request, [standing[job] for job in mine if job in standing])
+        if claims.strays:
+            self._background.begin(self._give_back(claims.strays))
+        self._wake.set()
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
+        document = stored.document
+        if self.match is not None and document.attempt > 0 and document.state is not State.RUNNING:
+            self.match.ended(document.tenant, document.id)
+        if document.state is State.AVAILABLE and document.attempt > 0:
+            self.buffers.free(document.id)
+            if claimable(document, self.clock.now()):
+                self.offer([stored])
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve requests until cancelled."""
+        try:
+            while True:
+                await self._wait_for_work()
+                self.buffers.promote_pending(self.clock.monotonic())
+                if self._worth_serving():
+                    self._serve()
+        finally:
+            self.buffers.stop()
+            self._background.stop()
+
+    async def _wait_for_work(self) -> None:
+        idle = self.settings.idle if self._waiting else 1.0
+        try:
+            async with asyncio.timeout(idle):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+        if self._waiting and self.settings.gather and self.clock.monotonic() - self._took_off < BUSY:
+            await asyncio.sleep(self.settings.gather)
+
+    def _worth_serving(self) -> bool:
+        """While a write is under way only a large one is worth another: few requests gather until the first lands, or is late."""
+        if not self._waiting or not self._flying:
+            return bool(self._waiting)
+        if self._flying >= self.settings.flights:
+            return False
+        if self.clock.monotonic() - self._took_off >= self.settings.idle:
+            return True
+        return 2 * sum(request.most for request in self._waiting if not request.busy) >= self.settings.bulk
+
+    def _serve(self) -> None:
+        now = self.clock.monotonic()
+        if self.match is not None:
+            self.match.tick()
+        batch: list[tuple[ClaimRequest, Stored]] = []
+        unmet: list[ClaimRequest] = []
+        for request in self._waiting:
+            if request.busy or request.answer.done():
+                continue
+            most = self.settings.bulk - len(batch)
+            if self.hosts is not None:
+                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
+                if not most:
+                    continue  # its host is closed
+            picked = self._pick(request, most, self._queued_for(request, now))
+            if picked:
+                if self.hosts is not None:
+                    self.hosts.given(request.tenant, request.host, [one.document.id for one in picked])
+                request.busy = True
+                batch += [(request, stored) for stored in picked]
+            else:
+                unmet.append(request)
+            if len(batch) >= self.settings.bulk:
+                break  # those behind are not unmet: they have not been looked at
+        if batch:
+            self._flying += 1
+            self._took_off = now
+            self._background.begin(self._commit(batch))
+        self.buffers.refill(
+            now,
+            waiting={request.queue for request in self._waiting},
+            unmet={request.queue for request in unmet},
+            hunger=max((now - request.since for request in unmet), default=0.0),
+        )
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def _pick(self, request: ClaimRequest, most: int, take: Callable[[Resources], Picked | None]) -> list[Picked]:
+        picked: list[Picked] = []
+        most = min(most, request.most)
+        for _ in range(request.batch):
+            free = request.free
+            before = len(picked)
+            while len(picked) < most and (one := take(free)):
+                picked.append(one)
+                free = less(free, (one if isinstance(one, JobDocument) else one.document).resources)
+            if len(picked) == before or len(picked) == most:
+                break
+        return picked
+
+    def _queued_for(self, request: ClaimRequest, now: float) -> Callable[[Resources], Stored | None]:
+        foreign = now - request.since >= self.settings.foreign_after
+        return lambda free: self.buffers.next(
+            request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _commit(self, batch: Sequence[tuple[ClaimRequest, Stored]]) -> None:
+        try:
+            writes = [self._proposed(request, stored) for request, stored in batch]
+            self.tally.bulks += 1
+            answers = await self.writer.write(writes)
+            granted: dict[int, list[Stored]] = {}
+            for (request, stored), answer in zip(batch, answers, strict=True):
+                if isinstance(answer, WriteApplied):
+                    granted.setdefault(id(request), []).append(answer.stored)
+                else:
+                    self.tally.lost += 1
+                    if self.match is not None:
+                        self.match.ended(stored.document.tenant, stored.document.id)
+            for request in {id(request): request for request, _ in batch}.values():
+                self._answer(request, granted.get(id(request), []))
+        except Exception as error:  # the requests must not hang on a bug
+            for request, _ in batch:
+                if not request.answer.done():
+                    request.answer.set_exception(error)
+        finally:
+            for request, _ in batch:
+                request.busy = False
+            self._flying -= 1
+            self._wake.set()
+
+    def _answer(self, request: ClaimRequest, jobs: list[Stored]) -> None:
+        """Hand over what was written for a request."""
+        self.tally.granted += len(jobs)
+        if not jobs:
+            return
+        if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
+            self._background.begin(self._give_back(jobs))
+            return
+        self._waiting.remove(request)
+        self._hungry.pop(request.pilot, None)
+        if self.match is not None:
+            self.match.answered(request.pilot, request.tenant)
+        request.answer.set_result(jobs)
+
+    def _claimed(self, request: ClaimRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:
+        return claim(document, claim_id=self.ids.claim(), pilot=request.pilot, host=request.host, now=now)
+
+    def _proposed(self, request: ClaimRequest, stored: Stored) -> ProposedWrite:
+        name = self.ids.claim()
+        now = self.clock.now()
+
+        def decide(document: JobDocument) -> JobDocument | TransitionRefused:
+            return claim(document, claim_id=name, pilot=request.pilot, host=request.host, now=now)
+
+        def already_applied(document: JobDocument) -> bool:
+            return document.claim is not None and document.claim.id == name
+
+        return ProposedWrite(stored.document.id, decide, already_applied, known=stored, no_retry=True)
+
+    async def _give_back(self, jobs: Sequence[Stored]) -> None:
+        why = "the pilot's request was gone before its answer"
+        now = self.clock.now()
+        await self.writer.write(
+            [release_write(one, by="server", reason=why, overlap_possible=False, now=now) for one in jobs]
+        )

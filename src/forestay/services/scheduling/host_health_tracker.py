@@ -1,0 +1,390 @@
+"""Keeps the health of hosts: what goes wrong and well on them, shared by all servers, and what the claim dispatcher may give to each.
+
+One document a tenant has every host of which there is something to say. It is written version-checked when a fast failure, a closing, a probe or an opening happens, which is
+rare, and read about once a second while pilots ask. What goes well costs a look into a dictionary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.jobs.claim import AVOIDED
+from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
+from forestay.domain.scheduling import host_health as health
+from forestay.domain.scheduling.host_health import HealthPolicy, HostFailure, HostHealth, HostStatus
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobStore, Record, Stored
+from forestay.services.scheduling.node_check_failures import UnfitMachine
+from forestay.services.shared.background_tasks import BackgroundTasks
+from forestay.services.shared.document_update import update_document
+
+KIND = "hosts"
+TRIES = 10
+SEEN = 600.0
+"""Seconds after its last request for which a host counts as one of those that there are."""
+SPECIFICATIONS = 10_000
+OK_HOSTS = 4
+"""Hosts remembered on which jobs of a specification went well."""
+MOST_HOSTS = 1000
+"""Of a tenant, hosts of which something is kept."""
+
+Healths = dict[str, HostHealth]
+
+
+@dataclass(slots=True, eq=False)
+class _TenantHosts:
+    seen: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """The hosts that ask, and when they did last."""
+    healths: Healths = field(default_factory=dict)
+    proven: dict[str, None] = field(default_factory=dict)
+    """Hosts on which something went well since this server runs, or ran long enough."""
+    out: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
+    """Of hosts that are not proven, the jobs that they have, and since when."""
+
+
+@dataclass(slots=True)
+class HostHealthTracker:
+    """The service."""
+
+    documents: DocumentStore
+    store: JobStore
+    clock: Clock
+    classifier: Callable[[], Awaitable[Classifier]]
+    policy: HealthPolicy = field(default_factory=HealthPolicy)
+    every: float = 1.0
+    changed: Callable[[], None] = lambda: None
+    """Told when a host may get jobs again."""
+    troubled: Callable[[str], None] = lambda _text: None
+    _tenants: dict[str, _TenantHosts] = field(default_factory=dict)
+    _went_well: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
+    """By specification, the hosts on which its jobs went well last."""
+    _went_badly: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
+    """By specification of which nothing is known to have gone well, the hosts on which its jobs failed fast."""
+    _background: BackgroundTasks = field(default_factory=BackgroundTasks)
+
+    # -- asked by the claim dispatcher ---------------------------------------------------------------------------------
+
+    def allowance(self, tenant: str, host: str, most: int) -> int:
+        """How many of the jobs that a host wants it may have."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            known = self._tenants[tenant] = _TenantHosts()
+        known.seen[host] = self.clock.monotonic()
+        if len(known.seen) < 2 and not known.healths:
+            return most
+        one = known.healths.get(host)
+        proven = host in known.proven
+        if one is None and proven:
+            return most
+        out = len(known.out.get(host, ()))
+        may = health.allowance(one, proven=proven, out=out, now=self.clock.now(), policy=self.policy)
+        return most if may is None else min(most, may)
+
+    def given(self, tenant: str, host: str, jobs: Sequence[str]) -> None:
+        """A host was given jobs; the first of a closed one is its probe."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return
+        one = known.healths.get(host)
+        if host in known.proven and one is None:
+            return
+        at = self.clock.monotonic()
+        known.out.setdefault(host, deque()).extend((at, job) for job in jobs)
+        if one is not None and one.standing is HostStatus.CLOSED:
+            now = self.clock.now()
+            known.healths[host] = health.probed(one, now=now)
+            self._spawn(self._change(tenant, lambda all_: _with(all_, health.probed(_of(all_, host), now=now))))
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here."""
+        document = stored.document
+        last = document.last
+        if last is None or not last.host:
+            return
+        if document.state is State.COMPLETED:
+            if last.outcome is AttemptOutcome.OK:
+                self._well(document, last.host)
+        elif document.extra and AVOIDED in document.extra:
+            avoided = document.extra[AVOIDED]
+            if isinstance(avoided, Mapping) and last.host in avoided and last.outcome is AttemptOutcome.FAULT:
+                self._spawn(
+                    self._failed(document.tenant, last.host, [_failure(document, "avoided by a rule", sure=True)])
+                )
+
+    def _well(self, document: JobDocument, host: str) -> None:
+        spec = document.specification
+        hosts = self._went_well.get(spec)
+        if hosts is None:
+            hosts = self._went_well[spec] = {}
+            self._went_badly.pop(spec, None)
+            if len(self._went_well) > SPECIFICATIONS:
+                self._went_well.popitem(last=False)
+        if host not in hosts:
+            hosts[host] = None
+            if len(hosts) > OK_HOSTS:
+                del hosts[next(iter(hosts))]
+        known = self._tenants.get(document.tenant)
+        if known is None:
+            return
+        if host not in known.proven:
+            known.proven[host] = None
+            known.out.pop(host, None)
+        one = known.healths.get(host)
+        if one is not None and not one.by:
+            del known.healths[host]
+            self._spawn(self._change(document.tenant, lambda all_: _with(all_, health.went_well(_of(all_, host)))))
+            self.changed()
+
+    async def faulted(self, faults: Sequence[tuple[Stored, str]]) -> None:
+        """Attempts that failed, each with what it printed: those that were fast may be their host's fault."""
+        by_host: dict[tuple[str, str], list[HostFailure]] = {}
+        for stored, log in faults:
+            document = stored.document
+            last = document.last
+            known = self._tenants.get(document.tenant)
+            if last is None or not last.host or known is None:
+                continue
+            if (last.wall or 0.0) >= self.policy.fast or (len(known.seen) < 2 and not known.healths):
+                continue
+            cause = find_cause(document, evidence_of(document, log), await self.classifier()).cause.value
+            blamed = health.blamed(cause)
+            if blamed is False:
+                continue
+            sure = blamed is True or self._well_elsewhere(document.specification, last.host)
+            if not sure and self._fails_everywhere(document.specification, last.host):
+                await self._absolve(document.tenant, document.specification)
+                continue
+            one = _failure(document, cause, sure=sure)
+            by_host.setdefault((document.tenant, last.host), []).append(one)
+        for (tenant, host), failures in by_host.items():
+            await self._failed(tenant, host, failures)
+        for (
+            stored,
+            _,
+        ) in faults:  # only now that they are counted: there must be no moment at which they are neither out nor lost
+            self._back(stored.document)
+
+    def _back(self, document: JobDocument) -> None:
+        """A host has one job less."""
+        known, last = self._tenants.get(document.tenant), document.last
+        out = known.out.get(last.host) if known is not None and last is not None else None
+        if known is not None and last is not None and out:
+            known.out[last.host] = deque(one for one in out if one[1] != document.id)
+
+    def _well_elsewhere(self, specification: str, host: str) -> bool:
+        return bool(self._went_well.get(specification, {}).keys() - {host})
+
+    def _fails_everywhere(self, specification: str, host: str) -> bool:
+        """Whether jobs of a specification have failed on several hosts and gone well on none."""
+        if specification in self._went_well:
+            return False
+        hosts = self._went_badly.setdefault(specification, {})
+        hosts[host] = None
+        if len(self._went_badly) > SPECIFICATIONS:
+            self._went_badly.popitem(last=False)
+        return len(hosts) > 1
+
+    async def _absolve(self, tenant: str, specification: str) -> None:
+        def change(healths: Healths) -> Healths:
+            return {host: health.absolved(one, specification) for host, one in healths.items()}
+
+        known = self._tenants[tenant]
+        if change(known.healths) != known.healths:
+            known.healths = {host: one for host, one in change(known.healths).items() if not one.quiet}
+            with suppress(PortError):
+                await self._change(tenant, change)
+
+    async def unfit(self, machine: UnfitMachine) -> None:
+        """A pilot found its machine not fit."""
+        checks = ", ".join(check for check, _ in machine.findings)
+        what = f"check:{machine.launch or machine.batch_job or self.clock.now()}"
+        await self._failed(machine.tenant, machine.host, [HostFailure(what, self.clock.now(), cause=checks, sure=True)])
+
+    async def _failed(self, tenant: str, host: str, failures: Sequence[HostFailure]) -> None:
+        now = self.clock.now()
+        hosts = self._hosts(tenant)
+
+        def note(healths: Healths) -> Healths:
+            one = _of(healths, host)
+            for failure in failures:
+                one = health.failed(one, failure, now=now, policy=self.policy)
+            return _with(healths, self._judged(healths, one, hosts, now))
+
+        known = self._tenants.setdefault(tenant, _TenantHosts())
+        known.proven.pop(host, None)
+        known.healths = note(known.healths)  # at once here; the others learn it from the store
+        with suppress(PortError):
+            await self._change(tenant, note)
+
+    def _judged(self, healths: Healths, one: HostHealth, hosts: int, now: int) -> HostHealth:
+        if one.standing is not HostStatus.OPEN or not health.too_many(one, now, self.policy):
+            return one
+        closed = sum(each.standing is not HostStatus.OPEN for each in healths.values())
+        return health.close(one, now=now, policy=self.policy) if health.may_close(closed, hosts, self.policy) else one
+
+    def _hosts(self, tenant: str) -> int:
+        known = self._tenants.get(tenant)
+        return len(known.seen.keys() | known.healths.keys()) if known is not None else 0
+
+    # -- people --------------------------------------------------------------------------------------------------
+
+    async def close(self, tenant: str, host: str, *, by: str, reason: str, seconds: int | None) -> HostHealth:
+        closed = health.close_by_hand(host, by=by, reason=reason, now=self.clock.now(), seconds=seconds)
+        await self._change(tenant, lambda all_: _with(all_, closed))
+        return closed
+
+    async def open(self, tenant: str, host: str) -> HostHealth:
+        """Open a host again, whoever closed it."""
+        await self._change(tenant, lambda all_: _with(all_, HostHealth(host)))
+        self._tenants[tenant].out.pop(host, None)
+        self.changed()
+        return HostHealth(host)
+
+    async def all(self, tenant: str) -> Mapping[str, HostHealth]:
+        """Every host of which something is known, and those that ask here."""
+        healths = await self._read(tenant)
+        known = self._tenants.get(tenant)
+        now = self.clock.now()
+        found = {host: health.passed(one, now=now, policy=self.policy) for host, one in healths.items()}
+        return {host: HostHealth(host) for host in (known.seen if known is not None else ())} | found
+
+    # -- the copy ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the copies fresh while pilots ask, and let time do its part."""
+        while True:
+            await asyncio.sleep(self.every)
+            with suppress(PortError):
+                await self.look()
+
+    async def look(self) -> None:
+        """Read what other servers and people wrote, and let time do its part."""
+        now, at = self.clock.now(), self.clock.monotonic()
+        for known in self._tenants.values():
+            for host in [host for host, asked in known.seen.items() if at - asked > SEEN]:
+                del known.seen[host]
+                known.proven.pop(host, None)
+                known.out.pop(host, None)
+            self._survived(known, at)
+        asked = [tenant for tenant, known in self._tenants.items() if known.seen or known.healths]
+        if not asked:
+            return
+        stored = await self.documents.get([document_of(tenant) for tenant in asked])
+        for tenant in asked:
+            document = stored.get(document_of(tenant))
+            await self._take_over(
+                tenant, health.from_plain(document.document.body) if document is not None else {}, now
+            )
+
+    async def _take_over(self, tenant: str, healths: Healths, now: int) -> None:
+        """What the store says of a tenant's hosts, and what time makes of it."""
+        known = self._tenants[tenant]
+        hosts = len(known.seen.keys() | healths.keys())
+        later = {host: self._judged(healths, self._seen_now(one, now), hosts, now) for host, one in healths.items()}
+        before, known.healths = known.healths, {host: one for host, one in later.items() if not one.quiet}
+        if later != healths:
+            with suppress(PortError):
+                await self._change(tenant, lambda all_: _merged(all_, later))
+        if any(one.standing is not HostStatus.OPEN and host not in known.healths for host, one in before.items()):
+            self.changed()
+
+    def _seen_now(self, one: HostHealth, now: int) -> HostHealth:
+        """A host after what time and other hosts have shown."""
+        one = health.passed(one, now=now, policy=self.policy)
+        return health.convinced(one, lambda specification: self._well_elsewhere(specification, one.host))
+
+    def _survived(self, known: _TenantHosts, at: float) -> None:
+        """A job that runs for long shows that its host can run something."""
+        for host, out in list(known.out.items()):
+            if out and at - out[0][0] >= self.policy.fast:
+                del known.out[host]
+                if host not in known.healths:
+                    known.proven[host] = None
+
+    async def _read(self, tenant: str) -> Healths:
+        name = document_of(tenant)
+        stored = (await self.documents.get([name])).get(name)
+        return _healths(stored)
+
+    async def _change(self, tenant: str, change: Callable[[Healths], Healths]) -> None:
+        """`Transient` if it cannot be written."""
+        name = document_of(tenant)
+
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, tuple[Healths, Healths]]:
+            before = _healths(stored)
+            after = change(before)
+            body = health.as_plain(dict(list(after.items())[-MOST_HOSTS:]))
+            return None if after == before else Document(name, tenant, KIND, body), (before, after)
+
+        unsure = "the hosts' health could not be written; ask again"
+        before, after = await update_document(self.documents, name, changed, tries=TRIES, unsure=unsure)
+        if after != before:
+            await self._tell(tenant, before, after)
+        known = self._tenants.setdefault(tenant, _TenantHosts())
+        known.healths = {host: one for host, one in after.items() if not one.quiet}
+
+    async def _tell(self, tenant: str, before: Healths, after: Healths) -> None:
+        """An alert for each host that was closed for its failures."""
+        now = self.clock.now()
+        closed = [
+            one
+            for host, one in after.items()
+            if one.standing is HostStatus.CLOSED and not one.by and _of(before, host).standing is HostStatus.OPEN
+        ]
+        records = [
+            Record(
+                f"alert:host-closed:{tenant}:{one.host}:{one.since}", tenant, "alert", "", now,
+                {"alert": "host-closed", "words": f"{one.host} gets no jobs: {one.reason}", "host": one.host},
+            )
+            for one in closed
+        ]  # fmt: skip
+        for one in closed:
+            self.troubled(f"{one.host} is closed: {one.reason}")
+        if records:
+            with suppress(PortError):
+                await self.store.add_records(records)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def quietly() -> None:
+            with suppress(PortError):  # said again by what happens next
+                await work
+
+        self._background.begin(quietly())
+
+
+def _healths(stored: StoredDocument | None) -> Healths:
+    return health.from_plain(stored.document.body) if stored is not None else {}
+
+
+def document_of(tenant: str) -> str:
+    return f"hosts:{tenant}"
+
+
+def _failure(document: JobDocument, cause: str, *, sure: bool) -> HostFailure:
+    what = f"{document.id}:{document.attempt}"
+    return HostFailure(what, document.changed, document.owner, document.specification, cause, sure)
+
+
+def _of(healths: Healths, host: str) -> HostHealth:
+    return healths.get(host) or HostHealth(host)
+
+
+def _with(healths: Healths, one: HostHealth) -> Healths:
+    """The same with one host's changed, which comes last: those changed longest ago are let go first."""
+    rest = {host: each for host, each in healths.items() if host != one.host}
+    return rest if one.quiet else rest | {one.host: one}
+
+
+def _merged(healths: Healths, found: Healths) -> Healths:
+    """What time has changed, unless someone else has changed it since."""
+    return {host: found.get(host, one) for host, one in healths.items()}

@@ -1,0 +1,228 @@
+"""What the claim dispatcher knows of data: one matching a tenant, fed with candidates, pilots' requests and their caches.
+
+A tenant without pilots that keep caches has none, and nothing is done for it. Only candidates with inputs or a meeting are looked at here; what they read is in their
+specifications, which never change and are read once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.jobs.colocation_key import meet_of
+from forestay.domain.jobs.inputs import filled, logical_name
+from forestay.domain.jobs.job_document import JobDocument, lane_of, rank
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.scheduling.cache_index import Key
+from forestay.domain.scheduling.colocation import ColocationRequest
+from forestay.domain.scheduling.matching import Matching
+from forestay.domain.scheduling.matching_policy import LOOK_AHEAD, PAPER, MatchingPolicy
+from forestay.domain.scheduling.waiting_jobs import CandidateJob
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.services.scheduling.pilot_caches import CacheReport
+
+SERVER = replace(LOOK_AHEAD, wait=10.0, quarantine=300.0)
+"""Idle pilots ask all the time, so a job need not be held back for long."""
+_BY_NAME = PAPER | {"look-ahead": SERVER}
+ASKED = 45.0
+"""Seconds after which a pilot that asked in vain and did not ask again is not idle any more."""
+MOST_FILES = 100
+"""Inputs of a job that are weighed."""
+SPECIFICATIONS = 5000
+CANDIDATES = 40_000
+
+
+def policy_of(name: str) -> MatchingPolicy:
+    """The policy that a setting names; the paper's own wait as long as the server's."""
+    policy = _BY_NAME[name]
+    return replace(policy, wait=min(policy.wait, SERVER.wait))
+
+
+@dataclass(slots=True, eq=False)
+class _TenantMatching:
+    matching: Matching
+    candidates: OrderedDict[str, Stored] = field(default_factory=OrderedDict)
+    asked: OrderedDict[str, float] = field(default_factory=OrderedDict)
+
+
+@dataclass(slots=True)
+class JobMatcher:
+    """The service."""
+
+    store: JobStore
+    clock: Clock
+    policy: MatchingPolicy = SERVER
+    near_given: int = 0
+    """Jobs given because their data, or those they are to meet, are where the pilot runs."""
+    _tenants: dict[str, _TenantMatching] = field(default_factory=dict)
+    _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
+
+    # -- pilots --------------------------------------------------------------------------------------------------
+
+    def told(self, pilot: str, tenant: str, host: str, site: str, report: CacheReport) -> None:
+        """A pilot's cache has changed; everything of it is new when the base is 0."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            known = self._tenants[tenant] = _TenantMatching(Matching(self.policy, ordered=False))
+        matching = known.matching
+        if not matching.knows(pilot):
+            matching.join(pilot, host, site)
+        matching.cached(pilot, report.added, report.removed)
+        for file in report.gone:
+            matching.gone(pilot, file)
+
+    def forgotten(self, pilot: str, tenant: str) -> None:
+        """Nothing is known of a pilot's cache any more."""
+        known = self._tenants.get(tenant)
+        if known is not None and known.matching.knows(pilot):
+            known.asked.pop(pilot, None)
+            known.matching.part(pilot)
+            if not known.matching.pilots:
+                del self._tenants[tenant]
+
+    def asks(self, pilot: str, tenant: str, host: str, site: str, slots: int, free: int) -> None:
+        """A pilot waits for work."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return
+        matching = known.matching
+        now = self.clock.monotonic()
+        matching.join(pilot, host, site)
+        matching.resize(pilot, max(slots, free))
+        matching.idle(pilot, free)
+        known.asked[pilot] = now
+        known.asked.move_to_end(pilot)
+        while known.asked:
+            first, at = next(iter(known.asked.items()))
+            if now - at < ASKED:
+                break
+            del known.asked[first]
+            matching.busy(first)
+
+    def answered(self, pilot: str, tenant: str) -> None:
+        """A pilot was given something; it asks again if it has room for more."""
+        known = self._tenants.get(tenant)
+        if known is not None and known.matching.knows(pilot):
+            known.asked.pop(pilot, None)
+            known.matching.busy(pilot)
+
+    # -- candidates ----------------------------------------------------------------------------------------------
+
+    def know(self, specifications: Iterable[Specification]) -> None:
+        """These are about to be stored: what their jobs read need not be looked up."""
+        if self._tenants:
+            for one in specifications:
+                self._remember(one)
+
+    def concerns(self, document: JobDocument) -> bool:
+        """Whether where a job goes is weighed here."""
+        return document.tenant in self._tenants and (document.stages or meet_of(document) is not None)
+
+    async def learn(self, page: Sequence[Stored]) -> None:
+        """Candidates that the store has shown. What cannot be read now is given without regard to data."""
+        fresh = [one for one in page if self.concerns(one.document)]
+        missing = {one.document.specification for one in fresh if one.document.stages} - self._specifications.keys()
+        if missing:
+            with suppress(PortError):
+                for spec in (await self.store.get_specifications(sorted(missing))).values():
+                    self._remember(spec)
+        for one in fresh:
+            self.offer(one)
+
+    def offer(self, stored: Stored) -> None:
+        """A candidate, if what it reads is known."""
+        document = stored.document
+        known = self._tenants.get(document.tenant)
+        if known is None:
+            return
+        files: Sequence[str] = ()
+        if document.stages:
+            spec = self._specifications.get(document.specification)
+            if spec is None:
+                return
+            files = files_of(document, spec)
+        meet = meet_of(document)
+        if not files and meet is None:
+            return
+        lane = lane_of(document)
+        known.candidates[document.id] = stored
+        known.matching.arrive(
+            CandidateJob(
+                document.id, rank(document), files, lane.priority, ColocationRequest(*meet) if meet else None, str(lane)
+            ),
+            self.clock.monotonic(),
+        )
+        while len(known.candidates) > CANDIDATES:
+            job, _ = known.candidates.popitem(last=False)
+            known.matching.leave(job)
+
+    def leave(self, tenant: str, job: str) -> None:
+        """Someone else has the job, or nobody may have it."""
+        known = self._tenants.get(tenant)
+        if known is not None and known.candidates.pop(job, None) is not None:
+            known.matching.leave(job)
+
+    def ended(self, tenant: str, job: str) -> None:
+        """An attempt is over."""
+        known = self._tenants.get(tenant)
+        if known is not None:
+            known.matching.ended(job, self.clock.monotonic())
+
+    # -- choosing ------------------------------------------------------------------------------------------------
+
+    def weighs(self, tenant: str) -> bool:
+        """Whether there is anything to weigh for a tenant's pilots."""
+        known = self._tenants.get(tenant)
+        return known is not None and bool(known.candidates)
+
+    def tick(self) -> None:
+        now = self.clock.monotonic()
+        for known in self._tenants.values():
+            known.matching.tick(now)
+
+    def near(self, lane: str, tenant: str, pilot: str, fits: Callable[[Stored], bool]) -> Stored | None:
+        """Of one lane the candidate that should go to this pilot before all others."""
+        known = self._tenants[tenant]
+        candidates = known.candidates
+
+        def may(job: Key) -> bool:
+            stored = candidates.get(str(job))
+            return stored is not None and fits(stored)
+
+        job = known.matching.near(lane, pilot, self.clock.monotonic(), may)
+        return candidates[str(job)] if job is not None else None
+
+    def held_back(self, document: JobDocument, pilot: str, *, last: bool) -> bool:
+        """Whether another pilot should have a job; with `last` only if that one is idle."""
+        known = self._tenants.get(document.tenant)
+        if known is None or document.id not in known.candidates:
+            return False
+        matching = known.matching
+        if not matching.held_back(document.id, pilot, self.clock.monotonic()):
+            return False
+        return not (last and matching.put_aside(document.id))
+
+    def given(self, document: JobDocument, pilot: str, *, near: bool) -> None:
+        """A candidate is being given to a pilot."""
+        known = self._tenants.get(document.tenant)
+        if known is not None and known.candidates.pop(document.id, None) is not None:
+            self.near_given += near
+            if known.matching.knows(pilot):
+                known.matching.give(document.id, pilot, self.clock.monotonic())
+            else:
+                known.matching.leave(document.id)
+
+    def _remember(self, spec: Specification) -> None:
+        self._specifications[spec.id] = spec
+        while len(self._specifications) > SPECIFICATIONS:
+            self._specifications.popitem(last=False)
+
+
+def files_of(document: JobDocument, spec: Specification) -> Sequence[str]:
+    """The files that a job reads, as caches and catalogue call them."""
+    names = (logical_name(filled(one, document.parameters, document.index)) for one in spec.inputs[:MOST_FILES])
+    return tuple(dict.fromkeys(name for name in names if name is not None))

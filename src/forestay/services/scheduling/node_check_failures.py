@@ -1,0 +1,53 @@
+"""Notes that a pilot found its machine not fit and ended before it was given any job: an alert, and word to who looks after hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from forestay.domain.exceptions.evidence.redaction import redacted
+from forestay.ports.clock import Clock
+from forestay.ports.jobs.job_store import JobStore, Record
+
+ALERT = "failed-checks"
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitMachine:
+    """What a pilot found where it was started."""
+
+    tenant: str
+    site: str
+    host: str
+    launch: str
+    batch_job: str
+    findings: tuple[tuple[str, str], ...]
+    """Which checks failed, and their words."""
+
+
+@dataclass(slots=True)
+class NodeCheckFailures:
+    """The service. What it writes is create-only, so a pilot may tell it twice."""
+
+    store: JobStore
+    clock: Clock
+    listeners: list[Callable[[UnfitMachine], Awaitable[None]]] = field(default_factory=list)
+    """Told of each, also of one that was told twice: a host may be closed for it."""
+
+    async def note(self, unfit: UnfitMachine, *, event: str) -> None:
+        """`Transient` if the store does not answer: the pilot tells it again."""
+        found = [(check, redacted(words)) for check, words in unfit.findings]
+        said = "; ".join(f"{check}: {words}" for check, words in found)
+        body = {
+            "alert": ALERT,
+            "words": f"a pilot of site {unfit.site} on {unfit.host} ended before it took any job: {said}",
+            "host": unfit.host,
+            "site": unfit.site,
+            "launch": unfit.launch,
+            "batch_job": unfit.batch_job,
+            "checks": [check for check, _ in found],
+        }
+        name = f"alert:{ALERT}:{event}"
+        await self.store.add_records([Record(name, unfit.tenant, "alert", "", self.clock.now(), body)])
+        for told in self.listeners:
+            await told(unfit)

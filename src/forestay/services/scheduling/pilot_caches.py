@@ -1,0 +1,191 @@
+"""What each pilot's cache holds, as pilots tell it with their requests for work; and who can hand a file to whom.
+
+Kept in this server's memory only, and bounded: a pilot whose report does not continue what is known here tells everything again. So a server that was started anew, or one that
+a pilot turns to for the first time, knows after two requests what it needs. Nothing here is ever needed for correctness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forestay.domain.scheduling.cache_index import CacheIndex, Key
+from forestay.ports.clock import Clock
+
+MOST_PILOTS = 100_000
+MOST_FILES = 2_000_000
+"""Names kept in all, of files in caches."""
+TICKET_SECONDS = 600
+PEERS = 3
+"""Pilots named as sources of one file."""
+
+
+class CacheEndpoint(NamedTuple):
+    """How other hosts reach a pilot's cache. The secret is never stored nor logged."""
+
+    url: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Share({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """What a pilot tells of its cache: what changed since an earlier report, or with base 0 everything."""
+
+    version: int
+    base: int = 0
+    added: Sequence[tuple[str, int]] = ()
+    removed: Sequence[str] = ()
+    gone: Sequence[str] = ()
+    """Files whose last link on the host the pilot deleted."""
+    share: CacheEndpoint | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _KnownCache:
+    tenant: str
+    host: str
+    site: str
+    version: int = 0
+    files: int = 0
+    share: CacheEndpoint | None = None
+
+
+class CacheListener(NamedTuple):
+    """Who wants to know what caches hold."""
+
+    told: Callable[[str, str, str, str, CacheReport], None]
+    """Of a pilot: its tenant, host and site, and what is new."""
+    forgotten: Callable[[str, str], None]
+    """Nothing is known of a pilot of a tenant any more."""
+
+
+@dataclass(slots=True)
+class PilotCaches:
+    """The service."""
+
+    clock: Clock
+    listeners: list[CacheListener] = field(default_factory=list)
+    most_pilots: int = MOST_PILOTS
+    most_files: int = MOST_FILES
+    files: int = 0
+    """Names known now."""
+    _pilots: OrderedDict[str, _KnownCache] = field(default_factory=OrderedDict)
+    _holdings: dict[str, CacheIndex] = field(default_factory=dict)
+    """By tenant: one tenant's names mean nothing to another. Every pilot is a place of its own here."""
+    _served: dict[str, int] = field(default_factory=dict)
+    """How often a pilot was named as a source, so that one does not serve all."""
+
+    @property
+    def pilots(self) -> int:
+        return len(self._pilots)
+
+    def report(self, pilot: str, tenant: str, host: str, site: str, report: CacheReport) -> int:
+        """Take a report in; the version that is known now. Another than the report's asks the pilot to tell everything."""
+        known = self._pilots.get(pilot)
+        if known is None or known.tenant != tenant:
+            known = self._pilots[pilot] = _KnownCache(tenant, host, site)
+        self._pilots.move_to_end(pilot)
+        if report.base != 0 and report.base != known.version:
+            return known.version
+        if report.base == 0:
+            self._empty(pilot, known)
+        if report.share is not None:
+            known.share = report.share
+        if report.version != known.version or report.base == 0:
+            holdings = self._holdings.setdefault(tenant, CacheIndex())
+            holdings.remove(pilot, pilot, report.removed)
+            holdings.add(pilot, pilot, report.added)
+            for file in report.gone:
+                self._gone(known.host, tenant, file)
+            many = len(holdings.of(pilot))
+            self.files += many - known.files
+            known.files = many
+            for listener in self.listeners:
+                listener.told(pilot, tenant, known.host, known.site, report)
+        known.version = report.version
+        while len(self._pilots) > self.most_pilots or (self.files > self.most_files and len(self._pilots) > 1):
+            self.forget(next(iter(self._pilots)))
+        return known.version
+
+    def forget(self, pilot: str) -> None:
+        """A pilot is gone, or too much is known."""
+        known = self._pilots.pop(pilot, None)
+        self._served.pop(pilot, None)
+        if known is None:
+            return
+        self._drop(pilot, known)
+        for listener in self.listeners:
+            listener.forgotten(pilot, known.tenant)
+
+    def holds(self, pilot: str) -> Mapping[Key, int]:
+        """The files of a pilot's cache with their sizes."""
+        known = self._pilots.get(pilot)
+        return self._holdings[known.tenant].of(pilot) if known is not None and known.files else {}
+
+    def sizes(self, tenant: str) -> Sequence[tuple[str, str, str, int]]:
+        """The pilots of a tenant with a cache: pilot, host, site and how many files; those heard last come first."""
+        known = reversed(self._pilots.items())
+        return [(name, one.host, one.site, one.files) for name, one in known if one.tenant == tenant]
+
+    def peers_for(self, file: str, pilot: str) -> list[dict[str, object]]:
+        """Pilots of the same site on other hosts that can hand over a file, with a ticket each; those asked least often first."""
+        asking = self._pilots.get(pilot)
+        holdings = self._holdings.get(asking.tenant) if asking is not None else None
+        if asking is None or holdings is None:
+            return []
+        found: list[tuple[int, str, _KnownCache, CacheEndpoint]] = []
+        for name in holdings.where(file):
+            known = self._pilots.get(str(name))
+            if known is None or known.share is None or known.site != asking.site or known.host == asking.host:
+                continue
+            found.append((self._served.get(str(name), 0), str(name), known, known.share))
+            if len(found) >= 8 * PEERS:
+                break
+        found.sort(key=lambda one: one[:2])
+        expiry = self.clock.now() // 1000 + TICKET_SECONDS
+        sources: list[dict[str, object]] = []
+        for _, _, known, share in found[:PEERS]:
+            ticket = ticket_for(share.secret, file, expiry)
+            sources.append({"kind": "peer", "url": share.url, "ticket": ticket, "host": known.host})
+        if found:
+            # The first is the one that will be asked.
+            self._served[found[0][1]] = found[0][0] + 1
+        return sources
+
+    def _gone(self, host: str, tenant: str, file: str) -> None:
+        """No pilot of the host has the file any more, whatever it told before."""
+        holdings = self._holdings[tenant]
+        for name in [str(one) for one in holdings.where(file)]:
+            known = self._pilots.get(name)
+            if known is not None and known.host == host:
+                holdings.remove(name, name, [file])
+                self.files -= 1
+                known.files -= 1
+
+    def _empty(self, pilot: str, known: _KnownCache) -> None:
+        had = known.files
+        self._drop(pilot, known)
+        known.version = 0
+        if had:
+            for listener in self.listeners:
+                listener.forgotten(pilot, known.tenant)
+
+    def _drop(self, pilot: str, known: _KnownCache) -> None:
+        holdings = self._holdings.get(known.tenant)
+        if holdings is not None:
+            holdings.forget(pilot, pilot)
+        self.files -= known.files
+        known.files = 0
+
+
+def ticket_for(secret: str, file: str, expiry: int) -> str:
+    """What lets its bearer fetch one file from a pilot until then."""
+    digest = hmac.new(secret.encode(), f"{file}\n{expiry}".encode(), hashlib.sha256).hexdigest()
+    return f"{expiry}.{digest}"

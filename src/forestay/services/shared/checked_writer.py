@@ -1,0 +1,208 @@
+"""Writes job documents by the claim protocol: only an acknowledged version-checked write counts.
+
+A conflict, a timeout or a reset says nothing: the write may have taken place, or may yet. So the document is read again.
+If it carries the very change that was wished for, a confirming write is made, and only its acknowledgement counts. If not, a
+wish that may be tried again is decided anew on what was read; a claim is not: its id is dropped and never used again. What was read
+proves nothing either: where a refusal would cost finished work, it too waits for an acknowledged confirming write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from forestay.domain.jobs.claim import confirm
+from forestay.domain.jobs.job_document import JobDocument, Transition
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.story import Chapter, fold
+from forestay.ports.errors import Transient, Unreadable
+from forestay.ports.jobs.job_store import Conflicted, DocumentChange, JobStore, Record, Stored, Written
+
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedWrite:
+    """One change that someone wants on one job."""
+
+    job: str
+    decide: Callable[[JobDocument], JobDocument | TransitionRefused]
+    """What the document would become, or why not; called again on what is read later, so it only looks at its argument."""
+    already_applied: Callable[[JobDocument], bool]
+    """Whether a document carries this very change already."""
+    known: Stored | None = None
+    """The document as the caller has it; saves a read, and may be stale."""
+    no_retry: bool = False
+    """Decide on the known document only: a claim that was lost is lost."""
+    confirm_refusal: Callable[[JobDocument], bool] = lambda _document: False
+    """Whether a refusal on that document counts only once a confirming write has shown that the document stands. For those
+    whose refusal costs finished work: what was read may be old, or about to be rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteApplied:
+    """The store acknowledged: the document stands as shown."""
+
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class JobMissing:
+    """There is no such job."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteUnsettled:
+    """The store did not say clearly, however often it was asked: the change may or may not have taken place."""
+
+    detail: str
+
+
+Answer = WriteApplied | TransitionRefused | JobMissing | WriteUnsettled
+
+
+class Writer(Protocol):
+    """Carries wishes out; the simulation has a naive one to compare with."""
+
+    async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]: ...
+
+
+@dataclass(slots=True)
+class WriteTally:
+    """What the writer has seen, for metrics and benchmarks."""
+
+    written: int = 0
+    conflicts: int = 0
+    unknown: int = 0
+    confirmed: int = 0
+
+
+@dataclass(slots=True)
+class _WriteTry:
+    proposed: ProposedWrite
+    stored: Stored | None
+    answer: Answer | None = None
+    fresh: bool = False
+    """What is stored was read after the last write."""
+    refusal: TransitionRefused | None = None
+    """What the answer is if the write that is under way, a confirming one, is acknowledged."""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class CheckedWriter:
+    """The writer that every service uses."""
+
+    store: JobStore
+    listeners: list[Callable[[Stored], None]] = field(default_factory=list)
+    """Told of every acknowledged document, at once."""
+    tally: WriteTally = field(default_factory=WriteTally)
+
+    async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
+        """Carry the wishes out together; one answer each, in order. The wishes name different jobs."""
+        tries = [_WriteTry(proposed, proposed.known) for proposed in writes]
+        for _ in range(TRIES):
+            open_tries = [one for one in tries if one.answer is None]
+            if not open_tries:
+                break
+            if await self._read([one for one in open_tries if one.stored is None]):
+                await self._write([one for one in open_tries if one.answer is None and one.stored is not None])
+        return [one.answer or WriteUnsettled(one.detail) for one in tries]
+
+    async def _read(self, tries: Sequence[_WriteTry]) -> bool:
+        if not tries:
+            return True
+        try:
+            found = await self.store.get([one.proposed.job for one in tries])
+        except Unreadable as error:
+            # Nothing can be said of these; the others are written all the same.
+            for one in tries:
+                if one.proposed.job in error.names:
+                    one.answer = WriteUnsettled(str(error))
+            return await self._read([one for one in tries if one.answer is None])
+        except Transient as error:
+            for one in tries:
+                one.detail = str(error)
+            return False
+        for one in tries:
+            one.stored, one.fresh = found.get(one.proposed.job), True
+            if one.stored is None:
+                one.answer = JobMissing()
+        return True
+
+    async def _write(self, tries: Sequence[_WriteTry]) -> None:
+        changes: list[DocumentChange] = []
+        writing: list[_WriteTry] = []
+        chapters: list[Record] = []
+        confirming: set[int] = set()
+        for one in tries:
+            assert one.stored is not None  # noqa: S101 - the caller asked for these alone
+            document = one.stored.document
+            one.refusal = None
+            if one.fresh and one.proposed.already_applied(document):
+                confirming.add(len(changes))
+                next_document: JobDocument | TransitionRefused = confirm(document)
+            elif one.fresh and one.proposed.no_retry:
+                one.answer = TransitionRefused("someone else's write stands")
+                continue
+            else:
+                next_document = one.proposed.decide(document)
+            if isinstance(next_document, TransitionRefused):
+                if not one.proposed.confirm_refusal(document):
+                    one.answer = next_document
+                    continue
+                one.refusal, next_document = next_document, confirm(document)
+            if next_document is document:
+                one.answer = WriteApplied(one.stored)
+                continue
+            next_document, chapter = fold(next_document)
+            if chapter is not None:
+                chapters.append(_chapter_record(next_document, chapter))
+            changes.append(DocumentChange(next_document, one.stored.version))
+            writing.append(one)
+        if chapters:
+            try:
+                await self.store.add_records(chapters)
+            except Transient as error:
+                for one in writing:
+                    one.detail = str(error)
+                return
+        if not changes:
+            return
+        results = await self.store.write(changes)
+        for place, (one, change, result) in enumerate(zip(writing, changes, results, strict=True)):
+            if isinstance(result, Written):
+                self.tally.written += 1
+                self.tally.confirmed += place in confirming
+                stored = Stored(change.document, result.version)
+                one.answer = one.refusal or WriteApplied(stored)
+                for tell in self.listeners:
+                    tell(stored)
+                continue
+            if isinstance(result, Conflicted):
+                self.tally.conflicts += 1
+            else:
+                self.tally.unknown += 1
+            one.stored, one.detail = None, result.detail
+
+
+def _chapter_record(document: JobDocument, chapter: Chapter) -> Record:
+    """The chapter's id names its lines: a repeat of the same fold is the same record."""
+    return Record(
+        id=f"{document.id}:chapter:{chapter.first}:{chapter.lines[-1].rev}:{chapter.lines[-1].at}",
+        tenant=document.tenant,
+        kind="chapter",
+        job=document.id,
+        at=chapter.lines[0].at,
+        body={"first": chapter.first, "lines": [list(line) for line in chapter.lines]},
+    )
+
+
+def chapter_of(record: Record) -> Chapter:
+    """Read a chapter back."""
+    lines = record.body["lines"]
+    assert isinstance(lines, list)  # noqa: S101 - we wrote it
+    first = record.body["first"]
+    assert isinstance(first, int)  # noqa: S101
+    return Chapter(record.job, first, tuple(Transition(*line) for line in lines))

@@ -1,0 +1,68 @@
+"""Raises alerts: records beside jobs, each made once, so any number of keepers may raise them."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Record
+from forestay.services.shared.quarantine import Quarantine
+
+
+@dataclass(slots=True)
+class JobAlerts(ABC):
+    """What all services do that look for jobs of which there is an alert to raise."""
+
+    store: JobStore
+    clock: Clock
+    every: float = 5.0
+    raised: Callable[[JobDocument], None] = lambda _document: None
+    troubled: Callable[[str], None] = lambda _text: None
+    alerts: int = 0
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Counts what this loop could not handle."""
+    _standing: set[str] = field(default_factory=set)
+    """The alerts of the last look."""
+
+    async def run(self) -> None:
+        while True:
+            with suppress(PortError):
+                await self.look()
+            await asyncio.sleep(self.every)
+
+    @abstractmethod
+    async def look(self) -> None: ...
+
+    async def raise_for(self, query: JobQuery, alert: Callable[[JobDocument], Record | None], *, sort: str) -> None:
+        """Raise the alerts of all jobs of a query that have none yet."""
+        standing: set[str] = set()
+        cursor: str | None = None
+        while True:
+            page = await self.store.search(query, sort=sort, limit=1000, cursor=cursor)
+            due = list[tuple[Record, JobDocument]]()
+            for stored in page.jobs:
+                try:
+                    made = alert(stored.document)
+                except Exception as error:
+                    why = f"{type(error).__name__}: {error}"
+                    self.quarantine.report(f"job {stored.document.id}", why, self.troubled)
+                    continue
+                due += [(made, stored.document)] if made is not None else []
+            standing |= {made.id for made, _ in due}
+            # What stands already is not sent again: each repeat would cost the store a write.
+            fresh = [one for one in due if one[0].id not in self._standing]
+            new = await self.store.add_records([made for made, _ in fresh]) if fresh else ()
+            for (_, document), raised in zip(fresh, new, strict=True):
+                if raised:
+                    self.alerts += 1
+                    self.raised(document)
+            cursor = page.cursor
+            if cursor is None:
+                self._standing = standing
+                return

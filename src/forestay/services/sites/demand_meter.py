@@ -1,0 +1,186 @@
+"""Measures what a site is asked for: queued jobs by what they need, and the site's pilots by state.
+
+No job is looked at one by one: the queue is counted by lane, which is what servers do to find work anyway, and one job of each
+group is read as an example of what the group needs. Running jobs are counted by pilot, for the pilots of each site.
+
+Of several sites each is asked for its share: see `domain.sites.site_shares`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from forestay.domain.jobs.job_document import JobDocument, State, lane_named
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.pilots.pilot import newest_beats
+from forestay.domain.sites.fleet import PilotCount, PilotSize
+from forestay.domain.sites.launch import Launch
+from forestay.domain.sites.site_shares import SiteStatus, shares
+from forestay.ports.clock import Clock
+from forestay.ports.jobs.job_store import JobQuery, JobStore
+from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.pilots.pilot_launches import PilotLaunches
+from forestay.services.sites.site_registry import Site, SiteRegistry
+
+QUEUED = frozenset({State.AVAILABLE})
+RUNNING = frozenset({State.RUNNING})
+FRESH = 2.0
+"""Seconds that a count of the queue is good for: several agents may ask at once."""
+AT_ONCE = 1000
+"""Pilots of one count."""
+UNKNOWN = 2**55
+"""What a site offers whose agent did not say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandGroup:
+    """Queued jobs of one resource class."""
+
+    name: str
+    tasks: int
+    need: Resources
+    """Of the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is asked of a site, and what it has."""
+
+    groups: tuple[DemandGroup, ...]
+    """The most urgent first."""
+    sizes: Mapping[str, PilotCount]
+    leaving: int
+    """Pilots that said good-bye or fell silent, and whose batch jobs have not ended yet; counted as busy ones."""
+    launches: tuple[Launch, ...]
+    """All that have not ended."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    at: float
+    groups: tuple[tuple[DemandGroup, JobDocument], ...]
+
+
+@dataclass(slots=True)
+class _Counted:
+    at: float
+    sizes: Mapping[str, PilotCount]
+
+
+@dataclass(slots=True)
+class DemandMeter:
+    """The service."""
+
+    jobs: JobStore
+    pilots: PilotStore
+    launches: PilotLaunches
+    sites: SiteRegistry
+    clock: Clock
+    may_run: Callable[[JobDocument, str], bool] = lambda _job, _site: True
+    """Whether a job may run at a site."""
+    _queues: dict[str, _Queue] = field(default_factory=dict)
+    _counted: dict[tuple[str, str], _Counted] = field(default_factory=dict)
+    """The pilots of sites, for the others."""
+
+    async def measure(self, tenant: str, site: str) -> Demand:
+        """The demand of one site; up to a few seconds old."""
+        launches = await self.launches.open(tenant, site)
+        sizes, leaving = await self._count(tenant, launches)
+        self._counted[tenant, site] = _Counted(self.clock.monotonic(), sizes)
+        standing = await self._standings(tenant, site)
+        groups = []
+        for group, example in await self._queue(tenant):
+            able = [one for one in standing if self.may_run(example, one.name)]
+            parts = shares(group.tasks, group.need, able)
+            if site in parts:
+                groups.append(replace(group, tasks=parts[site]))
+            elif not parts and any(one.name == site for one in able):
+                groups.append(group)  # no site can run them: each one's agent says so
+        return Demand(tuple(groups), sizes, leaving, tuple(launches))
+
+    async def _standings(self, tenant: str, site: str) -> list[SiteStatus]:
+        """The site that asks, and the others whose agents were heard of."""
+        now = self.clock.now()
+        known = {one.name: one for one in await self.sites.all(tenant) if one.name != site}
+        asking = await self.sites.get(tenant, site)
+        standing = [SiteStatus(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
+        for one in known.values():
+            # The one that asks counts as well in any case: by being asked for something it finds out whether it is.
+            well = not one.overdue(now) and not one.said.get("trouble")
+            counted = await self._counted_of(tenant, one.name)
+            standing.append(SiteStatus(one.name, _sizes(one), counted, _most(one), well))
+        return standing
+
+    async def _counted_of(self, tenant: str, site: str) -> Mapping[str, PilotCount]:
+        known = self._counted.get((tenant, site))
+        now = self.clock.monotonic()
+        if known is None or now - known.at >= FRESH:
+            sizes, _ = await self._count(tenant, await self.launches.open(tenant, site))
+            known = self._counted[tenant, site] = _Counted(now, sizes)
+        return known.sizes
+
+    async def _queue(self, tenant: str) -> tuple[tuple[DemandGroup, JobDocument], ...]:
+        known = self._queues.get(tenant)
+        now = self.clock.monotonic()
+        if known is None or now - known.at >= FRESH:
+            known = self._queues[tenant] = _Queue(now, await self._count_queue(tenant))
+        return known.groups
+
+    async def _count_queue(self, tenant: str) -> tuple[tuple[DemandGroup, JobDocument], ...]:
+        due = {"not_before": self.clock.now()}
+        lanes = await self.jobs.count(JobQuery(tenant=tenant, states=QUEUED, held=False, at_most=due), by="lane")
+        tasks: dict[str, int] = {}
+        first: dict[str, tuple[int, str]] = {}
+        for text, many in lanes.items():
+            lane = lane_named(text)
+            if lane.tenant != tenant:
+                continue  # meant for a downstream: no pilot may have them
+            tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
+            here = (lane.priority, text)
+            first[lane.resource_class] = max(first.get(lane.resource_class, here), here)
+        groups = []
+        for name, (_, lane_text) in sorted(first.items(), key=lambda one: (-one[1][0], one[0])):
+            query = JobQuery(tenant=tenant, states=QUEUED, held=False, at_most=due, anyof={"lane": [lane_text]})
+            page = await self.jobs.search(query, sort="rank", limit=1)
+            if page.jobs:
+                example = page.jobs[0].document
+                groups.append((DemandGroup(name, tasks[name], example.resources), example))
+        return tuple(groups)
+
+    async def _count(self, tenant: str, launches: Sequence[Launch]) -> tuple[dict[str, PilotCount], int]:
+        names = [one.pilot for one in launches if one.pilot]
+        busy: dict[str, int] = {}
+        for start in range(0, len(names), AT_ONCE):
+            query = JobQuery(tenant=tenant, states=RUNNING, anyof={"pilot": names[start : start + AT_ONCE]})
+            busy |= await self.jobs.count(query, by="pilot")
+        beats = newest_beats(await self.pilots.sheets()) if names else {}
+        now = self.clock.now()
+        counted: dict[str, list[int]] = {}
+        leaving = 0
+        for one in launches:
+            inactive_idle_busy = counted.setdefault(one.size, [0, 0, 0])
+            # A pilot that registered just now has had no time for its first beat.
+            silent = bool(one.pilot) and one.pilot not in beats and now - one.registered > 60_000
+            leaving += silent
+            inactive_idle_busy[0 if not one.pilot else 2 if silent or one.pilot in busy else 1] += 1
+        return {size: PilotCount(*three) for size, three in counted.items()}, leaving
+
+
+def _most(site: Site | None) -> int:
+    most = site.said.get("max_pilots") if site is not None else None
+    return most if isinstance(most, int) else UNKNOWN
+
+
+def _sizes(site: Site | None) -> tuple[PilotSize, ...]:
+    """The sizes that a site's agent told; of one that told nothing yet, any."""
+    told = site.said.get("sizes") if site is not None else None
+    if not isinstance(told, list):
+        return (PilotSize("", Resources(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)),)
+    return tuple(
+        PilotSize(
+            str(one["name"]), Resources(one["cpus"], one["memory"], one["disk"], one["gpus"], one["wall"]), one["slots"]
+        )
+        for one in told
+        if isinstance(one, Mapping)
+    )

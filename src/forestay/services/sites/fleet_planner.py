@@ -1,0 +1,107 @@
+"""Plans the fleet of a site: what is asked of the site now, with what is remembered of its launches.
+
+All of it is by the agent's own monotonic clock, in seconds. What is forgotten with the process is asked of the server again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from forestay.domain.sites.fleet import FleetPlan, LaunchOutcome, PilotCount, TaskGroup, plan
+from forestay.domain.sites.launch import GIVEN_UP
+from forestay.ports.sites.site_api import SeenLaunch, SiteDemand
+from forestay.services.sites.site_policy import SitePolicy
+
+REMEMBERED = 12 * 3600
+"""Seconds that the end of a launch counts for the pace of others."""
+NOT_SHOWN = 5.0
+"""Seconds after which a search surely shows what was planned."""
+
+
+class FleetPlanner:
+    """The plans of one site's agent."""
+
+    def __init__(self, policy: SitePolicy) -> None:
+        self.policy = policy
+        self.remembers = False
+        """Whether the launches were recalled that ended before this process began."""
+        self._past: deque[LaunchOutcome] = deque()
+        self._fresh: dict[str, tuple[str, float]] = {}
+        """What was planned just now, by size and time: the server's search may not show it yet."""
+        self._beside_idle: dict[str, float] = {}
+        """Since when tasks of a group wait beside idle pilots."""
+
+    def recall(self, ended: Iterable[SeenLaunch], now: float) -> None:
+        """These launches have ended in the last hours."""
+        for one in sorted(ended, key=lambda one: -one.age):
+            self.ended(one, now)
+        self.remembers = True
+
+    def ended(self, launch: SeenLaunch, now: float) -> None:
+        """A launch is over; one that was given up says nothing of the batch system."""
+        if launch.word != GIVEN_UP:
+            failed = None if launch.pilot else _millis(now - launch.since)
+            self._past.append(
+                LaunchOutcome(launch.size, _millis(now - launch.age), good=bool(launch.pilot), failed=failed)
+            )
+
+    def planned(self, launches: Mapping[str, str], now: float) -> None:
+        """Launches were written down, by id with their sizes."""
+        self._fresh |= {launch: (size, now) for launch, size in launches.items()}
+
+    def refused(self, launch: str, size: str, now: float) -> None:
+        """The scheduler did not take a launch."""
+        self._fresh.pop(launch, None)
+        self._past.append(LaunchOutcome(size, _millis(now), failed=_millis(now)))
+
+    def decide(self, seen: SiteDemand, absent: Sequence[SeenLaunch], now: float) -> FleetPlan:
+        """The fleet's plan, with the launches that are at the batch system or may be; those absent surely are not."""
+        pilots = dict(seen.sizes)
+        for one in absent:
+            counted = pilots.get(one.size, PilotCount())
+            pilots[one.size] = replace(counted, inactive=max(0, counted.inactive - 1))
+        shown = {one.id for one in seen.launches}
+        self._fresh = {
+            launch: (size, at)
+            for launch, (size, at) in self._fresh.items()
+            if launch not in shown and now - at < NOT_SHOWN
+        }
+        for size, _ in self._fresh.values():
+            counted = pilots.get(size, PilotCount())
+            pilots[size] = replace(counted, inactive=counted.inactive + 1)
+        missing = {one.id for one in absent}
+        under_way = [
+            LaunchOutcome(one.size, _millis(now - one.age), good=bool(one.pilot))
+            for one in seen.launches
+            if one.id not in missing
+        ]
+        while self._past and self._past[0].planned < _millis(now - REMEMBERED):
+            self._past.popleft()
+        return plan(
+            thresholds=self.policy.thresholds,
+            sizes=self.policy.sizes,
+            groups=self._groups(seen, idle=any(one.idle for one in pilots.values()), now=now),
+            pilots=pilots,
+            pace=self.policy.pace,
+            history=[*self._past, *under_way],
+            now=_millis(now),
+        )
+
+    def _groups(self, seen: SiteDemand, *, idle: bool, now: float) -> list[TaskGroup]:
+        waiting = {one.name for one in seen.groups if one.tasks and idle}
+        self._beside_idle = {name: self._beside_idle.get(name, now) for name in waiting}
+        return [
+            TaskGroup(
+                one.name,
+                one.tasks,
+                one.need,
+                stale=now - self._beside_idle.get(one.name, now) >= self.policy.idle_patience,
+            )
+            for one in seen.groups
+        ]
+
+
+def _millis(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,312 @@
+"""Keeps a site's pilots: looks at what is asked of the site, plans launches, submits them, and tells what the batch system says of them.
+
+The memory is the server's book of launches. A launch is written down before it is submitted, its id is in the batch job's name, and what
+an agent that was killed may have submitted is looked for by that name before anything is submitted once more. What the batch system does
+not say is not concluded: then nothing is submitted and nothing is given up, and the next question waits longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from forestay.domain.sites.batch import (
+    FORGOTTEN,
+    OVER,
+    BatchJob,
+    BatchOutcome,
+    BatchState,
+    PilotJob,
+    SubmitRefusal,
+    SubmitRefused,
+)
+from forestay.domain.sites.fleet import FleetPlan
+from forestay.domain.sites.launch import GIVEN_UP, LaunchEnd, LaunchReport, LaunchState
+from forestay.ports.clock import Clock, Ids
+from forestay.ports.errors import PortError, Transient
+from forestay.ports.pilots.pilot_spool import PilotSpool
+from forestay.ports.sites.batch import BatchReader, BatchSubmitter
+from forestay.ports.sites.site_api import SeenLaunch, SiteApi
+from forestay.services.sites.fleet_planner import FleetPlanner
+from forestay.services.sites.site_policy import SitePolicy
+
+
+@dataclass(slots=True)
+class _Backoff:
+    """Ever longer waits while something does not answer."""
+
+    first: float
+    longest: float
+    wait: float = 0.0
+    until: float = 0.0
+    why: str = ""
+
+    def failed(self, now: float, why: str) -> None:
+        self.wait = min(self.longest, max(self.first, 2 * self.wait))
+        self.until = now + self.wait
+        self.why = " ".join(why.split())
+
+    def good(self) -> None:
+        self.wait = self.until = 0.0
+        self.why = ""
+
+
+class SiteAgent:
+    """The service: one site's agent."""
+
+    def __init__(
+        self,
+        api: SiteApi,
+        *,
+        submitter: BatchSubmitter,
+        reader: BatchReader,
+        spool: PilotSpool,
+        clock: Clock,
+        ids: Ids,
+        policy: SitePolicy,
+        pilot_job: Callable[[str, str, str], PilotJob],
+        greeting: Mapping[str, object],
+        told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
+        passed: Callable[[str], None] = lambda _point: None,
+    ) -> None:
+        """`pilot_job` makes the batch job of a launch from its id, its size and the file with its secret.
+
+        `passed` is called between every two steps with the name of the point, for tests that stop there.
+        """
+        self.api = api
+        self.submitter = submitter
+        self.reader = reader
+        self.spool = spool
+        self.clock = clock
+        self.ids = ids
+        self.policy = policy
+        self.pilot_job = pilot_job
+        self.greeting = greeting
+        self.told = told
+        self.passed = passed
+        self.last_plan = FleetPlan()
+        self._fleet = FleetPlanner(policy)
+        self._reading = _Backoff(policy.first_rest, policy.longest_rest)
+        self._submitting = _Backoff(policy.first_rest, policy.longest_rest)
+        self._unsent: set[str] = set()
+        """Planned launches that surely are not at the batch system: this very process did not submit them, or was refused."""
+        self._forgotten: dict[str, float] = {}
+        """Since when the batch system, though it answers, no longer knows launches that it took."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the agent from its work, in words."""
+        return self._submitting.why or self._reading.why
+
+    async def look(self) -> None:
+        """One round: greet, measure, ask the batch system, decide, submit. Raises what the server or the file system could not do."""
+        await self.api.hello(self._said())
+        self.passed("greeted")
+        if not self._fleet.remembers:
+            self._fleet.recall(await self.api.ended(), self.clock.monotonic())
+            self.passed("remembered")
+        seen = await self.api.demand()
+        self.passed("measured")
+        absent = await self._reconcile(seen.launches)
+        self.last_plan = self._fleet.decide(seen, absent, self.clock.monotonic())
+        await self._carry_out(self.last_plan, absent)
+        await self.spool.clear({one.id for one in seen.launches} | self._unsent)
+
+    def _said(self) -> dict[str, object]:
+        limits = self.policy.thresholds
+        return {
+            **self.greeting,
+            "every": self.policy.every,
+            "min_pilots": limits.min_pilots,
+            "max_pilots": limits.max_pilots,
+            "min_idle": limits.min_idle,
+            "trouble": self.trouble[:2000],
+            "unfit": list(self.last_plan.unfit)[:1000],
+            "paced": self.last_plan.paced,
+        }
+
+    # -- what the batch system says ----------------------------------------------------------------------------
+
+    async def _reconcile(self, launches: Sequence[SeenLaunch]) -> list[SeenLaunch]:
+        """Tell the server what the batch system says of its launches; gives the planned ones that surely are not there."""
+        now = self.clock.monotonic()
+        planned = [one for one in launches if one.state is LaunchState.PLANNED]
+        self._unsent &= {one.id for one in planned}
+        absent = [one for one in planned if one.id in self._unsent]
+        asked = [one for one in launches if not one.batch_job and one.id not in self._unsent]
+        known = [one for one in launches if one.batch_job]
+        if now < self._reading.until or not (asked or known):
+            return absent
+        reports: list[LaunchReport] = []
+        try:
+            found = await self.reader.find([one.name for one in asked]) if asked else {}
+            self.passed("found")
+            for one in asked:
+                jobs = found.get(one.name, ())
+                if jobs:
+                    reports.append(LaunchReport(one.id, LaunchState.SUBMITTED, batch_job=await self._only(one, jobs)))
+                elif one.state is LaunchState.PLANNED and one.tried >= self.policy.settle:
+                    absent.append(one)
+            outcomes = await self.reader.outcome([one.batch_job for one in known]) if known else {}
+        except PortError as error:
+            self._reading.failed(now, str(error))
+            self.told("the batch system is not read", {"detail": str(error)})
+            outcomes = {}
+        self.passed("asked")
+        self._forgotten = {
+            one.id: self._forgotten.get(one.id, now) for one in known if outcomes.get(one.batch_job) == FORGOTTEN
+        }
+        await self._cancel(known, outcomes)
+        for one in known:
+            reports += await self._standing(one, outcomes.get(one.batch_job))
+        silent = [one for one in outcomes.values() if one.state is BatchState.UNKNOWN and one != FORGOTTEN]
+        if known and outcomes and len(silent) == len(outcomes):
+            self._reading.failed(
+                now, next(iter(outcomes.values())).reason or "the batch system says nothing of its jobs"
+            )
+        elif outcomes or not known:
+            self._reading.good()
+        await self._report(reports, {one.id: one for one in launches})
+        return absent
+
+    async def _only(self, launch: SeenLaunch, jobs: Sequence[BatchJob]) -> str:
+        """The one job of a launch. More than one can only be when a submission arrived after all hope was lost: the younger ones go."""
+        alive = [one for one in jobs if one.outcome.state not in OVER]
+        if len(alive) > 1:
+            surplus = [one.id for one in alive[1:]]
+            self.told("a launch was submitted twice", {"launch": launch.id, "cancelled": surplus})
+            await self.submitter.cancel(surplus)
+        return (alive or list(jobs))[0].id
+
+    async def _cancel(self, launches: Sequence[SeenLaunch], outcomes: Mapping[str, BatchOutcome]) -> None:
+        """Ask for the end of those whose pilots fell silent, at every look until the batch system says that they are over."""
+        doomed = [
+            one.batch_job
+            for one in launches
+            if one.cancel and (said := outcomes.get(one.batch_job)) is not None and said.state not in OVER
+        ]
+        if doomed:
+            try:
+                await self.submitter.cancel(doomed)
+            except PortError as error:
+                self.told("batch jobs of silent pilots are not cancelled", {"detail": str(error)})
+
+    async def _standing(self, launch: SeenLaunch, outcome: BatchOutcome | None) -> list[LaunchReport]:
+        """What is to be told of a launch that the batch system was asked about."""
+        if self.clock.monotonic() - self._forgotten.get(launch.id, inf) >= self.policy.settle:
+            # A scheduler that was killed forgets what it took last; what ran of it may run on for a while.
+            return [LaunchReport(launch.id, LaunchState.ENDED, end=LaunchEnd("FORGOTTEN", FORGOTTEN.reason, lost=True))]
+        if outcome is None or outcome.state in (BatchState.UNKNOWN, BatchState.WAITING):
+            return []
+        if outcome.state is BatchState.RUNNING:
+            return [LaunchReport(launch.id, LaunchState.RUNNING)] if launch.state is LaunchState.SUBMITTED else []
+        words = [outcome.reason, *outcome.node_events]
+        if not launch.pilot:
+            words.append(await self.spool.words(launch.id))
+        end = LaunchEnd(
+            outcome.word or str(outcome.state),
+            "; ".join(filter(None, words))[:2000],
+            outcome.exit_code,
+            outcome.signal,
+            outcome.nodes,
+            lost=outcome.state is BatchState.LOST,
+        )
+        return [LaunchReport(launch.id, LaunchState.ENDED, end=end)]
+
+    async def _report(self, reports: Sequence[LaunchReport], seen: Mapping[str, SeenLaunch]) -> None:
+        if not reports:
+            return
+        answers = await self.api.report(reports)
+        self.passed("told")
+        for one in reports:
+            launch = seen[one.launch]
+            facts: dict[str, object] = {"launch": one.launch, "batch_job": one.batch_job or launch.batch_job}
+            if one.end is not None:
+                pilot = answers[one.launch].pilot
+                self._fleet.ended(replace(launch, pilot=pilot, word=one.end.word, since=0.0), self.clock.monotonic())
+                facts |= {"word": one.end.word, "reason": one.end.reason, "pilot": pilot}
+            self.told(f"launch {one.state}", facts)
+
+    # -- what is sent ------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, decided: FleetPlan, absent: Sequence[SeenLaunch]) -> None:
+        if self.clock.monotonic() < max(self._submitting.until, self._reading.until):
+            return
+        again: list[SeenLaunch] = []
+        fresh: dict[str, str] = {}
+        left = list(absent)
+        for size, many in decided.launches.items():
+            waiting = [one for one in left if one.size == size][:many]
+            again += waiting
+            left = [one for one in left if one not in waiting]
+            fresh |= {self.ids.claim(): size for _ in range(many - len(waiting))}
+        await self._give_up(left)
+        if fresh:
+            await self.api.plan(fresh)
+            self._unsent |= fresh.keys()
+            self._fleet.planned(fresh, self.clock.monotonic())
+            self.passed("planned")
+        wanted = [*(await self._try_again(again)), *fresh.items()]
+        refused: set[str] = set()
+        for launch, size in wanted:
+            if self._submitting.until > self.clock.monotonic():
+                break
+            if size not in refused and not await self._submit(launch, size):
+                refused.add(size)
+
+    async def _give_up(self, launches: Iterable[SeenLaunch]) -> None:
+        """Nobody needs these any more, and they are not at the batch system."""
+        ended = [LaunchReport(one.id, LaunchState.ENDED, end=LaunchEnd(GIVEN_UP)) for one in launches]
+        if ended:
+            await self.api.report(ended)
+            self._unsent -= {one.launch for one in ended}
+
+    async def _try_again(self, launches: Iterable[SeenLaunch]) -> list[tuple[str, str]]:
+        """Write down that these are about to be submitted once more; those that somebody else wrote down are left to them."""
+        tries = {one.id: LaunchReport(one.id, LaunchState.PLANNED, tries=one.tries + 1) for one in launches}
+        if not tries:
+            return []
+        answers = await self.api.report(list(tries.values()))
+        self.passed("tried again")
+        mine = [(one.id, one.size) for one in launches if answers[one.id].noted]
+        self._unsent |= {launch for launch, _ in mine}
+        return mine
+
+    async def _submit(self, launch: str, size: str) -> bool:
+        """Submit one launch; False when the scheduler refused it."""
+        place = await self.spool.secret(launch)
+        if place is None:
+            secret = await self.api.enrol(launch, seconds=self.policy.secret_seconds)
+            self.passed("enrolled")
+            place = await self.spool.keep(launch, secret)
+        self.passed("kept")
+        job = self.pilot_job(launch, size, place)
+        self._unsent.discard(launch)  # from here on it may be at the batch system
+        try:
+            answer = await self.submitter.submit(job)
+        except PortError as error:
+            if not isinstance(error, Transient):
+                self._unsent.add(launch)
+            self._submitting.failed(self.clock.monotonic(), str(error))
+            self.told("nobody knows whether a pilot was submitted", {"launch": launch, "detail": str(error)})
+            return True
+        self.passed("submitted")
+        if isinstance(answer, SubmitRefused):
+            return await self._refused(launch, size, answer)
+        self._submitting.good()
+        await self.api.report([LaunchReport(launch, LaunchState.SUBMITTED, batch_job=answer)])
+        self.passed("reported")
+        self.told("launch submitted", {"launch": launch, "size": size, "batch_job": answer})
+        return True
+
+    async def _refused(self, launch: str, size: str, answer: SubmitRefused) -> bool:
+        self.told("a pilot was not taken", {"launch": launch, "why": answer.why, "words": answer.words})
+        if answer.why is not SubmitRefusal.REFUSED:
+            self._unsent.add(launch)
+            self._submitting.failed(self.clock.monotonic(), f"{answer.why}: {answer.words}")
+            return True
+        end = LaunchEnd("refused", answer.words[:2000])
+        await self.api.report([LaunchReport(launch, LaunchState.ENDED, end=end)])
+        self._fleet.refused(launch, size, self.clock.monotonic())
+        return False

@@ -1,0 +1,96 @@
+"""Keeps what site agents say of themselves, and sees to it that a site has one agent at a time.
+
+An agent tells at every look that it is there, what its site's policy is, and what troubles it. Another agent for the same site is refused for as
+long as the first one may be expected to come back; the same agent, started anew, goes on at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import Conflict
+from forestay.services.shared.document_update import update_document
+
+KIND = "site"
+TRIES = 5
+PATIENCE = 4
+"""So many of its own looks an agent may miss before another one may take its place."""
+LEAST = 60
+"""Seconds: and never less than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site as its agent tells it."""
+
+    name: str
+    agent: str
+    """Made once by an agent and kept in its spool."""
+    host: str
+    seen: int
+    """Milliseconds since 1970, by the server's clock."""
+    every: float
+    """Seconds between its looks."""
+    said: Mapping[str, object]
+    """The policy and what it reports of itself."""
+
+    def overdue(self, now: int) -> bool:
+        """Whether its agent has not been heard for too long."""
+        return now - self.seen > 1000 * max(LEAST, PATIENCE * self.every)
+
+
+@dataclass(slots=True)
+class SiteRegistry:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+
+    async def hello(
+        self, tenant: str, site: str, *, agent: str, host: str, every: float, said: Mapping[str, object]
+    ) -> Site:
+        """Take an agent's word. `Conflict`: another one looks after this site."""
+        name = _name(tenant, site)
+
+        def heard(stored: StoredDocument | None) -> tuple[Document, Site]:
+            now = self.clock.now()
+            known = None if stored is None else _site(stored.document.body)
+            if known is not None and known.agent != agent and not known.overdue(now):
+                raise Conflict(
+                    f"another agent looks after site {site}, on {known.host}; stop it first, or wait until it has been silent "
+                    f"for {max(LEAST, PATIENCE * known.every):.0f} seconds"
+                )
+            told = Site(site, agent, host, now, every, said)
+            body = {"site": site, "agent": agent, "host": host, "seen": now, "every": every, "said": dict(said)}
+            return Document(name, tenant, KIND, body), told
+
+        unsure = "the site could not be written down; ask again"
+        return await update_document(self.documents, name, heard, tries=TRIES, unsure=unsure)
+
+    async def get(self, tenant: str, site: str) -> Site | None:
+        name = _name(tenant, site)
+        stored = (await self.documents.get([name])).get(name)
+        return None if stored is None else _site(stored.document.body)
+
+    async def all(self, tenant: str) -> Sequence[Site]:
+        """By name; up to a second old."""
+        return [_site(one.document.body) for one in await self.documents.find(KIND) if one.document.tenant == tenant]
+
+
+def _name(tenant: str, site: str) -> str:
+    return f"site:{tenant}:{site}"
+
+
+def _site(body: Mapping[str, object]) -> Site:
+    said = body["said"]
+    return Site(
+        str(body["site"]),
+        str(body["agent"]),
+        str(body["host"]),
+        int(str(body["seen"])),
+        float(str(body["every"])),
+        said if isinstance(said, Mapping) else {},
+    )

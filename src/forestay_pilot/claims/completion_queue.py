@@ -1,0 +1,243 @@
+"""Ends on their way to a server: kept in memory and on disk until the answer is not ``unknown``.
+
+Sending an end twice is harmless (it carries its claim), losing one costs a whole run; so an end is sent again
+through any outage for as long as the pilot lives, and what is left when it dies lies in the spool for the
+next pilot. The completion of a job that ended well is never discarded, however often a server refuses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import threading
+from typing import TYPE_CHECKING, Any, Callable
+
+from forestay_pilot.clock import steady
+from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing, UnavailableError
+
+if TYPE_CHECKING:
+    from forestay_pilot.link.identity import PilotIdentity
+
+log = logging.getLogger("forestay_pilot")
+
+MOST_AT_ONCE = 100
+_FIRST_WAIT = 0.2
+_LONGEST_WAIT = 5.0
+_LONGEST_WAIT_REFUSED = 60.0
+_CALL_SECONDS = 10.0
+_SETTLED = ("committed", "held", "superseded")
+_WRONG = (400, 409, 413, 422)
+_REFUSALS_BEFORE_GIVING_UP = 3
+
+
+class _Spooled:
+    """A file with ends; it goes when the last of them is settled."""
+
+    def __init__(self, path: str, ends: int) -> None:
+        self.path = path
+        self.left = ends
+
+    def settle(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+
+class _Pending:
+    def __init__(self, document: dict[str, Any], spooled: _Spooled) -> None:
+        self.document = document
+        self.spooled = spooled
+        self.due = 0.0
+        self.wait = _FIRST_WAIT
+        self.refusals = 0
+
+    def put_off(self) -> None:
+        self.due = steady() + self.wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
+        longest = _LONGEST_WAIT_REFUSED if self.refusals else _LONGEST_WAIT
+        self.wait = min(longest, self.wait * 2)
+
+    def good(self) -> bool:
+        """Whether the job ended well: its outputs are committed, and discarding this would run it again."""
+        return self.document.get("outcome") == "ok"
+
+
+def _name(document: dict[str, Any]) -> str:
+    """One claim has one end, and at most one more word: that its folder could not be cleared."""
+    return str(document["claim"]) + ("-cleanup" if "cleanup" in document else "")
+
+
+class CompletionQueue(threading.Thread):
+    """The thread that delivers ends, on a connection of its own."""
+
+    def __init__(
+        self, ring: ServerRing, identity: PilotIdentity, spool: str, *, on_settled: Callable[[str, str], None]
+    ) -> None:
+        super().__init__(name="ends", daemon=True)
+        self._identity = identity
+        self._spool = spool
+        self._on_settled = on_settled
+        self._link = ServerLink(ring)
+        self._changed = threading.Condition()
+        self._pending: dict[str, _Pending] = {}
+        self._ended = False
+        self._behind = False  # ends wait for a server to answer again
+
+    def put(self, documents: list[dict[str, Any]]) -> None:
+        """Take charge of ends. On disk first, all in one file, so that they also outlive this process."""
+        path = os.path.join(self._spool, _name(documents[0]) + ".json")
+        try:
+            descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as sink:
+                sink.write(json.dumps(documents))
+            os.rename(path + ".tmp", path)
+        except OSError as error:
+            log.error("an end is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
+        spooled = _Spooled(path, len(documents))
+        with self._changed:
+            for document in documents:
+                self._pending[_name(document)] = _Pending(document, spooled)
+            self._changed.notify_all()
+
+    def adopt(self, paths: list[str]) -> None:
+        """Take charge of ends that a dead pilot left behind."""
+        for path in paths:
+            try:
+                with open(path, encoding="utf-8") as source:
+                    documents = json.load(source)
+                if isinstance(documents, dict):
+                    documents = [documents]  # as earlier pilots kept one
+                names = [_name(document) for document in documents]
+            except OSError as error:
+                log.warning("an end left in the spool cannot be read now: %s (%s)", path, error)
+                continue
+            except (ValueError, KeyError, TypeError) as error:
+                log.warning("an end left in the spool is damaged and set aside: %s (%s)", path, error)
+                with contextlib.suppress(OSError):
+                    os.rename(path, path + ".damaged")
+                continue
+            spooled = _Spooled(path, len(documents))
+            self._behind = True
+            with self._changed:
+                for name, document in zip(names, documents):
+                    self._pending.setdefault(name, _Pending(document, spooled))
+                self._changed.notify_all()
+
+    def waiting(self) -> int:
+        """How many ends are not settled."""
+        with self._changed:
+            return len(self._pending)
+
+    def behind(self) -> bool:
+        """Whether ends could not be told when they came. More is asked for when they are: it may be one of these jobs."""
+        return self._behind
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all is delivered, at most so long; true when it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending, seconds)
+
+    def end(self) -> None:
+        """Send no more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._link.abort()
+
+    def run(self) -> None:
+        """Deliver until told to end; nothing met on the way ends this thread."""
+        outage_wait = _FIRST_WAIT
+        while True:
+            batch = self._next_batch()
+            if batch is None:
+                self._link.close()
+                return
+            try:
+                self._send(batch)
+                outage_wait = _FIRST_WAIT
+                self._behind = False
+            except LinkError as error:
+                self._behind = True
+                if outage_wait == _FIRST_WAIT:
+                    log.warning("ends wait for a server: %s", error)
+                pause = outage_wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+                if isinstance(error, UnavailableError):
+                    pause = max(pause, min(error.retry_after, _LONGEST_WAIT))
+                self._pause(pause)
+                outage_wait = min(_LONGEST_WAIT, outage_wait * 2)
+            except Exception:
+                log.exception("ends met an unforeseen error")
+                self._pause(1.0)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended, seconds)
+
+    def _next_batch(self) -> list[_Pending] | None:
+        with self._changed:
+            while not self._ended:
+                now = steady()
+                due = [pending for pending in self._pending.values() if pending.due <= now]
+                if due:
+                    # One that was refused goes alone, so that it cannot hold up the others.
+                    doubtful = [pending for pending in due if pending.refusals]
+                    return [doubtful[0]] if doubtful else due[:MOST_AT_ONCE]
+                times = [pending.due for pending in self._pending.values()]
+                self._changed.wait(max(0.01, min(times) - now) if times else None)
+        return None
+
+    def _send(self, batch: list[_Pending]) -> None:
+        body = {"ends": [pending.document for pending in batch]}
+        try:
+            answer = self._identity.call(self._link, "POST", "/ends", body, timeout=_CALL_SECONDS)
+        except RefusedError as refusal:
+            if refusal.status not in _WRONG:
+                raise
+            self._on_refusal(batch, refusal)
+            return
+        results = answer.get("results")
+        told = {
+            str(result.get("claim")): str(result.get("result"))
+            for result in (results if isinstance(results, list) else [])
+            if isinstance(result, dict)
+        }
+        for pending in batch:
+            result = told.get(str(pending.document["claim"]), "unknown")
+            if result in _SETTLED:
+                self._settle(pending, result)
+            else:
+                pending.put_off()
+
+    def _on_refusal(self, batch: list[_Pending], refusal: RefusedError) -> None:
+        log.warning("%d ends were refused: %s", len(batch), refusal)
+        for pending in batch:
+            pending.refusals += 1
+            if pending.refusals > 1:
+                # Its words may be what the server cannot take; the outcome matters more.
+                pending.document = {
+                    **pending.document,
+                    "log_tail": str(pending.document.get("log_tail"))[-500:],
+                }
+            if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1 and not pending.good():
+                self._set_aside(pending)
+                self._settle(pending, "refused")
+            else:
+                pending.put_off()
+
+    def _set_aside(self, pending: _Pending) -> None:
+        """Keep an end that no server takes where someone may look at it."""
+        path = os.path.join(self._spool, _name(pending.document) + ".refused")
+        with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as sink:
+            json.dump(pending.document, sink)
+
+    def _settle(self, pending: _Pending, result: str) -> None:
+        claim = str(pending.document["claim"])
+        pending.spooled.settle()
+        # The claim is let go of before anyone waiting for the flush goes on.
+        self._on_settled(claim, result)
+        with self._changed:
+            self._pending.pop(_name(pending.document), None)
+            self._changed.notify_all()

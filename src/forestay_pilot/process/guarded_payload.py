@@ -1,0 +1,73 @@
+"""One payload as its guard sees it: what it writes, what it may use, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from forestay_pilot.clock import steady
+from forestay_pilot.process.kernel_kills import oom_kills
+from forestay_pilot.process.payload_cgroup import PayloadCgroup
+
+TAIL_BYTES = 8 * 1024
+FAULT_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
+
+
+class GuardedPayload:
+    """One payload while it lives, and until its last process is gone."""
+
+    def __init__(
+        self, request: dict[str, Any], pid: int, output: int, exec_error: int, leaf: PayloadCgroup | None
+    ) -> None:
+        self.claim: str = request["claim"]
+        self.grace: float = request["grace"]
+        self.external: bool = request["external"]
+        self.folder: str = request["folder"]
+        self.oom_kills = oom_kills()
+        self.leaf = leaf
+        self.log_path: str = request["log"]
+        self.log_cap: int = request["log_cap"]
+        self.pid = pid
+        self.output = output
+        self.exec_error = exec_error
+        self.started = time.time()
+        self.began = steady()
+        wall = request["wall"]
+        self.wall_until: float | None = None if wall is None else self.began + wall
+        self.kill_at: float | None = None
+        self.stopped_for = ""
+        self.log_file = -1
+        self.log_bytes = 0
+        self.tail = bytearray()
+        self.end: dict[str, Any] | None = None
+        self.linger_until = 0.0
+
+    def keep(self, data: bytes) -> None:
+        """Add output to the log, up to its cap, and to the tail, which is always the newest."""
+        room = self.log_cap - self.log_bytes
+        self.log_bytes += len(data)
+        self.tail += data
+        if len(self.tail) > 2 * FAULT_TAIL_BYTES:
+            del self.tail[:-FAULT_TAIL_BYTES]
+        if room <= 0:
+            return
+        # A full disk must not stop the payload: the tail is still there.
+        with contextlib.suppress(OSError):
+            if self.log_file < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW
+                self.log_file = os.open(self.log_path, flags, 0o600)
+            os.write(self.log_file, data[:room])
+            if len(data) >= room:
+                os.write(self.log_file, b"\n[the log is cut here: it reached %d bytes]\n" % self.log_cap)
+
+    def note(self, text: str) -> None:
+        """Say in the log what was done to the payload."""
+        self.keep(f"\n[pilot: {text}]\n".encode())
+
+    def close(self) -> None:
+        for descriptor in (self.output, self.exec_error, self.log_file):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.output = self.exec_error = self.log_file = -1

@@ -1,0 +1,267 @@
+"""Exceptions other than the faults of our jobs: ignored, answered by a rule or by the house, once each, whoever raises them and however often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.examples import job
+
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.sql.document_store import SqlDocumentStore
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
+from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
+from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, IncidentState
+from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import DocumentChange, Written
+from forestay.services.exceptions.act.incident_actions import IncidentActions
+from forestay.services.exceptions.act.job_actions import JobActions
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_handler import ExceptionHandler, HandledException
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.approvals import Approvals
+from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
+from forestay.services.shared.checked_writer import CheckedWriter
+
+CONDITIONS = CelConditions()
+HOUSE = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
+SUSPEND: dict[str, object] = {"action": "hold", "target": "job", "reason": "someone should look"}
+VIOLATION = ExceptionType.CONSTRAINT_VIOLATION
+
+
+@dataclass
+class House:
+    store: SqlJobStore
+    policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
+
+    @property
+    def incidents(self) -> SqlIncidentStore:
+        return SqlIncidentStore(self.store.database)
+
+    @property
+    def approvals(self) -> Approvals:
+        return Approvals(self.store, SystemClock())
+
+    def service(self) -> ExceptionHandler:
+        store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
+        writer = CheckedWriter(store)
+        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
+        exlets = PlaybookRunner(
+            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(documents), mend, clock
+        )
+        brakes = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds())
+        acting = IncidentActions(self.incidents, clock, exlets, brakes=brakes, approvals=self.approvals)
+        rules = RuleCache(RuleStore(documents), CONDITIONS)
+        return ExceptionHandler(self.incidents, store, rules, None, acting, clock, self.policy)
+
+    async def add_rule(
+        self,
+        kind: ExceptionType,
+        condition: str,
+        *steps: dict[str, object],
+        task: str = "",
+        active: bool = True,
+        **true: Any,
+    ) -> str:
+        sandbox = CelSandbox()
+        try:
+            rules = RuleStore(SqlDocumentStore(self.store.database))
+            edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
+            draft = RuleDraft(HOUSE, kind, task, condition, Conclusion(steps=steps), f"i{time.time_ns()}", true)
+            made = await edit.add(draft, by="ann", confirmed=True)
+            assert isinstance(made, Edited), made
+            if active:
+                assert isinstance(await edit.promote(HOUSE, made.rule, by="ben"), Edited)
+        finally:
+            await sandbox.close()
+        return made.rule
+
+    async def job(self, name: str, **fields: Any) -> None:
+        (result,) = await self.store.write([DocumentChange(job(name, tenant="lab", **fields), None)])
+        assert isinstance(result, Written)
+
+    async def now(self, name: str) -> JobDocument:
+        return (await self.store.get([name]))[name].document
+
+    async def states(self) -> dict[str, IncidentState]:
+        found = (await self.incidents.find(IncidentQuery(tenant="lab"))).found
+        return {one.standing.id: one.standing.state for one in found}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'house.db'}")
+    await store.open()
+    yield House(store)
+    await store.close()
+
+
+def raised(kind: ExceptionType = VIOLATION, event: str = "e1", **more: Any) -> ExceptionEvent:
+    known: dict[str, Any] = {"item": "" if kind.of_case else "eat", "case": "c1"}
+    return ExceptionEvent(kind, "lab", "ada", event, SystemClock().now(), **known | more)
+
+
+def hot(event: str = "e1", grams: int = 20, **more: Any) -> ExceptionEvent:
+    return raised(event=event, job="one", case="", context={"item": {"data": {"grams": grams}}}, **more)
+
+
+HEAVY = "item.data.grams > 10"
+
+
+@pytest.mark.ledger("P1-23")
+async def test_without_a_rule_constraints_and_triggers_are_ignored_and_leave_nothing_behind(house: House) -> None:
+    ignored = {one for one in EXCEPTIONS if "external" in one or one.endswith(("-pre", "-post"))}
+    answers = await house.service().answer([raised(kind) for kind in sorted(ignored)])
+    assert len(answers) == 6
+    assert answers == [HandledException("", "ignore")] * 6
+    assert await house.states() == {}
+
+
+async def test_a_rule_acts_once_however_often_and_by_whomever_it_is_raised(house: House) -> None:
+    await house.job("one")
+    rule = await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    (first,) = await house.service().answer([hot()])
+    assert (first.verdict, first.decision and first.decision.by) == ("exlet", f"domain/house#{rule}")
+    await house.service().answer([hot(), hot()])
+    document = await house.now("one")
+    assert (len(document.holders), document.state) == (1, State.AVAILABLE)
+    assert await house.states() == {first.incident: IncidentState.HELD}, "its exlet keeps the job for a person"
+    (second,) = await house.service().answer([hot("e2")])
+    assert second.incident != first.incident
+    assert (await house.service().answer([hot("e3", grams=1)])) == [HandledException("", "ignore")]
+
+
+async def test_the_house_may_ask_a_person_fail_or_climb_its_ladder(house: House) -> None:
+    await house.job("one")
+    house.policy = ExceptionPolicy({VIOLATION: ExceptionAction.HOLD})
+    (held,) = await house.service().answer([hot("hold")])
+    assert (held.verdict, (await house.states())[held.incident]) == ("hold", IncidentState.HELD)
+    assert not (await house.now("one")).holders, "what goes on is not touched"
+    house.policy = ExceptionPolicy({VIOLATION: ExceptionAction.FAIL})
+    (failed,) = await house.service().answer([hot("fail")])
+    assert (failed.verdict, (await house.states())[failed.incident]) == ("fail", IncidentState.COMPLETE)
+    assert (await house.now("one")).state is State.FAILED
+    house.policy = ExceptionPolicy({ExceptionType.TIMEOUT: ExceptionAction.FAIL})
+    (nobody,) = await house.service().answer([raised(ExceptionType.TIMEOUT, item="", case="c1")])
+    assert nobody.verdict == "hold", "there is nothing that could be failed"
+
+
+async def test_what_a_shadow_would_have_done_is_recorded_and_not_done(house: House) -> None:
+    await house.job("one")
+    rule = await house.add_rule(VIOLATION, HEAVY, SUSPEND, active=False, item={"data": {"grams": 11}})
+    (answer,) = await house.service().answer([hot()])
+    assert answer.ignored
+    assert answer.decision is not None
+    assert answer.decision.detail["shadow"]["rule"].endswith(f"#{rule}")  # type: ignore[index]
+    assert await house.states() == {answer.incident: IncidentState.IGNORED}
+    assert not (await house.now("one")).holders
+
+
+async def test_a_rule_that_errs_lets_nothing_act_and_one_added_later_answers(house: House) -> None:
+    await house.job("one")
+    wrong = await house.add_rule(
+        VIOLATION, "item.data.grams / item.data.none > 1", SUSPEND, item={"data": {"grams": 9, "none": 3}}
+    )
+    service = house.service()
+    (answer,) = await service.answer([hot()])
+    assert (answer.verdict, answer.acts) == ("hold", False)
+    assert (await house.states())[answer.incident] is IncidentState.HELD
+    assert not (await house.now("one")).holders
+    sandbox = CelSandbox()
+    try:
+        edit = RuleEditor(
+            RuleStore(SqlDocumentStore(house.store.database)), CONDITIONS, sandbox, SystemClock(), RandomIds().claim
+        )
+        assert isinstance(await edit.remove(HOUSE, wrong, by="ann", confirmed=True), Edited)
+    finally:
+        await sandbox.close()
+    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    await service.rules.refresh()
+    await service.look()
+    assert len((await house.now("one")).holders) == 1
+    assert [one.verdict for one in await house.incidents.decisions(answer.incident)] == ["hold", "exlet"]
+
+
+async def test_what_the_brakes_put_off_is_due_and_done_when_they_let_go(house: House) -> None:
+    await house.job("one")
+    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    stops = EmergencyStop(SqlDocumentStore(house.store.database), SystemClock())
+    await stops.stop("lab", by="ann", why="look first")
+    service = house.service()
+    (answer,) = await service.answer([hot()])
+    assert (await house.states())[answer.incident] is IncidentState.WAITING
+    assert not (await house.now("one")).holders
+    await stops.go("lab")
+    standing = (await house.incidents.get_standings([answer.incident]))[answer.incident]
+    await house.incidents.put_standings(
+        [(standing.standing.moved(IncidentState.WAITING, now=1, due=1, n=1), standing.version)]
+    )
+    await service.look()
+    assert len((await house.now("one")).holders) == 1
+
+
+async def test_what_its_recorder_left_behind_is_carried_out_by_a_keeper(house: House) -> None:
+    await house.job("one")
+    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    (answer,) = await house.service().record([hot()], left_behind=-1)
+    assert answer.acts
+    assert not (await house.now("one")).holders
+    await house.service().look()
+    assert len((await house.now("one")).holders) == 1
+    assert (await house.states())[answer.incident] is IncidentState.HELD
+
+
+async def test_an_abort_of_another_engine_waits_for_a_person_and_is_not_taken_for_one_of_our_jobs(house: House) -> None:
+    foreign = raised(ExceptionType.ABORT, engine="airflow", job="their-job", flow_name="etl")
+    (answer,) = await house.service().answer([foreign])
+    assert answer.verdict == "hold"
+    (found,) = (await house.incidents.find(IncidentQuery(tenant="lab", job=""))).found
+    assert found.standing.id == answer.incident
+    assert (await house.incidents.get_incidents([answer.incident]))[answer.incident].job == "their-job"
+
+
+async def test_more_data_than_an_incident_has_room_for_is_left_out_and_named(house: House) -> None:
+    await house.job("one")
+    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    data = {"grams": 20, "table": ["x" * 1000] * 100}
+    (answer,) = await house.service().answer([raised(job="one", case="", context={"item": {"data": data}})])
+    assert answer.verdict == "exlet"
+    kept = (await house.incidents.get_incidents([answer.incident]))[answer.incident].context
+    assert kept["left_out"] == ["item.data.table"]
+    assert len(str(kept)) < MAX_DOCUMENT
+
+
+async def test_what_one_persons_rule_may_not_do_alone_waits_for_another(house: House) -> None:
+    await house.job("one")
+    await house.add_rule(VIOLATION, HEAVY, {"action": "force-complete", "target": "job"}, item={"data": {"grams": 20}})
+    (answered,) = await house.service().answer([hot()])
+    assert await house.states() == {answered.incident: IncidentState.HELD}
+    assert (await house.now("one")).state is State.AVAILABLE
+    (request,) = await house.approvals.find("lab")
+    assert request.asking.by == "ann", "its author asks"
+    assert not await house.service().resume(answered.incident, 7), "there is no such decision"
+    await house.approvals.answer("lab", request.id, agreed=True, by="zoe", approver=True, why="it is done indeed")
+    assert await house.service().resume(answered.incident, 1)
+    assert (await house.now("one")).state is State.FORCED_COMPLETE
+    assert await house.states() == {answered.incident: IncidentState.COMPLETE}
+    assert not await house.service().resume(answered.incident, 1), "once"

@@ -1,0 +1,342 @@
+"""Faults of jobs are answered once each, whoever handles them and however often."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.examples import job
+from tests.unit.apps.server.running import until
+
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.sandbox import CelSandbox
+from forestay.adapters.sql.document_store import SqlDocumentStore
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.adapters.system.patterns import Patterns
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.house_policy import NEVER
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
+from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
+from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
+from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
+from forestay.domain.rules.rule_tree import Conclusion
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import DocumentChange, Record, Stored, Written
+from forestay.services.exceptions.act.failure_actions import FailureActions
+from forestay.services.exceptions.act.job_actions import JobActions
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.decide.failure_decider import FRESH, FailureDecider
+from forestay.services.exceptions.failure_handler import FailureHandler
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
+from forestay.services.rules.rule_store import RuleStore
+from forestay.services.shared.checked_writer import CheckedWriter
+
+OLD = 1_600_000_000_000
+PATTERNS = Patterns()
+CONDITIONS = CelConditions()
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n"
+LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+
+
+@dataclass
+class Desk:
+    store: SqlJobStore
+    incidents: SqlIncidentStore
+    policy: BrakePolicy = field(default_factory=BrakePolicy)
+
+    def handler(self) -> FailureHandler:
+        store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
+        writer = CheckedWriter(store)
+        flows = FlowStore(store, clock)
+        deciding = FailureDecider(
+            flows, RuleCache(RuleStore(documents), CONDITIONS), PlaybookStore(documents, flows, clock)
+        )
+        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
+        exlets = PlaybookRunner(self.incidents, store, None, flows, FlowSuspensions(documents), mend, clock)
+        brakes = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds(), self.policy)
+        chains = ChainCounter(self.incidents, store)
+        acting = FailureActions(self.incidents, writer, clock, exlets=exlets, brakes=brakes, chains=chains)
+        return FailureHandler(store, self.incidents, clock, PATTERNS.classifier, deciding, acting)
+
+    async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
+        """A rule of the house; its condition is true of a job that has nothing, so that it may be written."""
+        rules = RuleStore(SqlDocumentStore(self.store.database))
+        sandbox = CelSandbox()
+        try:
+            edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
+            house = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
+            true = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
+            draft = RuleDraft(
+                house, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
+            )
+            made = await edit.add(draft, by="ann", confirmed=True)
+            assert isinstance(made, Edited), made
+            if active:
+                assert isinstance(await edit.promote(house, made.rule, by="ben"), Edited)
+        finally:
+            await sandbox.close()
+        return made.rule
+
+    async def put(self, name: str, **fields: Any) -> Stored:
+        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAULT, exit_code=1, host="n17")
+        known: dict[str, Any] = {
+            "state": State.FAULTED,
+            "attempt": 1,
+            "faults": 1,
+            "last": last,
+            "changed": OLD,
+            "not_before": OLD,
+        }
+        document = job(name, tenant="lab", **known | fields)
+        (result,) = await self.store.write([DocumentChange(document, None)])
+        assert isinstance(result, Written)
+        return Stored(document, result.version)
+
+    async def now(self, name: str) -> JobDocument:
+        return (await self.store.get([name]))[name].document
+
+    async def standing(self, name: str) -> tuple[IncidentState, str]:
+        (found,) = (await self.incidents.find(IncidentQuery(job=name))).found
+        return found.standing.state, found.standing.cause
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'faults.db'}")
+    await store.open()
+    yield Desk(store, SqlIncidentStore(store.database))
+    await store.close()
+
+
+async def test_a_fault_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:
+    stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
+    await desk.handler().handle([(stored, "password=hunter2\n" + OOM)])
+    document = await desk.now("one")
+    assert (document.state, document.faults) == (State.AVAILABLE, 1)
+    assert document.history[-1].note == "attempt 2 of 2"
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    incident = (await desk.incidents.get_incidents([found.standing.id]))[found.standing.id]
+    assert (incident.cause, found.standing.state) == ("memory", IncidentState.COMPLETE)
+    evidence, finding = incident.context["evidence"], incident.context["finding"]
+    assert isinstance(evidence, dict)
+    assert isinstance(finding, dict)
+    assert "hunter2" not in evidence["log_tail"], "secrets are not kept"
+    assert finding["retry"] == "changed"
+    (decision,) = await desk.incidents.decisions(incident.id)
+    assert (decision.verdict, decision.by) == ("retry", "house policy")
+
+
+async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
+    stored = await desk.put("one")  # one attempt, and it was used
+    await desk.handler().handle([(stored, LOST_NODE)])
+    document = await desk.now("one")
+    assert (document.state, document.faults, document.releases) == (State.AVAILABLE, 0, 1)
+    assert await desk.standing("one") == (IncidentState.COMPLETE, "node")
+
+
+async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None:
+    fails = await desk.put("fails")
+    waits = await desk.put("waits", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
+    await desk.handler().handle([(fails, ""), (waits, "")])
+    assert (await desk.now("fails")).state is State.FAILED
+    assert await desk.standing("fails") == (IncidentState.FAILED, "unknown")
+    assert ((await desk.now("waits")).state, (await desk.now("waits")).not_before) == (State.FAULTED, NEVER)
+    assert await desk.standing("waits") == (IncidentState.HELD, "unknown")
+
+
+@pytest.mark.ledger("P2-02")
+async def test_what_a_dead_server_left_behind_is_found_and_many_handlers_answer_it_once(desk: Desk) -> None:
+    for number in range(30):
+        stored = await desk.put(f"job-{number}", retry=RetryPolicy(max_attempts=3))
+        last = stored.document.last
+        assert last is not None
+        body = {"ending": {"claim": last.claim}, "pilot": "p", "log_tail": OOM}
+        await desk.store.add_records([Record(f"e-{number}", "lab", "evidence", stored.document.id, OLD, body)])
+    handlers = [desk.handler() for _ in range(4)]
+    await asyncio.gather(*(one.look() for one in handlers))
+    for number in range(30):
+        document = await desk.now(f"job-{number}")
+        assert (document.state, document.faults) == (State.AVAILABLE, 1)
+        assert [line.event for line in document.history].count("retry") == 1
+        assert await desk.standing(f"job-{number}") == (IncidentState.COMPLETE, "memory")
+    await handlers[0].look()
+    assert sum((await desk.incidents.count(IncidentQuery(), by="cause")).values()) == 30
+
+
+async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> None:
+    """The handler that decided died before it acted; by now the job's policy would say otherwise."""
+    stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
+    dying = desk.handler()
+
+    class Dead(BaseException):
+        """As a kill signal: it is no error that a handler could catch."""
+
+    class NoWriter:
+        async def write(self, _wishes: object) -> object:
+            raise Dead
+
+    dying.acting.writer = NoWriter()  # type: ignore[assignment]
+    with pytest.raises(Dead):
+        await dying.handle([(stored, "")])
+    changed = stored.document.having(retry=RetryPolicy(max_attempts=1))
+    (result,) = await desk.store.write([DocumentChange(changed, stored.version)])
+    assert isinstance(result, Written)
+    await desk.handler().look()
+    assert (await desk.now("one")).state is State.AVAILABLE, "by the recorded decision"
+
+
+async def test_a_fault_that_someone_answered_meanwhile_is_left_alone(desk: Desk) -> None:
+    stored = await desk.put("one")
+    moved = stored.document.having(state=State.CANCELLED)
+    await desk.store.write([DocumentChange(moved, stored.version)])
+    await desk.handler().handle([(stored, "")])
+    assert (await desk.now("one")).state is State.CANCELLED
+
+
+MORE_MEMORY: dict[str, object] = {
+    "action": "resubmit",
+    "how": "changed",
+    "needs": {"memory": {"factor": 2, "at_most": 1 << 36}},
+}
+IS_MEMORY = 'cause == "memory" && confidence > 0.7'
+
+
+@pytest.mark.ledger("P0-16", "P0-26", "P1-25")
+async def test_a_rule_answers_what_the_house_would_have_given_up(desk: Desk) -> None:
+    """The second such failure, of a job that is there already, needs nobody; and no process was started anew."""
+    needs = Resources(cpus=1, memory=1 << 30)
+    handler = desk.handler()
+    first = await desk.put("first", resources=needs)
+    await handler.handle([(first, OOM)])
+    assert (await desk.now("first")).state is State.FAILED
+    rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)  # as old as a copy may be
+    second = await desk.put("second", resources=needs)
+    await handler.handle([(second, OOM)])
+    document = await desk.now("second")
+    assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
+    assert await desk.standing("second") == (IncidentState.COMPLETE, "memory")
+    (found,) = (await desk.incidents.find(IncidentQuery(job="second"))).found
+    (decision,) = await desk.incidents.decisions(found.standing.id)
+    assert decision.by.endswith(f"#{rule}")
+    assert [one["verdict"] for one in decision.detail["path"]] == ["true", "true"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.ledger("P1-35")
+async def test_a_shadow_is_recorded_and_does_not_act(desk: Desk) -> None:
+    rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY, active=False)
+    stored = await desk.put("one", resources=Resources(memory=1 << 30))
+    await desk.handler().handle([(stored, OOM)])
+    assert (await desk.now("one")).state is State.FAILED
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    (decision,) = await desk.incidents.decisions(found.standing.id)
+    shadow = decision.detail["shadow"]
+    assert isinstance(shadow, dict)
+    assert shadow["rule"].endswith(f"#{rule}")
+
+
+async def test_a_rule_that_errs_holds_the_fault_and_lets_no_general_rule_act(desk: Desk) -> None:
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await desk.add_rule(f"{IS_MEMORY} && 10 / (job.attempt - 2) != 0", {"action": "force-fail", "target": "job"})
+    stored = await desk.put("one", attempt=2, resources=Resources(memory=1 << 30))
+    await desk.handler().handle([(stored, OOM)])
+    assert ((await desk.now("one")).state, (await desk.now("one")).not_before) == (State.FAULTED, NEVER)
+    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+
+
+async def test_the_brakes_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -> None:
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    desk.policy = replace(desk.policy, rule_acts=RateLimit(3, 3_600_000))
+    handler = desk.handler()
+    faults = [(await desk.put(f"job-{number}", resources=Resources(memory=1 << 30)), OOM) for number in range(8)]
+    await handler.handle(faults)
+    states = [(await desk.now(f"job-{number}")).state for number in range(8)]
+    assert states.count(State.AVAILABLE) == 3
+    assert states.count(State.FAULTED) == 5
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
+    assert len(kept) == 5
+    assert all("used up" in one.standing.note for one in kept)
+    await handler.look()  # not due yet
+    assert [(await desk.now(f"job-{number}")).state for number in range(8)] == states
+
+
+async def test_what_waits_for_a_person_goes_on_by_a_rule_that_is_added_meanwhile(desk: Desk) -> None:
+    handler = desk.handler()
+    held = RetryPolicy(when_exhausted=WhenExhausted.HOLD)
+    stored = await desk.put("one", resources=Resources(memory=1 << 30), retry=held)
+    body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
+    await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
+    await handler.handle([(stored, OOM)])
+    await handler.look()
+    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)
+    await handler.look()
+    document = await desk.now("one")
+    assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
+    assert await desk.standing("one") == (IncidentState.COMPLETE, "memory")
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["hold", "exlet"]
+
+
+async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(desk: Desk) -> None:
+    desk.policy = replace(desk.policy, rule_acts=RateLimit(1, 1500), lasts=300)
+    handler = desk.handler()
+    held = RetryPolicy(when_exhausted=WhenExhausted.HOLD)
+    for name in ("one", "two"):
+        stored = await desk.put(name, resources=Resources(memory=1 << 30), retry=held)
+        body = {"ending": {"claim": f"claim-{name}"}, "pilot": "p", "log_tail": OOM}
+        await desk.store.add_records([Record(f"e-{name}", "lab", "evidence", name, OLD, body)])
+        await handler.handle([(stored, OOM)])
+    await desk.add_rule(IS_MEMORY, MORE_MEMORY)
+    await asyncio.sleep(FRESH)
+    await handler.deciding.get_ready()
+    await handler.reconsider()  # one is let through, the other has to wait
+    states = {name: (await desk.now(name)).state for name in ("one", "two")}
+    assert sorted(states.values()) == [State.AVAILABLE, State.FAULTED]
+    (late,) = [name for name, state in states.items() if state is State.FAULTED]
+    assert (await desk.standing(late))[0] is IncidentState.WAITING
+
+    async def answered() -> bool:
+        document = await desk.now(late)
+        if document.state is State.FAULTED and document.not_before <= handler.clock.now():
+            await handler.handle([((await desk.store.get([late]))[late], OOM)])
+        return (await desk.now(late)).state is State.AVAILABLE
+
+    await until(answered, "the brakes to let it through", 20)
+
+
+async def test_a_rule_is_not_asked_again_because_of_another(desk: Desk) -> None:
+    """It waits for a second person; that some other rule was added is no reason to ask one twice."""
+    await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
+    handler = desk.handler()
+    stored = await desk.put("one", resources=Resources(memory=2 << 30))
+    body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
+    await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
+    await handler.handle([(stored, OOM)])
+    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
+    assert "second person" in found.standing.note
+    await handler.look()
+    await desk.add_rule(f"{IS_MEMORY} && job.memory < 2000000000", {"action": "resubmit"})
+    await asyncio.sleep(FRESH)
+    await handler.look()
+    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["exlet"]

@@ -1,0 +1,149 @@
+"""The relay on a real SQLite store: what it tells a shard, when, and how little it reads to know it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from forestay.adapters.sql.document_store import SqlDocumentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.domain.flows.scatter.shard_run import BatchEnded, ShardEvent
+from forestay.domain.jobs.job_document import FlowRef, JobDocument, State
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import Submission, new_job
+from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.ports.jobs.job_store import DocumentChange, JobPage, JobQuery
+from forestay.services.flows.completion_facts import CompletionFacts
+from forestay.services.flows.completion_relay import CROWD, CompletionRelay
+
+SPEC = Specification("s", "t", "noop", ("true",))
+BEGIN = 1_700_000_000_000
+
+
+class CountingStore(SqlJobStore):
+    """Knows how many documents were read by search."""
+
+    read = 0
+
+    async def search(
+        self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
+    ) -> JobPage:
+        page = await super().search(query, sort=sort, limit=limit, cursor=cursor)
+        self.read += len(page.jobs)
+        return page
+
+
+@dataclass
+class HandClock:
+    """Both kinds of time, moved by hand."""
+
+    at: float = 0.0
+
+    def now(self) -> int:
+        return BEGIN + int(1000 * self.at)
+
+    def monotonic(self) -> float:
+        return 1000 + self.at
+
+
+@dataclass
+class Engine:
+    """Hears what shards are told."""
+
+    told: list[int] = field(default_factory=list)
+
+    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+        for event in events:
+            assert isinstance(event, BatchEnded)
+            self.told.append(event.well)
+
+
+@dataclass
+class Room:
+    relay: CompletionRelay
+    store: CountingStore
+    clock: HandClock
+    engine: Engine
+
+    async def end(self, places: range, *, of: int, at: int | None = None) -> None:
+        """Jobs of one shard that end now, or that seem to have ended at another time."""
+        now = self.clock.now() if at is None else at
+        await self.store.write([DocumentChange(ended(place, of, now), None) for place in places])
+
+
+def ended(place: int, of: int, at: int) -> JobDocument:
+    asked = Submission(SPEC, "ann", index=place, tie=FlowRef("case", "each@1", "v", 0, place, of))
+    return replace(new_job(asked, job=f"job-{place}", now=at, by="ann"), state=State.COMPLETED)
+
+
+@asynccontextmanager
+async def room(folder: Path) -> AsyncIterator[Room]:
+    store = CountingStore(f"sqlite:///{folder / 'jobs.db'}")
+    await store.open()
+    clock, engine = HandClock(), Engine()
+    ends = CompletionFacts(cast("Any", None))
+    relay = CompletionRelay(store, SqlDocumentStore(store.database), cast("FlowEngine", engine), ends, clock)
+    try:
+        await relay.look()
+        yield Room(relay, store, clock, engine)
+    finally:
+        await store.close()
+
+
+async def test_a_shard_is_told_of_half_its_ends_at_once_and_of_the_last_at_once(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        await here.end(range(1999), of=4000)
+        await here.relay.look()
+        assert here.engine.told == []
+        await here.end(range(1999, 2000), of=4000)
+        await here.relay.look()
+        assert [well.bit_count() for well in here.engine.told] == [2000]
+        await here.end(range(2000, 4000), of=4000)
+        await here.relay.look()
+        assert [well.bit_count() for well in here.engine.told] == [2000, 2000]
+
+
+async def test_the_few_ends_of_a_shard_wait_longer_each_time(tmp_path: Path) -> None:
+    waits = []
+    async with room(tmp_path) as here:
+        for number in range(6):
+            await here.end(range(number, number + 1), of=5000)
+            since = here.clock.at
+            while len(here.engine.told) == number:
+                here.clock.at += 5
+                await here.relay.look()
+            waits.append(here.clock.at - since)
+    # Of 30 s each time, an hour's ends would cost a shard 120 signals.
+    assert waits == [35, 65, 125, 245, 245, 245]
+
+
+async def test_what_was_seen_is_not_read_again_and_again(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        await here.end(range(CROWD + 500), of=5000)
+        await here.relay.look()
+        here.clock.at += 11
+        await here.relay.look()
+        before = here.store.read
+        for _ in range(100):
+            here.clock.at += 1
+            await here.relay.look()
+        assert here.store.read == before
+
+
+async def test_what_became_visible_late_is_found_by_counting(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        await here.end(range(1500), of=1502)
+        await here.relay.look()
+        here.clock.at += 40
+        await here.end(range(1500, 1501), of=1502)
+        await here.relay.look()
+        then = here.clock.now() - 30_000
+        await here.end(range(1501, 1502), of=1502, at=then)  # its write took half a minute
+        here.clock.at += 25
+        before = here.store.read
+        await here.relay.look()
+        assert sum(well.bit_count() for well in here.engine.told) == 1502
+        assert here.store.read - before < 100  # the 1,500 were counted, not read

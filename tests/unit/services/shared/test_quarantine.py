@@ -1,0 +1,315 @@
+"""A document that cannot be read, or an item that raises, stops no other item: of its tenant or of another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from sqlalchemy import make_url, select, text, update
+from sqlalchemy.ext.asyncio import create_async_engine
+from tests import servers
+from tests.contract.examples import job
+from tests.unit.services.exceptions.test_exception_handler import House
+
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.sql.document_store import SqlDocumentStore
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.tables import documents, jobs, papers, standings
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.adapters.system.patterns import Patterns
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
+from forestay.domain.exlets.exlet import Exlet, PlaybookStep
+from forestay.domain.exlets.exlet_plain import exlet_as_plain
+from forestay.domain.exlets.primitive import Action, ActionTarget, Steer
+from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
+from forestay.ports.errors import Permanent, Transient, Unreadable
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import DocumentChange, Written
+from forestay.services.exceptions.act.failure_actions import FailureActions
+from forestay.services.exceptions.act.incident_actions import IncidentActions
+from forestay.services.exceptions.act.incident_closer import IncidentCloser
+from forestay.services.exceptions.act.job_actions import JobActions
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.decide.failure_decider import FailureDecider
+from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.failure_handler import FailureHandler
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import VERSION, RuleStore
+from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied, WriteUnsettled
+from forestay.services.shared.quarantine import OUTAGE, Quarantine
+
+OLD = 1_600_000_000_000
+HOLD = exlet_as_plain(Exlet("look", (PlaybookStep(Steer(Action.HOLD, ActionTarget.JOB)),)))
+GONE = {**HOLD, "steps": [{"action": "an-action-of-another-release"}]}
+"""An exlet with a step that this release does not know."""
+PATTERNS = Patterns()
+
+
+@dataclass
+class Desk:
+    """The loops of a keeper over one real store."""
+
+    store: SqlJobStore
+    reports: list[str] = field(default_factory=list)
+
+    @property
+    def incidents(self) -> SqlIncidentStore:
+        return SqlIncidentStore(self.store.database)
+
+    def _exlets(self) -> PlaybookRunner:
+        store, clock, kept = self.store, SystemClock(), SqlDocumentStore(self.store.database)
+        writer = CheckedWriter(store)
+        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
+        return PlaybookRunner(self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(kept), mend, clock)
+
+    def exceptions(self) -> ExceptionHandler:
+        clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
+        brakes = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
+        acting = IncidentActions(self.incidents, clock, self._exlets(), brakes=brakes)
+        rules = RuleCache(RuleStore(kept), CelConditions())
+        return ExceptionHandler(self.incidents, self.store, rules, None, acting, clock, troubled=self.reports.append)
+
+    def faults(self) -> FailureHandler:
+        clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
+        flows = FlowStore(self.store, clock)
+        deciding = FailureDecider(flows, RuleCache(RuleStore(kept), CelConditions()), PlaybookStore(kept, flows, clock))
+        brakes = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
+        acting = FailureActions(self.incidents, CheckedWriter(self.store), clock, exlets=self._exlets(), brakes=brakes)
+        return FailureHandler(
+            self.store,
+            self.incidents,
+            clock,
+            PATTERNS.classifier,
+            deciding,
+            acting,
+            troubled=self.reports.append,
+        )
+
+    async def put_job(self, name: str, tenant: str, **fields: Any) -> None:
+        (result,) = await self.store.write([DocumentChange(job(name, tenant=tenant, **fields), None)])
+        assert isinstance(result, Written)
+
+    async def add_violation(self, name: str, tenant: str, *, due: int, exlet: Any = HOLD) -> None:
+        """A constraint violation of a job that was decided on and is due: a rule holds the job."""
+        await self.put_job(name, tenant)
+        incident = Incident(name, tenant, "ann", ExceptionType.CONSTRAINT_VIOLATION, OLD, job=name)
+        await self.incidents.add_incidents([(incident, status_of(incident, due=due))])
+        await self.incidents.add_decisions([Decision(name, 1, tenant, OLD, "exlet", "rule", exlet=exlet)])
+
+    async def add_fault(self, name: str, tenant: str, *, changed: int) -> None:
+        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAULT, exit_code=1, host="n17")
+        await self.put_job(
+            name, tenant, state=State.FAULTED, attempt=1, faults=1, last=last, changed=changed, not_before=changed
+        )
+
+    async def spoil(self, table: Any, column: str, name: str, body: bytes = b'{"cut off') -> None:
+        """Overwrite the stored bytes of one document."""
+        assert await self.store.database.rows(select(table.c.id).where(table.c.id == name)), f"there is no {name}"
+        await self.store.database.run(update(table).where(table.c.id == name).values({column: body}))
+
+    async def is_held(self, name: str) -> bool:
+        return bool((await self.store.get([name]))[name].document.holders)
+
+    async def standing(self, name: str) -> IncidentStatus:
+        return (await self.incidents.get_standings([name]))[name].standing
+
+
+@asynccontextmanager
+async def _database(kind: str, folder: Path) -> AsyncIterator[SqlJobStore]:
+    if kind == "sqlite":
+        store = SqlJobStore(f"sqlite:///{folder / 'desk.db'}")
+        await store.open()
+        yield store
+        await store.close()
+        return
+    schema, url = f"aside_{uuid4().hex}", make_url(servers.postgres())
+    store = SqlJobStore(url.render_as_string(hide_password=False), schema=schema)
+    await store.open()
+    yield store
+    await store.close()
+    engine = create_async_engine(url.set(drivername="postgresql+asyncpg"))
+    async with engine.begin() as connection:
+        await connection.execute(text(f"DROP SCHEMA IF EXISTS {schema} CASCADE"))
+    await engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with _database(request.param, tmp_path) as store:
+        yield Desk(store)
+
+
+@pytest.mark.finding("F-D5")
+async def test_incidents_and_decisions_that_cannot_be_read_stop_no_other_tenant(desk: Desk) -> None:
+    for place, name in enumerate(("bad-decision", "bad-incident", "bad-standing")):
+        await desk.add_violation(name, "lab", due=OLD + place)
+    await desk.add_violation("bad-exlet", "lab", due=OLD + 3, exlet=GONE)
+    await desk.add_violation("good-lab", "lab", due=OLD + 4)
+    await desk.add_violation("good-other", "other", due=OLD + 5)
+    await desk.spoil(papers, "body", "Decision:bad-decision:1")
+    await desk.spoil(papers, "body", "Incident:bad-incident", orjson.dumps({"id": "bad-incident", "kind": "no-kind"}))
+    await desk.spoil(standings, "document", "bad-standing")
+    service = desk.exceptions()
+    await service.look()
+    assert await desk.is_held("good-lab")
+    assert await desk.is_held("good-other")
+    for name in ("bad-decision", "bad-incident", "bad-exlet"):
+        standing = await desk.standing(name)
+        assert standing.state is IncidentState.HELD, f"{name} waits for a person"
+        assert standing.note.startswith("could not be handled: ")
+        assert any(name in report for report in desk.reports), desk.reports
+    with pytest.raises(Unreadable) as refused:
+        await desk.incidents.get_standings(["bad-standing", "good-lab"])
+    assert refused.value.names == ("bad-standing",)
+    assert service.quarantine.count == 3
+    await service.look()
+    assert service.quarantine.count == 3, "each is counted once, however many passes find it"
+
+
+@pytest.mark.finding("F-D5")
+async def test_more_unreadable_standings_than_a_page_has_hide_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forestay.services.exceptions.exception_handler.BULK", 2)
+    for place in range(5):
+        await desk.add_violation(f"bad-{place}", "lab", due=OLD + place)
+        await desk.spoil(standings, "document", f"bad-{place}")
+    await desk.add_violation("good", "other", due=OLD + 9)
+    await desk.exceptions().look()
+    assert await desk.is_held("good")
+
+
+@pytest.mark.finding("F-D5")
+async def test_a_rule_set_that_cannot_be_read_stops_only_those_whose_it_is(desk: Desk) -> None:
+    await House(desk.store).add_rule(
+        ExceptionType.CONSTRAINT_VIOLATION,
+        "item.data.grams > 10",
+        {"action": "hold", "target": "job"},
+        item={"data": {"grams": 11}},
+    )
+    kept = SqlDocumentStore(desk.store.database)
+    versions = await desk.store.database.rows(select(documents.c.id).where(documents.c.kind == VERSION))
+    assert versions
+    for (name,) in versions:
+        await desk.spoil(documents, "body", name)
+    rules = RuleCache(RuleStore(kept), CelConditions())
+    await rules.refresh()
+    rulings = rules.decide("other", "", ExceptionType.CONSTRAINT_VIOLATION, "", {})
+    assert not rulings.active.by
+    with pytest.raises(Permanent, match="cannot be read"):
+        rules.decide("lab", "", ExceptionType.CONSTRAINT_VIOLATION, "", {})
+    await desk.add_violation("good", "other", due=OLD)
+    await desk.exceptions().look()
+    assert await desk.is_held("good")
+
+
+@pytest.mark.finding("F-D5")
+async def test_faults_whose_decisions_cannot_be_read_stop_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forestay.services.exceptions.failure_handler.BULK", 2)
+    for place in range(3):
+        await desk.add_fault(f"bad-{place}", "lab", changed=OLD + place)
+    service = desk.faults()
+    await service.look()
+    found = {one.standing.job: one.standing for one in (await desk.incidents.find(IncidentQuery())).found}
+    for place in range(3):
+        await desk.spoil(papers, "body", f"Decision:{found[f'bad-{place}'].id}:1")
+        # As if whoever decided had died before the act.
+        stored = (await desk.store.get([f"bad-{place}"]))[f"bad-{place}"]
+        faulted = stored.document.having(state=State.FAULTED, not_before=OLD, changed=OLD + place)
+        await desk.store.write([DocumentChange(faulted, stored.version)])
+        known = (await desk.incidents.get_standings([found[f"bad-{place}"].id]))[found[f"bad-{place}"].id]
+        waits = known.standing.moved(IncidentState.WAITING, now=OLD, due=OLD, n=1)
+        await desk.incidents.put_standings([(waits, known.version)])
+    await desk.add_fault("good-lab", "lab", changed=OLD + 10)
+    await desk.add_fault("good-other", "other", changed=OLD + 11)
+    await service.look()
+    decided = {one.standing.job for one in (await desk.incidents.find(IncidentQuery())).found if one.standing.n}
+    assert {"good-lab", "good-other"} <= decided
+    for place in range(3):
+        assert (await desk.standing(found[f"bad-{place}"].id)).state is IncidentState.HELD
+
+
+@pytest.mark.finding("F-D5")
+async def test_overdue_incidents_are_closed_beside_one_that_cannot_be(desk: Desk) -> None:
+    for place, (name, tenant) in enumerate([("bad", "lab"), ("spoilt-job", "lab"), ("good", "other")]):
+        await desk.put_job(name, tenant)
+        incident = Incident(name, tenant, "ann", ExceptionType.ABORT, OLD, job=name, attempt=1, event="claim-1")
+        await desk.incidents.add_incidents([(incident, status_of(incident, due=OLD + place))])
+        await desk.incidents.add_decisions([Decision(name, 1, tenant, OLD, "retry", "house policy")])
+    await desk.spoil(papers, "body", "Decision:bad:1")
+    await desk.spoil(jobs, "document", "spoilt-job")
+    closing = IncidentCloser(desk.incidents, desk.store, desk._exlets(), SystemClock(), troubled=desk.reports.append)
+    await closing.look()
+    assert (await desk.standing("good")).state is IncidentState.COMPLETE
+    assert (await desk.standing("spoilt-job")).state is IncidentState.OPEN, "to be unreadable is not to be gone"
+    assert closing.quarantine.count >= 2
+
+
+@pytest.mark.finding("F-D5")
+async def test_a_spoilt_tenant_stops_no_storm_of_another(desk: Desk) -> None:
+    kept, clock = SqlDocumentStore(desk.store.database), SystemClock()
+    storms = StormTracker(kept, desk.store, clock, troubled=desk.reports.append)
+    for tenant in ("a-lab", "b-lab"):
+        await storms.tell(tenant, [])
+    looked: list[str] = []
+    await desk.spoil(documents, "body", "storms:a-lab", b'{"slices": 7}')
+
+    class Watched(StormTracker):
+        async def look(self, tenant: str) -> Any:
+            looked.append(tenant)
+
+        def read(self, stored: Any) -> Any:
+            looked.append(stored.document.tenant)
+            return super().read(stored)
+
+    watched = Watched(kept, desk.store, clock, troubled=desk.reports.append)
+    await watched.look_at_all()
+    assert looked == ["a-lab", "b-lab"]
+    assert watched.quarantine.count == 1
+
+
+@pytest.mark.finding("F-D5")
+async def test_a_spoilt_job_stops_no_write_of_another(desk: Desk) -> None:
+    for name in ("spoilt", "good"):
+        await desk.put_job(name, "lab")
+    await desk.spoil(jobs, "document", "spoilt")
+    wishes = [
+        ProposedWrite(name, lambda document: document.having(priority=9), lambda _document: False)
+        for name in ("spoilt", "good")
+    ]
+    refused, settled = await CheckedWriter(desk.store).write(wishes)
+    assert isinstance(refused, WriteUnsettled)
+    assert isinstance(settled, WriteApplied)
+
+
+async def test_an_outage_ends_a_pass_and_an_item_does_not() -> None:
+    quarantine, handled, reports = Quarantine(), list[int](), list[str]()
+
+    async def handle(item: int) -> None:
+        if item == 1:
+            raise ValueError("no")
+        if item == 2 or item >= 10:
+            raise Transient("away")
+        handled.append(item)
+
+    later = await quarantine.each(range(5), handle, name=str, troubled=reports.append)
+    assert isinstance(later, Transient)
+    assert handled == [0, 3, 4]
+    assert reports == ["1 is set aside: ValueError: no"]
+    with pytest.raises(Transient):
+        await quarantine.each(range(10, 10 + OUTAGE), handle, name=str, troubled=reports.append)
