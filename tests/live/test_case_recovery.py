@@ -63,7 +63,7 @@ async def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             name: getattr(known, name) for name in ("temporal", "temporal_namespace", "task_queue", "history_limit")
         }
         async with processes(site.domain, tmp_path, **settings) as running:
-            worker = running._start("worker")
+            worker = running._start("orchestrator")
             site.hold_back = named("first")
             chain = await site.start(CHAIN)
             many = await site.start(SCATTER, n=1500)
@@ -75,7 +75,7 @@ async def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             worker.kill()
             site.hold_back = lambda _claim: False
             await site.let_go()
-            running._start("worker")
+            running._start("orchestrator")
             assert (await site.ended(chain, 120)).state == "completed"
             assert (await site.ended(many, 120)).state == "completed"
             assert sorted(site.ran) == sorted({*(f"many[{n}]" for n in range(1500)), "last", "second"})

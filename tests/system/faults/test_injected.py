@@ -64,7 +64,7 @@ async def test_a_worker_that_is_cut_off_from_temporal_goes_on(tmp_path: Path) ->
         with cut_wire(f"http://{servers.temporal()}") as wire:
             settings["temporal"] = urlsplit(wire.url).netloc
             async with processes(site.domain, tmp_path, **settings) as running:
-                running._start("worker")
+                running._start("orchestrator")
                 site.hold_back = named("first")
                 chain = await site.start(CHAIN)
                 many = await site.start(SCATTER, n=300)

@@ -83,4 +83,4 @@ def test_what_is_fired_and_forgotten_is_told_to_whoever_looks_after_it(
     assert "exit code 5" in words
     assert not [one for one in client.alerts() if one["job"] == fine]
     logs = site.running.logs
-    until(lambda: any(name in log.read_text() for log in logs.glob("keeper-*.log")), "the keeper's log")
+    until(lambda: any(name in log.read_text() for log in logs.glob("reconciler-*.log")), "the reconciler's log")
