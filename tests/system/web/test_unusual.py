@@ -69,7 +69,7 @@ async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
     case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
     found = await incident(site, case, "held")
-    assert "approval" in found["note"]
+    assert "second person" in found["note"]
     return case, found
 
 
@@ -79,7 +79,7 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
     # Who may not agree is not offered it; who may does, and the case goes on.
     for name, role in (("vic", "operator"), ("ben", "approver")):
         who = await log_in(name, role)
-        row = who.page.get_by_role("row").filter(has_text="an approval")
+        row = who.page.get_by_role("row").filter(has_text="a second person")
         await row.get_by_role("button").first.click()
         panel = who.page.get_by_role("dialog")
         await expect(panel.get_by_role("heading", name="Approvals needed")).to_be_visible()
@@ -102,7 +102,7 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
 async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: LogIn, site: CaseSite) -> None:
     case, found = await held_case(site, "refused")
     ben = await log_in("ben", "approver")
-    await ben.page.get_by_role("row").filter(has_text="an approval").get_by_role("button").first.click()
+    await ben.page.get_by_role("row").filter(has_text="a second person").get_by_role("button").first.click()
     panel = ben.page.get_by_role("dialog")
     # Other tests' requests may wait at this site too.
     request = panel.get_by_role("article").filter(has_text="force-complete")
@@ -116,7 +116,7 @@ async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: Lo
     await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
     await vic.open("/inbox")
     await expect(vic.page.get_by_role("row").filter(has_text="a person").first).to_be_visible()
-    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="an approval")
+    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="a second person")
     await expect(waits).to_have_count(0)
     assert (await site.items(case))["odd"] != "completed"
     site.fate = lambda _claim: {}
