@@ -26,10 +26,10 @@ MENDED, FAILED, NEVER, NOT_YET = "mended", "failed well", "never", "not yet"
 COLOURS = {MENDED: "#2f8f5b", FAILED: "#3b74b8", NEVER: "#e3e3e3", NOT_YET: "#ffffff"}
 GLYPHS = {MENDED: "●", FAILED: "■", NEVER: "·", NOT_YET: "○"}
 MEANING = {
-    MENDED: "a real failure was injected, and the job completed all the same",
-    FAILED: "a real failure was injected, and the job was rightly given up at once; its submitter was told",
-    NOT_YET: "empty: it can exist, and nothing is shown yet",
-    NEVER: "it cannot exist; the reason is below",
+    MENDED: "a real failure was injected, and the job completed",
+    FAILED: "a real failure was injected, and the job was correctly failed at once; its submitter was notified",
+    NOT_YET: "possible, but not shown yet",
+    NEVER: "not possible; the reason is below",
 }
 SIDE, GAP, LEFT, TOP = 13, 2, 118, 58
 WIDE = 4 * (SIDE + GAP) + 26
@@ -92,17 +92,17 @@ def page(figures: dict[str, Any]) -> str:
     parts = [
         "# The failure matrix",
         "",
-        "<!-- Written by scripts/failure_matrix.py from failure-matrix.json; `just matrix` measures anew. -->",
+        "<!-- Written by scripts/failure_matrix.py from failure-matrix.json; `just matrix` measures again. -->",
         "",
-        "What happens to a job when something fails: every class of failure, at every stage of a job, for each of the four ways to submit one. Each filled square is a failure that was really",
-        "injected into a real server, keeper or pilot (killed processes, cut connections, full and read-only disks, the kernel's own kill for memory), was mended by a rule or by the house's",
-        "policy, and was seen by the submitter in the submitter's own way. It is the evaluation that the first [paper](../explanation/papers.md) asks for.",
+        "What happens to a job when something fails: every class of failure, at every stage of a job, for each of the four ways to submit one. Each filled square is a real failure,",
+        "injected into a real server, reconciler or pilot (killed processes, cut connections, full and read-only disks, out-of-memory kills), that was recovered by a rule or by the default",
+        "policy and reported to the submitter in its own way. This is the evaluation that the first [paper](../explanation/papers.md) asks for.",
         "",
-        f"**{shown} of {can} cells that can exist are shown; {count[NOT_YET]} are empty as yet; {count[NEVER]} cannot exist.**",
+        f"**{shown} of {can} possible cells are shown; {count[NOT_YET]} are not shown yet; {count[NEVER]} are not possible.**",
         "",
         "![The failure matrix: failures down, stages across, four squares for the four submission patterns](failure-matrix.svg)",
         "",
-        "The four marks of a cell stand for the ways to submit: " + ", ".join(figures["submissions"]) + ".",
+        "The four marks of a cell are the ways to submit: " + ", ".join(figures["submissions"]) + ".",
         "",
         *(f"- {GLYPHS[kind]} {words}" for kind, words in MEANING.items()),
         "",
@@ -126,10 +126,10 @@ def _costs(figures: dict[str, Any]) -> Iterable[str]:
         "",
         "## What each pattern costs",
         "",
-        "The extra cost of a run with the failure over the same run without it, as the submitter sees it: wall time from the call to the outcome, attempts, and core-seconds of all attempts from claim to end.",
-        "The job works for 0.2 s, so the figures are almost all the cost of the pattern itself: finding out, deciding, waiting where a rule says to wait, and starting what was killed. A negative figure is noise. Work that is lost with a host comes on top.",
+        "The additional cost of an execution with the failure compared with the same one without it, as the submitter sees it: wall time from the request to the result, attempts, and core-seconds of all attempts from claim to completion.",
+        "The job runs for 0.2 s, so the figures are almost entirely the cost of the pattern itself: detecting, deciding, waiting if a rule requires it, and starting what was killed. Negative figures are noise. Work lost with a host is not included.",
         "",
-        "| what mended it | cells | extra wall, median | most | extra attempts | extra core-seconds, median |",
+        "| recovered by | cells | extra wall, median | maximum | extra attempts | extra core-seconds, median |",
         "| --- | --: | --: | --: | --: | --: |",
     )
     for mended, cells in sorted(by.items(), key=lambda one: median(cell["extra_wall"] for cell in one[1])):
@@ -144,7 +144,7 @@ def _scenarios(figures: dict[str, Any]) -> Iterable[str]:
     by: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for one in figures["cells"]:
         by[one["stage"], one["failure"]][one["submission"]] = one
-    yield from ("", "## Every failure that is shown")
+    yield from ("", "## All failures shown")
     for stage in figures["stages"]:
         if not any(at == stage for at, _ in by):
             continue
@@ -153,7 +153,7 @@ def _scenarios(figures: dict[str, Any]) -> Iterable[str]:
             "",
             f"### {stage[0].upper()}{stage[1:]}",
             "",
-            "| failure | what was injected | what mended it | cause | extra wall: " + ", ".join(ways) + " |",
+            "| failure | injected | recovered by | cause | extra wall: " + ", ".join(ways) + " |",
             "| --- | --- | --- | --- | --- |",
         )
         for (at, failure), cells in by.items():
@@ -163,11 +163,11 @@ def _scenarios(figures: dict[str, Any]) -> Iterable[str]:
                     f"`{one}`" for one in sorted({cause for one in cells.values() for cause in one["causes"]})
                 )
                 wall = ", ".join(f"{cells[way]['extra_wall']:.2f}" if way in cells else "–" for way in ways)
-                yield f"| {failure} | {first['injected']} | {first['mended']} | {causes or 'no fault'} | {wall} |"
+                yield f"| {failure} | {first['injected']} | {first['mended']} | {causes or 'no failure'} | {wall} |"
 
 
 def _empty(figures: dict[str, Any]) -> Iterable[str]:
-    for kind, heading in ((NOT_YET, "Empty as yet"), (NEVER, "What cannot exist")):
+    for kind, heading in ((NOT_YET, "Not shown yet"), (NEVER, "Not possible")):
         reasons: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
         for one in figures["empty"]:
             if one["kind"] == kind:
@@ -187,10 +187,10 @@ def _empty(figures: dict[str, Any]) -> Iterable[str]:
 def _again(figures: dict[str, Any]) -> Iterable[str]:
     yield from (
         "",
-        "## To run it again",
+        "## Run it again",
         "",
-        "`just matrix` runs every cell twice, with and without its failure, on real processes over SQLite, and writes the figures and this page. It needs Linux, `unshare`, and for the kernel's kill for memory the right to make a",
-        f"control group. A small part of it runs with every change. These figures were measured on {figures['cores']} cores beside other work; a cell takes a few seconds.",
+        "`just matrix` runs every cell twice, with and without its failure, on real processes over SQLite, and writes the figures and this page. It needs Linux, `unshare`, and for out-of-memory kills the permission to create a",
+        f"control group. A small part of it runs with every change. These figures were measured on {figures['cores']} cores with other work; a cell takes a few seconds.",
     )
 
 

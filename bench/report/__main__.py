@@ -15,10 +15,11 @@ PLACE = Path(__file__).parents[2] / "docs" / "reference"
 SECTIONS = (fault_rows, twelve, laws, far_beyond, pattern_costs, metadata_value)
 HEAD = """# Proof
 
-<!-- Written by bench/report from bench/results; `just proof` writes it anew. -->
+<!-- Written by bench/report from bench/results; `just proof` writes it again. -->
 
-Every figure here was measured by the command beside it, and is written by a script from what that command left in `bench/results`: run the command, then `just proof`, and the page has your figures. A test holds the page to the results. Absolute
-rates say little, since the machine (two cores, virtual) had other work; its load is given. Ratios are of arms that ran in turns in one run. [Benchmarks](benchmarks.md) says more on each, and what limits it.
+Every figure here was measured with the command shown, and a script writes it from that command's results in `bench/results`: run the command, then `just proof`, and the page shows your figures. A test compares the page with the results. Absolute
+rates are not comparable between machines: this one (two cores, virtual) had other work; its load is given. Ratios compare variants that alternated in one execution. [Benchmarks](benchmarks.md) describes each benchmark and what limits it. Results older than the
+product's renaming contain earlier words.
 """
 
 

@@ -16,7 +16,7 @@ PEERS = {"parsl": "Parsl HTEX", "dask": "Dask", "celery": "Celery", "dbos": "DBO
 NAMES = {"forestay": "Forestay", "snakemake": "Snakemake", **PEERS}
 KEPT = {
     "forestay": "each call and its result on disk (SQLite)",
-    "forestay, one each": "the same, a job and a request for each call",
+    "forestay, one each": "the same, one job and one request per call",
     "forestay, not durable": "the same as the first, on a disk that is memory",
     "forestay on postgres": "on disk (PostgreSQL)",
     "parsl": "in memory",
@@ -46,7 +46,7 @@ def lost_pilots(one: Figures) -> tuple[str, bool]:
     tried = [one, *([short["figures"]] if short else [])]
     text = "; ".join(
         f"leases of {each['silence, seconds']} s: runs again {median(_known(each['equal']['forestay']['killed'], each)):.1f} s after a kill ({each['worst']['killed, seconds']:.1f} at most), "
-        f"{median(_known(each['equal']['forestay']['silent'], each)) / each['silence, seconds']:.2f} leases after the last word ({each['worst']['silent, leases']:.2f} at most)"
+        f"{median(_known(each['equal']['forestay']['silent'], each)) / each['silence, seconds']:.2f} leases after the last heartbeat ({each['worst']['silent, leases']:.2f} at most)"
         for each in tried
     )
     good = all(each["worst"]["killed, seconds"] <= 1 and each["worst"]["silent, leases"] <= 1.25 for each in tried)
@@ -76,20 +76,20 @@ def conditions() -> str:
 
 
 def calls_missing() -> str:
-    return "" if result("executor_100000") else "10⁵ calls: `--calls 100000` has not been run to its end"
+    return "" if result("executor_100000") else "10⁵ calls: `--calls 100000` was not completed"
 
 
 def breadth_missing() -> str:
     return (
         ""
         if result("flow_beside")
-        else "Snakemake and a graph of Dask: `just bench flow_beside` is there and has not been run to its end"
+        else "Snakemake and a Dask graph: `just bench flow_beside` exists and was not completed"
     )
 
 
 def commits(one: Figures) -> tuple[str, bool]:
     return (
-        f"{one['lost']} lost, {one['duplicates']} unnoticed duplicates, {one['unrecorded']} runs unrecorded in {one['jobs']:,} jobs and {one['kills']:,} kills",
+        f"{one['lost']} lost, {one['duplicates']} undetected duplicates, {one['unrecorded']} unrecorded attempts in {one['jobs']:,} jobs and {one['kills']:,} kills",
         one["jobs"] >= 10**6 and not (one["lost"] or one["duplicates"] or one["unrecorded"]),
     )
 
@@ -103,24 +103,30 @@ def campaign_sentence() -> str:
     found = campaign()
     if found is None or found["figures"]["jobs"] < 100_000:
         before = "" if found is None else f" ({commits(found['figures'])[0]}; {when(found)})"
-        return f"The campaign of 100,000 jobs (`just chaos release`) has not been run to its end yet; the largest that was is that of 10,000 jobs{before}, on the page of [benchmarks](benchmarks.md)."
+        return f"The campaign of 100,000 jobs (`just chaos release`) was not completed yet; the largest completed one had 10,000 jobs{before}, see [benchmarks](benchmarks.md)."
     one = found["figures"]
     deaths, silences = one["death to release, seconds"], one["silence to release, leases"]
     times = (
         [
-            f"a pilot's death was known after {deaths['median']:.2f} s ({deaths['most']:.2f} at most of {deaths['measured']})"
+            f"a pilot's death was detected after {deaths['median']:.2f} s ({deaths['most']:.2f} at most of {deaths['measured']})"
         ]
         if deaths
         else []
     )
-    times += [f"silence ended after {silences['most']:.2f} leases of {one['lease']} s at most"] if silences else []
+    times += (
+        [f"jobs of silent pilots were released after {silences['most']:.2f} leases of {one['lease']} s at most"]
+        if silences
+        else []
+    )
     verdict = (
-        "nothing to complain of" if not one["complaints"] else "the auditor complains: " + "; ".join(one["complaints"])
+        "the auditor found no violation"
+        if not one["complaints"]
+        else "the auditor found: " + "; ".join(one["complaints"])
     )
     return (
-        f"The campaign of {one['jobs']:,} jobs (`just chaos release`, seed {one['seed']}, {one['seconds'] / 60:.0f} minutes; {when(found)}) had {sum(one['faults'].values()):,} faults, "
-        f"{one['kills']:,} of them kills: {one['lost']} lost, {one['duplicates']} unnoticed duplicates, {one['unrecorded']} runs unrecorded, {one['payloads killed']} payloads killed, "
-        f"{one['false orphans']} false orphans, {one['extra runs']:,} extra runs; {', '.join(times)}; {verdict}."
+        f"The campaign of {one['jobs']:,} jobs (`just chaos release`, seed {one['seed']}, {one['seconds'] / 60:.0f} minutes; {when(found)}) had {sum(one['faults'].values()):,} injected failures, "
+        f"{one['kills']:,} of them kills: {one['lost']} lost, {one['duplicates']} undetected duplicates, {one['unrecorded']} unrecorded attempts, {one['payloads killed']} payloads killed, "
+        f"{one['false orphans']} false orphans, {one['extra runs']:,} extra attempts; {', '.join(times)}; {verdict}."
     )
 
 
@@ -130,7 +136,7 @@ def _known(each: list[float | None], one: Figures) -> list[float]:
 
 
 def section() -> Iterator[str]:
-    yield from ("![Calls a second, durable and not](proof-executors.svg)", "")
+    yield from ("![Calls per second, durable and not](proof-executors.svg)", "")
     yield from _executors_table()
     yield from _lost_table()
     yield from _flows_table()
@@ -144,9 +150,9 @@ def _flows_table() -> Iterator[str]:
     yield from (
         "### Flows side by side",
         "",
-        f"So many no-ops and one that gathers them, two workers: `just bench flow_beside --peers snakemake,dask`; {when(found)}. A real pilot and Snakemake start a process for each job, Dask calls a function. *Accepted* is planned (`--dry-run`) for Snakemake.",
+        f"This many no-ops and one job that collects them, two workers: `just bench flow_beside --peers snakemake,dask`; {when(found)}. A real pilot and Snakemake start a process for each job, Dask calls a function. *Accepted* is planned (`--dry-run`) for Snakemake.",
         "",
-        "| jobs | system | accepted, s | ended, s | most memory of a process, MiB |",
+        "| jobs | system | accepted, s | completed, s | peak memory of a process, MiB |",
         "| --: | --- | --: | --: | --: |",
     )
     for row in one["rows"]:
@@ -173,11 +179,11 @@ def _executors_table() -> Iterator[str]:
         "### Executors side by side",
         "",
         (
-            f"Two workers each, {one['calls']:,} calls a turn, the arms in turns; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
-            "on a machine with other work it is steadier than calls a second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
+            f"Two workers each, {one['calls']:,} calls per round, alternating; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
+            "on a machine with other work it varies less than calls per second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
         ),
         "",
-        "| executor | calls and results are | calls a second | ms of processor a call | Forestay is faster by | in processor time by | 10⁵ calls, a second | utilisation, 100 ms | 1 s |",
+        "| executor | calls and results are | calls per second | processor ms per call | Forestay is faster by | in processor time by | 10⁵ calls, per second | utilisation, 100 ms | 1 s |",
         "| --- | --- | --: | --: | --- | --- | --: | --: | --: |",
     )
     for name, each in one["rates"].items():
@@ -228,7 +234,7 @@ def _lost_table() -> Iterator[str]:
         "### Lost workers side by side",
         "",
         (
-            "Two workers, one of which runs a task and is lost with all it started; seconds from the signal until the task runs again on the other, the median and the most. With *equal* settings all allow as many seconds without a word: our lease, "
+            "Two workers, one of which runs a task and is lost with all it started; seconds from the signal until the task runs again on the other, median and maximum. With *equal* settings all tolerate the same time without a heartbeat: our lease, "
             f"Dask's `worker-ttl`, Parsl's `heartbeat_threshold`. Defaults are 600 s for our lease, 300 s and 120 s for theirs; once each. {said}."
         ),
         "",
@@ -246,8 +252,8 @@ def _lost_table() -> Iterator[str]:
     yield from (
         "",
         (
-            "A silent pilot of Forestay's is given up after 1.2 leases, and never before the lease and ten seconds; so short leases are overrun by more. A server that was itself held up for a second, as on a machine with other work, waits ten seconds longer before it takes a closed channel for a death. "
-            "A pilot that was given up too early costs work and no more: its late end never counts twice."
+            "Forestay gives up a silent pilot after 1.2 leases, and never before the lease plus ten seconds; so short leases are exceeded by more. A server that was itself blocked for a second, for example on a busy machine, waits ten seconds longer before it treats a closed channel as a death. "
+            "A pilot that was given up too early only costs repeated work: its late completion never counts twice."
         ),
         "",
     )
@@ -283,5 +289,5 @@ def pictures() -> Iterator[tuple[str, str]]:
     ]
     yield (
         "proof-executors.svg",
-        bars("Functions called through an executor, two workers each", ["no-op"], series, "calls a second"),
+        bars("Functions called through an executor, two workers each", ["no-op"], series, "calls per second"),
     )

@@ -35,10 +35,10 @@ def _simulated(found: dict[str, Any]) -> Iterator[str]:
         "",
         f"`just bench pilots arrays`; {when(found)}.",
         "",
-        "W1, W2 and W3 of [the experiments](../explanation/experiments.md) with look-ahead and re-staging under d2f2, a hundred jobs a pilot, in arrays (`bench/pilots/kernel.py`). It counts because it agrees with the simulation that drives the servers' and pilots' own",
-        "code wherever both were run, which a test repeats at 10³ and 10⁴ jobs.",
+        "W1, W2 and W3 of [the experiments](../explanation/experiments.md) with look-ahead and re-staging under d2f2, a hundred jobs per pilot, with arrays (`bench/pilots/kernel.py`). It is valid because it agrees with the simulation that runs the code of servers and pilots",
+        "wherever both were run; a test repeats this at 10³ and 10⁴ jobs.",
         "",
-        "| flow | jobs | pilots | turnaround ÷ bound | hit ratio | claims a second | events a job | off in makespan, hit ratio | processor time | jobs a second | memory |",
+        "| flow | jobs | pilots | turnaround ÷ bound | hit ratio | claims per second | events per job | difference in makespan, hit ratio | processor time | jobs per second | memory |",
         "| --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: |",
     )
     for row in rows:
@@ -53,8 +53,8 @@ def _simulated(found: dict[str, Any]) -> Iterator[str]:
     share = largest["claims a second"] * each
     yield from (
         "",
-        f"What it would cost: at {1e6 * each:.0f} µs of processor time a job (`just bench flow_scale`), {largest['jobs']:,} jobs are {largest['jobs'] * each / 3600:.1f} core-hours of servers, store, keepers, workers and Temporal; with jobs of about {largest['pilots'] / largest['claims a second']:.0f} s on {largest['pilots']:,} pilots that is",
-        f"{largest['claims a second']:.0f} claims a second and {percent(share)} of one core, beside the beats. This is a simulation; the largest flow that was really run had 10⁶ jobs.",
+        f"The cost: at {1e6 * each:.0f} µs of processor time per job (`just bench flow_scale`), {largest['jobs']:,} jobs are {largest['jobs'] * each / 3600:.1f} core-hours of servers, store, reconcilers, orchestrators and Temporal; with jobs of about {largest['pilots'] / largest['claims a second']:.0f} s on {largest['pilots']:,} pilots that is",
+        f"{largest['claims a second']:.0f} claims per second and {percent(share)} of one core, in addition to the heartbeats. This is a simulation; the largest real flow had 10⁶ jobs.",
         "",
         "![Turnaround over the clairvoyant bound](proof-ten-million.svg)",
         "",
@@ -63,11 +63,11 @@ def _simulated(found: dict[str, Any]) -> Iterator[str]:
 
 def _sizing() -> Iterator[str]:
     yield from (
-        "## How large for one's own numbers",
+        "## Sizing an installation",
         "",
-        "`forestay plan --jobs-per-day N --pilots N`, from what was measured; leases of ten minutes, a peak of five times the mean, 5 % of attempts fail, ended jobs are kept for 30 days. A plan is a beginning: measure a tenth of it first.",
+        "`forestay plan --jobs-per-day N --pilots N`, from measured costs; leases of ten minutes, a peak of five times the mean, 5 % of attempts fail, completed jobs are kept for 30 days. Measure a tenth of the load first.",
         "",
-        "| jobs a day | pilots | profile | servers | keepers | workers | store nodes × cores | shards | store, GB | events of history a day | cores at the peak, all together |",
+        "| jobs per day | pilots | profile | servers | reconcilers | orchestrators | store nodes × cores | shards | store, GB | history events per day | cores at the peak, total |",
         "| --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
     )
     for jobs, pilots in LOADS:

@@ -20,7 +20,7 @@ def section() -> Iterator[str]:
         "",
         f"`just faults` (small) and `just faults full`; {when(found) if found else 'not run yet'}.",
         "",
-        f"Of {len(TABLE)} faults {counts['yes']} are injected and shown to do no harm, {counts['in part']} in part, {counts['no']} not at all; what is missing is named. A row is shown by tests on real parts, by campaigns, or by both.",
+        f"Of {len(TABLE)} faults, {counts['yes']} are injected and shown to be harmless, {counts['in part']} in part, {counts['no']} not at all; the last column names what is missing. A row is shown by tests on real components, by campaigns, or by both.",
         "",
         "| # | fault | shown | by | last run | missing |",
         "| --: | --- | --- | --- | --- | --- |",
@@ -32,13 +32,13 @@ def section() -> Iterator[str]:
         yield f"| {row.number} | {row.fault} | {row.shown} | {by or '–'} | {_last(row, figures)} | {row.missing or '–'} |"
     yield from (
         "",
-        "| campaign | command | verdict | what it said |",
+        "| campaign | command | verdict | its output |",
         "| --- | --- | --- | --- |",
     )
     for name, one in sorted(figures["campaigns"].items()):
         yield f"| *{name}* | `python -m {one['words']}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
     for name in sorted({name for row in TABLE for name in row.campaigns} - set(figures["campaigns"])):
-        yield f"| *{name}* | – | not run by this command yet | [earlier runs](benchmarks.md) |"
+        yield f"| *{name}* | – | not run with this command yet | [earlier runs](benchmarks.md) |"
     told = {name: one for name, one in figures["tests"].items() if not one["figures"].endswith(" runs")}
     if told:
         yield from ("", "| test | verdict | what it measured |", "| --- | --- | --- |")

@@ -18,13 +18,13 @@ def section() -> Iterator[str]:
     yield from (
         "## What a fault-tolerant pattern costs",
         "",
-        f"`just pattern-costs`; {when(found)}; {figures['rounds']} rounds, with and without the fault in turns, on one real server, keeper and host over SQLite.",
+        f"`just pattern-costs`; {when(found)}; {figures['rounds']} rounds, alternating with and without the failure, on one real server, reconciler and host with SQLite.",
         "",
-        "The same job with and without its fault, submitted in each of the four ways of [paper P0](../explanation/papers.md) (section 3A), and mended by each of its patterns (section 4). *Asked* are the requests of the submitter,",
-        "*told* the notifications to it, *host* the requests of the host that ran the job. Medians; processor time is the mean, of server and keeper together. A submitter who polls",
-        f"asks every {figures['asks_every']:g} s.",
+        "The same job with and without its failure, submitted in each of the four ways of [paper P0](../explanation/papers.md) (section 3A), and recovered by each of its patterns (section 4). *Requests* are those of the submitter,",
+        "*callbacks* the notifications to it, *host* the requests of the host that ran the job. Medians; processor time is the mean, of server and reconciler together. A polling submitter",
+        f"polls every {figures['asks_every']:g} s.",
         "",
-        "| pattern | fault | submission | asked | told | host | seconds | server and keeper, ms |",
+        "| pattern | failure | submission | requests | callbacks | host | seconds | server and reconciler, ms |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     )
     for row in figures["rows"]:
@@ -41,10 +41,10 @@ def section() -> Iterator[str]:
     others = [row for row in figures["rows"] if row["submission"] != "polling"]
     yield from (
         "",
-        f"In {len(quiet)} of {len(others)} cells without polling the submitter sends not one message more when the job is mended: it does not see that there was a fault. Who polls asks for as long as the job takes. Beside them,",
-        "[the failure matrix](failure-matrix.md) has the extra time and attempts of every failure, at every stage, that mend by these and by other patterns (hosts and servers that are lost, a person who looks).",
+        f"In {len(quiet)} of {len(others)} cells without polling, the submitter sends no additional message when the job is recovered: it does not notice the failure. A polling submitter polls for as long as the job takes. In addition,",
+        "[the failure matrix](failure-matrix.md) has the extra time and attempts of every failure, at every stage, for these and other patterns (lost hosts and servers, a person who intervenes).",
         "",
-        "![Seconds from the call to the outcome, with and without the fault](proof-patterns.svg)",
+        "![Seconds from the request to the result, with and without the failure](proof-patterns.svg)",
         "",
     )
 
@@ -67,7 +67,10 @@ def pictures() -> Iterator[tuple[str, str]]:
             [0.0] * len(names),
             colour,
         )
-        for word, arm, colour in (("without the fault", "clean", BLUE), ("with the fault, mended", "hurt", ORANGE))
+        for word, arm, colour in (
+            ("without the failure", "clean", BLUE),
+            ("with the failure, recovered", "hurt", ORANGE),
+        )
     ]
     yield (
         "proof-patterns.svg",

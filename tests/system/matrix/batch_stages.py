@@ -66,7 +66,7 @@ def batch_host(room: Room, name: str = "sound") -> BatchId:
     "batch system",
     "submission",
     "slurmctld is killed when the job's pilot is to be submitted; it is started again",
-    "told apart as scheduler down; the job waits, and its pilot is submitted when the scheduler answers",
+    "recognised as scheduler down; the job waits, and its pilot is submitted when the scheduler responds",
 )
 def scheduler_down(room: Room) -> Plan:
     if room.failing:

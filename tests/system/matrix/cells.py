@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.system.matrix.scenarios import SCENARIOS
 from tests.system.matrix.submitters import Submission
 
-STAGES = ("submission", "queue", "staging in", "execution", "staging out", "cleanup", "telling")
+STAGES = ("submission", "queue", "staging in", "execution", "staging out", "cleanup", "reporting")
 FAILURES = {
     "host lost": "resource unavailable",
     "host broken": "resource unavailable",
@@ -31,44 +31,44 @@ SHOWN, NEVER, NOT_YET = "shown", "never", "not yet"
 UNMEASURED = "its scenario is written and has not been measured"
 
 _BEFORE = ("submission", "queue")
-_AFTER = ("cleanup", "telling")
-_TOLD = "the job's outcome stands; only the host is concerned, and that is the failure `cleanup`"
-_END = "the job's end is in the store by then"
+_AFTER = ("cleanup", "reporting")
+_TOLD = "the job's result is unchanged; only the host is concerned, and that is the failure `cleanup`"
+_END = "the job's completion is already in the store"
 _NOTHING_RUNS = "nothing of the job is on a host yet"
 
 _NEVER: dict[tuple[str, str], str] = {
     ("host lost", "submission"): "no host takes part in a submission",
     ("host broken", "submission"): "no host takes part in a submission",
     ("preempted", "submission"): "no host takes part in a submission",
-    ("host broken", "queue"): "a host is found broken only when it begins a job",
-    ("preempted", "staging out"): "a pilot that has to go waits for outputs on their way",
+    ("host broken", "queue"): "a broken host is detected only when it starts a job",
+    ("preempted", "staging out"): "a pilot that is stopped waits for outputs in transfer",
     **{(failure, stage): _NOTHING_RUNS for failure in ("memory", "disk", "time", "data missing", "data corrupt", "transfer", "code", "output missing", "cleanup") for stage in _BEFORE},
-    ("bad input", "queue"): "what is wrong by itself is refused at submission; the rest is seen by the program",
-    ("no right", "queue"): "rights are asked for at submission and at staging",
+    ("bad input", "queue"): "invalid requests are refused at submission; the program detects the rest",
+    ("no right", "queue"): "permissions are checked at submission and at staging",
     ("memory", "staging in"): "the pilot copies in small pieces",
     ("memory", "staging out"): "the pilot copies in small pieces",
     ("time", "staging in"): "the time limit is the program's; a transfer has its own, and that is the failure `transfer`",
     ("time", "staging out"): "the time limit is the program's",
     ("bad input", "staging out"): "patterns of outputs are checked before the program starts",
-    ("code", "staging in"): "the job's program has not begun",
+    ("code", "staging in"): "the job's program has not started",
     ("code", "staging out"): "the job's program has ended",
     ("data missing", "staging out"): "that is the failure `output missing`",
-    ("data corrupt", "staging out"): "digests are made of what is written; a file that changes later is found when it is read as an input",
+    ("data corrupt", "staging out"): "digests are computed from what is written; a file that changes later is detected when it is read as an input",
     ("output missing", "staging in"): "there are no outputs yet",
     ("output missing", "execution"): "what is missing is known only when the program has ended",
-    ("cleanup", "staging in"): "nothing is cleared yet",
-    ("cleanup", "execution"): "nothing is cleared yet",
-    ("cleanup", "staging out"): "nothing is cleared yet",
-    **{(failure, stage): _END if stage == "telling" else _TOLD for failure in ("host broken", "memory", "disk", "time", "data missing", "data corrupt", "transfer", "bad input", "code", "output missing", "no right", "preempted") for stage in _AFTER},
-    ("host lost", "cleanup"): "the end is told before anything is cleared; the next pilot on the disk clears what a dead one left",
-    ("host lost", "telling"): _END,
-    ("network", "cleanup"): "clearing is done on the host alone",
-    ("server lost", "cleanup"): "clearing is done on the host alone",
-    ("cleanup", "telling"): _END,
+    ("cleanup", "staging in"): "there is no cleanup yet",
+    ("cleanup", "execution"): "there is no cleanup yet",
+    ("cleanup", "staging out"): "there is no cleanup yet",
+    **{(failure, stage): _END if stage == "reporting" else _TOLD for failure in ("host broken", "memory", "disk", "time", "data missing", "data corrupt", "transfer", "bad input", "code", "output missing", "no right", "preempted") for stage in _AFTER},
+    ("host lost", "cleanup"): "the completion is sent before cleanup; the next pilot on the same disk cleans up after a dead one",
+    ("host lost", "reporting"): _END,
+    ("network", "cleanup"): "cleanup happens on the host only",
+    ("server lost", "cleanup"): "cleanup happens on the host only",
+    ("cleanup", "reporting"): _END,
     ("batch system", "staging in"): "the batch system starts pilots, it does not stage for them",
     ("batch system", "staging out"): "the batch system starts pilots, it does not stage for them",
     ("batch system", "cleanup"): _TOLD,
-    ("batch system", "telling"): _END,
+    ("batch system", "reporting"): _END,
 }  # fmt: skip
 
 
@@ -77,6 +77,6 @@ def why_not(failure: str, stage: str, way: Submission) -> tuple[str, str]:
     for one in SCENARIOS:
         if (one.failure, one.stage) == (failure, stage):
             if way.value in one.skips:
-                return NEVER, "nobody is told of the good end of a job that is fired and forgotten"
+                return NEVER, "nobody is notified when a fire-and-forget job succeeds"
             return SHOWN, ""
     return NEVER, _NEVER[failure, stage]

@@ -33,7 +33,7 @@ def server_lost_at_submission(room: Room) -> Plan:
 @scenario(
     "network",
     "submission",
-    "the way from the submitter to the server is cut",
+    "the connection from the submitter to the server is cut",
     "the client submits again with the same key",
 )
 def network_at_submission(room: Room) -> Plan:
@@ -95,8 +95,8 @@ def host_lost_in_the_queue(room: Room) -> Plan:
 @scenario(
     "network",
     "queue",
-    "the way from the hosts to the server is cut while the job waits",
-    "the host comes back and asks again",
+    "the connection from the hosts to the server is cut while the job waits",
+    "the host returns and asks for jobs again",
 )
 def network_in_the_queue(room: Room) -> Plan:
     room.host()
@@ -118,7 +118,7 @@ def network_in_the_queue(room: Room) -> Plan:
     "preempted",
     "queue",
     "SIGTERM to a host that holds the job ready behind another one",
-    "given back unbegun; another host takes it",
+    "returned before it started; another host takes it",
 )
 def preempted_in_the_queue(room: Room) -> Plan:
     gate = room.folder / "gate"
@@ -163,7 +163,7 @@ def host_lost_at_staging(room: Room) -> Plan:
 @scenario(
     "network",
     "staging in",
-    "nobody listens where the input is, until the fault is known",
+    "the input's server refuses connections until the failure is detected",
     "re-submit after a wait, by a rule",
 )
 def network_at_staging(room: Room) -> Plan:
@@ -188,7 +188,7 @@ def network_at_staging(room: Room) -> Plan:
 @scenario(
     "transfer",
     "staging in",
-    "the server of the input answers 503 three times",
+    "the input's server returns 503 three times",
     "re-stage, same source and parameters, by a rule",
 )
 def transfer_at_staging(room: Room) -> Plan:
@@ -201,7 +201,10 @@ def transfer_at_staging(room: Room) -> Plan:
 
 
 @scenario(
-    "data missing", "staging in", "the input is not there until the fault is known", "re-submit after a wait, by a rule"
+    "data missing",
+    "staging in",
+    "the input is missing until the failure is detected",
+    "re-submit after a wait, by a rule",
 )
 def data_missing_at_staging(room: Room) -> Plan:
     source = room.folder / "source"
@@ -224,7 +227,7 @@ def data_missing_at_staging(room: Room) -> Plan:
 @scenario(
     "data corrupt",
     "staging in",
-    "the first copy that is sent has another digest",
+    "the first replica has another digest",
     "re-stage, same source and parameters, by a rule",
 )
 def data_corrupt_at_staging(room: Room) -> Plan:
@@ -237,7 +240,9 @@ def data_corrupt_at_staging(room: Room) -> Plan:
     return Plan(room.spec(inputs=[given]), cause="data-corrupt")
 
 
-@scenario("disk", "staging in", "the host's scratch has no room for the input", "re-submit with more disk, by a rule")
+@scenario(
+    "disk", "staging in", "the host's scratch disk has no space for the input", "re-submit with more disk, by a rule"
+)
 def disk_at_staging(room: Room) -> Plan:
     large = room.folder / "large"
     large.write_bytes(b"\0" * MIB)
@@ -247,8 +252,8 @@ def disk_at_staging(room: Room) -> Plan:
 @scenario(
     "no right",
     "staging in",
-    "the server of the input answers 403 until a person has asked",
-    "held; a person mends it and lets it go on",
+    "the input's server returns 403 until permission is granted",
+    "held; a person fixes the problem and continues the job",
 )
 def no_right_at_staging(room: Room) -> Plan:
     path = f"/{room.tenant}"

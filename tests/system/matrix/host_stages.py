@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.system.matrix.room import WORK, Plan, Room
 from tests.system.matrix.scenario import FAIL, one_host_broken, person, scenario
 
-ELSEWHERE = "kept away from that host and re-submitted, by a rule; another host takes it"
+ELSEWHERE = "resubmitted with that host excluded, by a rule; another host takes it"
 
 
-@scenario("host broken", "staging in", "the host's scratch is lost before it begins the job", ELSEWHERE)
+@scenario("host broken", "staging in", "the host's scratch disk is lost before it starts the job", ELSEWHERE)
 def scratch_lost(room: Room) -> Plan:
     meanwhile = one_host_broken(room)
     if room.failing:
@@ -17,7 +17,7 @@ def scratch_lost(room: Room) -> Plan:
 
 
 @scenario(
-    "host broken", "execution", "the site's software gives input/output errors on this host, by the kernel", ELSEWHERE
+    "host broken", "execution", "the kernel reports input/output errors for the site's software on this host", ELSEWHERE
 )
 def software_unreadable(room: Room) -> Plan:
     software = room.folder / "cvmfs" / "tools.example.org" / "setup.sh"
@@ -31,8 +31,8 @@ def software_unreadable(room: Room) -> Plan:
 @scenario(
     "no right",
     "execution",
-    "the account of the host may not read a shared file until a person has asked",
-    "held; a person mends it and lets it go on",
+    "the host's account may not read a shared file until permission is granted",
+    "held; a person fixes the problem and continues the job",
 )
 def shared_file_closed(room: Room) -> Plan:
     shared = room.folder / "shared"
@@ -47,7 +47,7 @@ def shared_file_closed(room: Room) -> Plan:
     "bad input",
     "staging in",
     "a folder is named as an input",
-    "force-fail, by a rule: tries that are left are not spent",
+    "force-fail by a rule; remaining retries are not used",
 )
 def folder_as_input(room: Room) -> Plan:
     source = room.folder / "source"

@@ -50,7 +50,7 @@ def host_lost(room: Room) -> Plan:
 @scenario(
     "preempted",
     "execution",
-    "SIGTERM to the host, twice: it stops its jobs and goes",
+    "SIGTERM to the host, twice: it stops its jobs and exits",
     "released; another host takes it",
 )
 def preempted(room: Room) -> Plan:
@@ -75,8 +75,8 @@ def preempted(room: Room) -> Plan:
 @scenario(
     "network",
     "execution",
-    "the way from the host to the server is cut while it runs",
-    "the payload runs on; its end is adopted",
+    "the connection from the host to the server is cut while it runs",
+    "the payload continues; its completion is accepted",
 )
 def network_while_it_runs(room: Room) -> Plan:
     return while_it_runs(room, room.site.wire.cut, room.site.wire.mend)
@@ -86,15 +86,13 @@ def network_while_it_runs(room: Room) -> Plan:
     "server lost",
     "execution",
     "kill -9 of the server while it runs; another is started",
-    "the payload runs on; its end is adopted",
+    "the payload continues; its completion is accepted",
 )
 def server_lost_while_it_runs(room: Room) -> Plan:
     return while_it_runs(room, room.site.lose_server, room.site.start_server)
 
 
-@scenario(
-    "memory", "execution", "the kernel kills it: the host's memory is used up", "re-submit with more memory, by a rule"
-)
+@scenario("memory", "execution", "the kernel kills it: out of memory", "re-submit with more memory, by a rule")
 def memory(room: Room) -> Plan:
     room.rule("memory", changed("memory", to=1 << 30))
     free = room.busy_host("large", memory=str(4 << 30))
@@ -112,7 +110,7 @@ def memory(room: Room) -> Plan:
     return Plan(room.spec(hungry), needing(memory=128 * MIB), meanwhile=meanwhile, cause="memory")
 
 
-@scenario("disk", "execution", "the host's scratch is full", "re-submit with more disk, by a rule")
+@scenario("disk", "execution", "the host's scratch disk is full", "re-submit with more disk, by a rule")
 def disk(room: Room) -> Plan:
     return too_small(room, "WORK", "dd if=/dev/zero of=scratch bs=64k count=32 && rm scratch && " + WORK)
 
@@ -128,7 +126,7 @@ def time(room: Room) -> Plan:
 @scenario(
     "data missing",
     "execution",
-    "a shared file is not there until the fault is known",
+    "a shared file is missing until the failure is detected",
     "re-submit after a wait, by a rule",
 )
 def data_missing(room: Room) -> Plan:
@@ -150,8 +148,8 @@ def data_missing(room: Room) -> Plan:
 @scenario(
     "data corrupt",
     "execution",
-    "a shared file is broken until a person has replaced it",
-    "held; a person mends it and lets it go on",
+    "a shared file is damaged until a person replaces it",
+    "held; a person fixes the problem and continues the job",
 )
 def data_corrupt(room: Room) -> Plan:
     shared = room.folder / "shared.gz"
@@ -168,7 +166,10 @@ def data_corrupt(room: Room) -> Plan:
 
 
 @scenario(
-    "transfer", "execution", "a service that the program asks answers 503 once", "tried again by the job's own policy"
+    "transfer",
+    "execution",
+    "a service that the program calls returns 503 once",
+    "retried by the job's own retry policy",
 )
 def transfer(room: Room) -> Plan:
     path = f"/{room.tenant}"
@@ -182,8 +183,8 @@ def transfer(room: Room) -> Plan:
 @scenario(
     "bad input",
     "execution",
-    "the program refuses its arguments",
-    "force-fail, by a rule: tries that are left are not spent",
+    "the program rejects its arguments",
+    "force-fail by a rule; remaining retries are not used",
 )
 def bad_input(room: Room) -> Plan:
     room.rule("bad-input", FAIL)
@@ -194,7 +195,7 @@ def bad_input(room: Room) -> Plan:
     return Plan(room.spec(words, max_attempts=3), state=state, attempts=1, cause="bad-input")
 
 
-@scenario("code", "execution", "the program crashes once (SIGSEGV)", "tried again by the job's own policy")
+@scenario("code", "execution", "the program crashes once (SIGSEGV)", "retried by the job's own retry policy")
 def code(room: Room) -> Plan:
     mark = room.folder / "mark"
     room.host()
@@ -208,8 +209,8 @@ def code(room: Room) -> Plan:
 @scenario(
     "host lost",
     "staging out",
-    "kill -9 of the host after the job's end, before the server has heard of it",
-    "the next pilot on the disk sends the end",
+    "kill -9 of the host after the job has finished, before the server is informed",
+    "the next pilot on the same disk sends the completion",
 )
 def host_lost_at_the_end(room: Room) -> Plan:
     gate = room.folder / "gate"
@@ -230,7 +231,12 @@ def host_lost_at_the_end(room: Room) -> Plan:
     return Plan(room.spec(gated(gate)), meanwhile=meanwhile, attempts=1, twice=True)
 
 
-@scenario("network", "staging out", "the way to the server is cut when the job ends", "the end is kept and sent later")
+@scenario(
+    "network",
+    "staging out",
+    "the connection to the server is cut when the job finishes",
+    "the completion is kept and sent later",
+)
 def network_at_the_end(room: Room) -> Plan:
     return at_the_end(room, room.site.wire.cut, room.site.wire.mend)
 
@@ -239,13 +245,13 @@ def network_at_the_end(room: Room) -> Plan:
     "server lost",
     "staging out",
     "kill -9 of the server when the job ends; another is started",
-    "the end is kept and sent later",
+    "the completion is kept and sent later",
 )
 def server_lost_at_the_end(room: Room) -> Plan:
     return at_the_end(room, room.site.lose_server, room.site.start_server)
 
 
-@scenario("disk", "staging out", "there is no room for the outputs", "re-submit with more disk, by a rule")
+@scenario("disk", "staging out", "there is no space for the outputs", "re-submit with more disk, by a rule")
 def disk_at_the_end(room: Room) -> Plan:
     return too_small(room, "OUTPUTS", "sleep 0.2; dd if=/dev/zero of=made bs=64k count=32 2> /dev/null")
 
@@ -253,7 +259,7 @@ def disk_at_the_end(room: Room) -> Plan:
 @scenario(
     "output missing",
     "staging out",
-    "the program ends well and leaves nothing, once",
+    "the program exits successfully without outputs, once",
     "re-submit, same requirements, by a rule",
 )
 def output_missing(room: Room) -> Plan:
@@ -267,8 +273,8 @@ def output_missing(room: Room) -> Plan:
 @scenario(
     "host broken",
     "staging out",
-    "the working folder is gone when the job has ended",
-    "tried again by the house's policy, at nobody's expense",
+    "the working folder is missing when the job has finished",
+    "retried by the default policy, not charged to the job",
 )
 def scratch_gone(room: Room) -> Plan:
     mark = room.folder / "mark"
@@ -284,7 +290,7 @@ def scratch_gone(room: Room) -> Plan:
     "cleanup",
     "cleanup",
     "something is still mounted in the working folder",
-    "the outcome stands; an incident and an alert",
+    "the result is unchanged; an incident and an alert",
 )
 def cleanup(room: Room) -> Plan:
     room.host(prepare="true")
@@ -296,7 +302,7 @@ def cleanup(room: Room) -> Plan:
 
 
 @scenario(
-    "network", "telling", "the way to the submitter is cut when the job ends", "the submitter asks again; the notification is sent again",
+    "network", "reporting", "the connection to the submitter is cut when the job finishes", "the submitter polls again; the callback is sent again",
     skips=("fire and forget",),
 )  # fmt: skip
 def network_at_telling(room: Room) -> Plan:
@@ -322,9 +328,9 @@ def network_at_telling(room: Room) -> Plan:
 
 @scenario(
     "server lost",
-    "telling",
-    "kill -9 of the server and of the keeper when the job has ended; others are started",
-    "the store knows; the next ones tell",
+    "reporting",
+    "kill -9 of the server and the reconciler when the job has finished; others are started",
+    "the store has the result; the next processes send it",
 )
 def server_lost_at_telling(room: Room) -> Plan:
     gate = room.folder / "gate"

@@ -87,7 +87,7 @@ PATTERNS = (
     ),
     Pattern(
         "re-submit",
-        "the program ends well and leaves nothing, once",
+        "the program exits successfully without outputs, once",
         "output-missing",
         SAME,
         lambda where, failing: where.spec(_once("exit 0")(where, failing)),
@@ -108,7 +108,7 @@ PATTERNS = (
     ),
     Pattern(
         "force-fail",
-        "the program refuses its arguments",
+        "the program rejects its arguments",
         "bad-input",
         FAIL,
         _refused,

@@ -11,8 +11,8 @@ from forestay.client.api.answers import SpecificationJson
 @scenario(
     "no right",
     "submission",
-    "the submitter's token gives no right to submit",
-    "refused at the call, and no job comes to be; submitted again when the right is given",
+    "the submitter's token does not allow submission",
+    "refused, no job is created; submitted again after permission is granted",
 )
 def no_right_to_submit(room: Room) -> Plan:
     room.host()
@@ -30,7 +30,7 @@ def no_right_to_submit(room: Room) -> Plan:
     "bad input",
     "submission",
     "the specification names outputs outside the job's folder and an input from nowhere",
-    "refused at the call with every error and its place, and no job comes to be; submitted again, mended",
+    "refused with every error and its position, no job is created; submitted again, corrected",
 )
 def bad_specification(room: Room) -> Plan:
     room.host()

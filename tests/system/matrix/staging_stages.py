@@ -15,7 +15,7 @@ from tests.unit.pilot.storage_server import Fault
     "preempted",
     "staging in",
     "SIGTERM to the host, twice, while it reads an input",
-    "given back; another host takes it",
+    "returned; another host takes it",
 )
 def preempted_at_staging(room: Room) -> Plan:
     storage = room.site.element
@@ -38,8 +38,8 @@ def preempted_at_staging(room: Room) -> Plan:
 @scenario(
     "server lost",
     "staging in",
-    "kill -9 of the server while an input is brought; another is started",
-    "the pilot brings on; what it has to tell waits",
+    "kill -9 of the server while an input is transferred; another is started",
+    "the pilot continues the transfer; its reports wait",
 )
 def server_lost_at_staging(room: Room) -> Plan:
     storage = room.site.element
@@ -62,7 +62,7 @@ def server_lost_at_staging(room: Room) -> Plan:
 @scenario(
     "transfer",
     "staging out",
-    "the storage element answers 503 to every try of the first attempt",
+    "the storage element returns 503 for every try of the first attempt",
     "re-stage, same source and parameters, by a rule",
 )
 def transfer_at_staging_out(room: Room) -> Plan:
@@ -83,8 +83,8 @@ def transfer_at_staging_out(room: Room) -> Plan:
 @scenario(
     "no right",
     "staging out",
-    "the storage element answers 403 until a person has asked",
-    "held; a person mends it and lets it go on",
+    "the storage element returns 403 until permission is granted",
+    "held; a person fixes the problem and continues the job",
 )
 def no_right_at_staging_out(room: Room) -> Plan:
     room.host(site=ELEMENT_SITE)

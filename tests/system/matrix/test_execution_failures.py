@@ -86,7 +86,7 @@ def closed_port() -> int:
 
 MISSING = Told("data unavailable", "staging-in", "data-missing", "no", "ENOENT", "in/x")
 DATA: dict[str, tuple[Callable[[FailureSite, Path], InputJson], Told]] = {
-    "the file is not there": (lambda _site, folder: {"name": "in/x", "source": str(folder / "nowhere")}, MISSING),
+    "the file does not exist": (lambda _site, folder: {"name": "in/x", "source": str(folder / "nowhere")}, MISSING),
     "the server has no such file": (
         lambda site, _folder: {"name": "in/x", "source": site.web.url("/nowhere")},
         Told("data unavailable", "staging-in", "data-missing", "no", "HTTP 404", "in/x"),
@@ -137,7 +137,7 @@ def test_an_output_that_was_changed_after_its_commit_is_no_input(sound: Forestay
 EXECUTING: dict[str, tuple[list[str] | str, dict[str, Any], Told]] = {
     "it crashes": ("kill -SEGV $$", {}, Told("internal job error", "executing", "code", "no")),
     "it raises": (python("1 / 0"), {}, Told("internal job error", "executing", "code", "no")),
-    "its program is not there": (
+    "its program does not exist": (
         ["no-such-program"], {},
         Told("internal job error", "executing", "code", "no", "ENOENT", "program"),
     ),
