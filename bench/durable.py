@@ -2,7 +2,7 @@
 
     just bench durable --rounds 7
 
-A Forestay job is submitted by its case, claimed and ended by a simulated pilot over HTTP, and the round is over when the case has ended: every step is on
+A Forestay job is submitted by its case, claimed and ended by a simulated pilot over HTTP, and the round is over when the run has ended: every step is on
 disk before it is answered (PostgreSQL with fsync; Temporal's development server on a SQLite file, for both arms). One worker process each.
 """
 

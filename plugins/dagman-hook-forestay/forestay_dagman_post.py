@@ -221,7 +221,7 @@ def settings_of(given: argparse.Namespace) -> tuple[str, str]:
         server = next((value.strip().strip("'\"") for name, value in known.items() if name.strip() == "server"), "")
     token_file = Path(given.token_file or os.environ.get("FORESTAY_TOKEN_FILE") or place / "token")
     if not server.startswith(("http://", "https://")):
-        raise Away("no server is known: give --server, or write one into config.toml")
+        raise Away("no server is configured: use --server, or write one into config.toml")
     return server, token_file.read_text(encoding="utf-8").strip()
 
 

@@ -48,13 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--token-file",
         metavar="PATH",
-        help=f"file with an enrolment token that is good for many pilots; else the variable {_TOKEN_VARIABLE}",
+        help=f"file with an enrolment token that is valid for many pilots; else the variable {_TOKEN_VARIABLE}",
     )
     add("--launch", default="", metavar="ID", help="the site agent's name for the launch that started this pilot")
-    add("--ca-file", metavar="PATH", help="certificates to trust instead of the system's")
-    add("--certificate", metavar="PATH", help="this pilot's certificate with its key, for servers that ask for one")
+    add("--ca-file", metavar="PATH", help="CA certificates to trust instead of the system's")
+    add("--certificate", metavar="PATH", help="this pilot's certificate with its key, for servers that require one")
     add("--outputs", required=True, metavar="DIR", help="where outputs are committed")
-    add("--work", metavar="DIR", help="local disk for working folders, logs and the spool of ends")
+    add("--work", metavar="DIR", help="local disk for working folders, logs and undelivered completions")
     add("--slots", type=int, default=1, metavar="N", help="jobs at once (1)")
     add(
         "--batch",
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--memory", type=int, metavar="BYTES", help="memory for jobs (this machine's)")
     add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
     add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
-    add("--site", default="local", metavar="NAME", help="the batch system this pilot came through (local)")
+    add("--site", default="local", metavar="NAME", help="the site that started this pilot (local)")
     add(
         "--host",
         default=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
@@ -105,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="how long a server may hold a claim request (20)",
     )
-    add("--end-wait", type=float, default=60.0, metavar="S", help="how long to deliver the last ends (60)")
+    add(
+        "--end-wait", type=float, default=60.0, metavar="S", help="how long to try to deliver the last completions (60)"
+    )
     add(
         "--needs",
         action="append",
@@ -118,30 +120,36 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATH",
-        help="a program that says by a bad exit code that this machine is not fit; may be repeated",
+        help="a program whose failure means that this machine is unfit; may be repeated",
     )
     add("--check-wait", type=float, default=60.0, metavar="S", help="how long such a program may take (60)")
     add("--space", type=int, default=64 << 20, metavar="BYTES", help="what must be free in --work (64 MiB)")
-    add("--clock-skew", type=float, default=300.0, metavar="S", help="how far the clock may be off the server's (300)")
+    add(
+        "--clock-skew",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="maximum difference between this clock and the server's (300)",
+    )
     add(
         "--server-wait",
         type=float,
         default=120.0,
         metavar="S",
-        help="how long to wait for a first server that answers (120)",
+        help="how long to wait for a server to respond (120)",
     )
     add("--max-jobs", type=int, metavar="N", help="end after N jobs")
     add("--idle-exit", type=float, metavar="S", help="end after S seconds without work")
-    add("--cache", metavar="DIR", help="keep files for the jobs to come here, on local disk")
+    add("--cache", metavar="DIR", help="keep files for later jobs here, on local disk")
     add(
         "--cache-space",
         type=int,
         default=10 * 1000**3,
         metavar="BYTES",
-        help="space of this pilot for cached files and for the job that runs (10 GB)",
+        help="space of this pilot for cached files and the running job (10 GB)",
     )
     add("--cache-keep", type=int, metavar="BYTES", help="of that, what a running job needs (a fifth)")
-    add("--cache-policy", choices=sorted(POLICIES), default="lru", help="which cached files go first (lru)")
+    add("--cache-policy", choices=sorted(POLICIES), default="lru", help="which cached files are evicted first (lru)")
     add(
         "--cache-scope",
         choices=("host", "pilot"),
@@ -150,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--share", metavar="ADDRESS", help="serve cached files to pilots of other hosts at HOST or HOST:PORT")
     add("--version", action="version", version=__version__)
-    add("-v", "--verbose", action="store_true", help="say more on stderr")
+    add("-v", "--verbose", action="store_true", help="print more on stderr")
     return parser
 
 
@@ -164,7 +172,7 @@ def _enrol_token(arguments: argparse.Namespace) -> str:
     given = (secret or token).strip()
     if not given:
         raise ValueError(
-            "it has nothing to enrol with: give it an enrolment secret by --enrolment-file or "
+            "it has no enrolment secret: use --enrolment-file or "
             f"{_SECRET_VARIABLE}; `forestay pilots enrol` creates one"
         )
     return given
@@ -194,7 +202,7 @@ def _work(arguments: argparse.Namespace) -> str:
 def _own_certificate(path: str | None) -> str | None:
     """The file with certificate and key; raises ValueError if others can read it."""
     if path is not None and os.stat(path).st_mode & 0o077:
-        raise ValueError(f"{path} holds a key and can be read by others; make it yours alone: chmod 600 {path}")
+        raise ValueError(f"{path} contains a key and can be read by others; run: chmod 600 {path}")
     return path
 
 
@@ -219,7 +227,7 @@ def _unfit(arguments: argparse.Namespace, token: str) -> bool:
     place = _place(arguments)
     findings = check_environment(place)
     for finding in findings:
-        print(f"forestay-pilot: this machine is not fit to run jobs: {finding}", file=sys.stderr)  # noqa: T201
+        print(f"forestay-pilot: this machine is unfit to run jobs: {finding}", file=sys.stderr)  # noqa: T201
     if findings:
         told = {
             "host": arguments.host,
@@ -276,7 +284,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
 def _cache_settings(arguments: argparse.Namespace) -> CacheSettings | None:
     if arguments.cache is None:
         if arguments.share is not None:
-            raise ValueError("--share needs --cache: there is nothing else to share")
+            raise ValueError("--share needs --cache")
         return None
     space = max(0, arguments.cache_space)
     return CacheSettings(

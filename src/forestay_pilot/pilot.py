@@ -87,7 +87,7 @@ class PilotProcess:
             settings.enrol_token,
             self._registration(),
             on_stranger=lambda: self.drain(
-                "the servers no longer know this pilot, and its enrolment secret is used up"
+                "the servers no longer have this pilot, and its enrolment secret is used up"
             ),
             on_enrolled=lambda answer: self._cache.told(answer),
         )
@@ -113,7 +113,7 @@ class PilotProcess:
         """The first signal drains, the second stops payloads."""
         self.signals += 1
         if self.signals == 1:
-            self.drain("asked by a signal")
+            self.drain("requested by a signal")
         else:
             self.stop_payloads()
 
@@ -155,7 +155,7 @@ class PilotProcess:
             self._held,
             session=lambda: channel.session,
             on_cancel=self._cancel,
-            on_drain=lambda: self.drain("ordered by the server"),
+            on_drain=lambda: self.drain("requested by the server"),
             lease=lease,
             on_answer=self._cache.told,
         )
@@ -190,7 +190,9 @@ class PilotProcess:
             ending.end()
         for ending in (beat, channel, self._ends):
             ending.join(5)
-        log.info("ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some ends are undelivered")
+        log.info(
+            "ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some completions are undelivered"
+        )
         return 0 if delivered else 1
 
     def _slot(self, number: int, folder: WorkFolder, lease: PilotLease) -> Slot:
@@ -276,7 +278,7 @@ class PilotProcess:
 
     def _on_settled(self, claim: str, result: str) -> None:
         if result != "committed":
-            log.info("the end of claim %s was answered: %s", claim[:8], result)
+            log.info("the completion of claim %s was answered: %s", claim[:8], result)
         self._cache.settled(claim, result)
         self._held.settle(claim)
 
@@ -284,13 +286,13 @@ class PilotProcess:
         if kind == "cancel":
             self._cancel(str(body.get("claim")))
         elif kind == "drain":
-            self.drain("ordered by the server")
+            self.drain("requested by the server")
         elif kind == "log":
             self._logs.obey(body)
         elif kind == "trim":
             self._cache.make_room(int(body.get("bytes") or 0))
         else:
-            log.info("an order not known here was passed over: %s", kind[:40])
+            log.info("an unknown command was ignored: %s", kind[:40])
 
     def _cancel(self, claim: str) -> None:
         held = self._held.to_cancel(claim)
@@ -319,11 +321,11 @@ class PilotProcess:
                     self._hand_back(reclaimed)
                     self._held.release(*reclaimed)
             if self._lifetime.over():
-                self.drain("the time of the allocation is nearly over")
+                self.drain("the allocation is about to end")
             elif settings.max_jobs is not None and self._held.taken_in >= settings.max_jobs:
                 if not self._held.idle_for():
                     continue
-                self.drain("the set number of jobs is done")
+                self.drain("the maximum number of jobs is reached")
             elif settings.idle_exit is not None and self._held.idle_for() >= settings.idle_exit:
                 self.drain("there was no work")
 
@@ -346,7 +348,7 @@ class PilotProcess:
         try:
             self._identity.call(link, "POST", "/begun", {"job": job.job, "claim": job.claim}, timeout=5.0)
         except LinkError as error:
-            log.info("no server heard that job %s began: %s", job.job, error)
+            log.info("the start of job %s could not be reported: %s", job.job, error)
         finally:
             link.close()
 
@@ -369,6 +371,6 @@ class PilotProcess:
         try:
             self._identity.call(link, "DELETE", "", None, timeout=5.0)
         except LinkError as error:
-            log.info("no server heard the goodbye: %s", error)
+            log.info("the pilot could not deregister: %s", error)
         finally:
             link.close()

@@ -208,7 +208,7 @@ class TestSearch:
                 stand(one, place),
                 core_seconds=place,
                 group=one.cause if place % 4 else "",
-                note="it needs a second person" if place % 3 == 0 else ODD_TEXTS[1],
+                note="it needs an approval" if place % 3 == 0 else ODD_TEXTS[1],
             )
             for place, one in enumerate(MANY)
         ]

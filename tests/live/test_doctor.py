@@ -91,7 +91,7 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
         _, found = await patient.examine(**client)
         assert found["store"].state == GOOD
         assert found["keepers"].state == found["pilots"].state == MISSING
-        assert "none ever was" in found["keepers"].words
+        assert "there never was one" in found["keepers"].words
 
         async with site.domain.keeper() as keeper:
             await keeper.noting.note()

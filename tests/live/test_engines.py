@@ -48,7 +48,7 @@ tasks: {book: {command: [book, "${params.from}"]}}
 outputs: {venue: "not ${params.from}"}
 """
 AGAIN: dict[str, object] = {"action": "resubmit"}
-TOLD: dict[str, object] = {"action": "notify", "text": "it is tried again"}
+TOLD: dict[str, object] = {"action": "notify", "text": "it is retried"}
 
 
 @pytest.fixture

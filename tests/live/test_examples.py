@@ -67,6 +67,6 @@ def test_an_example_runs_to_its_end(laptop: Laptop, name: str, tmp_path: Path) -
     assert example.outputs(case["outputs"]), case["outputs"]
     counts = laptop.json("jobs", "--run", case["id"], "--by", "state")["counts"]
     assert (sum(counts.values()), counts.get("failed", 0)) == (example.jobs, 0)  # what nobody waits for may still run
-    assert "The case ended: completed" in laptop.run("runs", "history", case["id"])
+    assert "The run ended: completed" in laptop.run("runs", "history", case["id"])
     assert (EXAMPLES / name).stem in laptop.run("graph", case["id"])
     assert all(item["began"] and item["finished"] for item in case["items"] if item["state"] == "completed")

@@ -509,7 +509,7 @@ async def test_what_is_gone_cannot_be_suspended_and_the_incident_says_so(site: C
     await go_on(site)
     await site.ended(case)
     await launch(site, incident, steer("suspend"), steer("continue"))
-    assert "the case has ended" in await stands(site, incident, IncidentState.HELD)
+    assert "the run has ended" in await stands(site, incident, IncidentState.HELD)
 
 
 async def test_an_answer_to_one_round_is_not_given_to_the_next(site: CaseSite) -> None:
@@ -543,7 +543,7 @@ async def test_a_case_of_another_engine_that_never_reported_it_is_none(site: Cas
     case = await begun(site)
     incident = replace(await incident_of(site, case), engine="elsewhere", id=str(uuid4()))
     await launch(site, incident, steer("suspend"), steer("continue"))
-    assert f"there is no case {case}" in await stands(site, incident, IncidentState.HELD)
+    assert f"there is no run {case}" in await stands(site, incident, IncidentState.HELD)
 
 
 async def test_a_person_stops_an_exlet(site: CaseSite) -> None:
@@ -594,11 +594,11 @@ async def test_resubmit_with_more_memory_is_one_write(site: CaseSite) -> None:
     assert after is not None
     assert (after.resources.memory, after.resources.disk) == (1 << 20, 1 << 10)
     assert [line.event for line in after.history if line.rev > before].count("retry") == 1
-    # Late, after the job has moved on, another answer to the same attempt is refused.
+    # Late, after the job has changed, another answer to the same attempt is refused.
     late = replace(incident, id=str(uuid4()))
     await decided(site, late, more)
     refused = await service.do_step(late.id, 1, 0)
-    assert (refused.state.value, refused.detail) == ("refused", "the job moved on: it is at attempt 2, not 1")
+    assert (refused.state.value, refused.detail) == ("refused", "the job has changed: it is at attempt 2, not 1")
 
 
 @pytest.mark.ledger("P0-10")
@@ -656,7 +656,7 @@ async def test_what_is_kept_for_a_person_does_not_count_as_complete(site: CaseSi
     service.jobs.ladders = {"none": Ladder("none", (RetryLevel(0),), AfterLastLevel.HOLD)}
     service.jobs.budgets = Budgets(user=0)
     for do, words in (
-        (Hold(ActionTarget.JOB), "kept for a person"),
+        (Hold(ActionTarget.JOB), "held for a person"),
         (ClimbLadder("none"), "hold: 0 tries; 0 are allowed"),
     ):
         incident = replace(await incident_of(site, case, kind=ExceptionType.ABORT), attempt=1, cause="code")

@@ -73,7 +73,7 @@ async def test_jobs_that_nobody_can_take_are_raised_once_a_round_with_what_is_mi
     assert (found["type"], found["state"], found["item"]) == ("resource-unavailable", "held", "eat")
     whole = await incident(site, case, "held")
     facts: Mapping[str, Any] = whole["context"]["evidence"]["more"]
-    assert facts["why"] == "nobody offers what it needs"
+    assert facts["why"] == "no pilot offers what it needs"
     assert (facts["pilots"], facts["missing"]) == (1, {"memory": (4 << 40) - (1 << 40)})
     assert facts["nearest"]["host"] == "node1"
     steps: dict[str, object] = {"action": "force-fail", "target": "item"}

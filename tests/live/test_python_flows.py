@@ -155,7 +155,7 @@ async def test_a_scatter_and_its_shards(site: CaseSite, n: int) -> None:
 async def test_what_is_not_for_flows_is_said_with_its_line(site: CaseSite) -> None:
     clock = await site.start_python(SOURCE, "clock")
     reader = await site.start_python(SOURCE, "reader")
-    said = "is not for flows: what a flow does must be the same in every replay; do it in a job"
+    said = "is not allowed in flows: a flow must behave the same in every replay; do it in a job"
     assert (await site.result(clock))["reason"] == f"flows.py, line {line_of('time.sleep')}: time.sleep {said}"
     assert (await site.result(reader))["reason"] == f"flows.py, line {line_of('open(')}: open() {said}"
 

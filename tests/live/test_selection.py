@@ -141,18 +141,18 @@ async def test_a_worklet_that_runs_is_replaced_only_when_another_is_chosen(site:
     running = case_of(case, "inspect@1", 0)
     await site_knows(site, running)
     await under_way(site, running, "quick")
-    await house.anew(case, "the same worklet is chosen; what runs goes on")
+    await house.anew(case, "the same worklet is chosen; the running one continues")
     # No rule answers any more: what runs is not stopped for nothing.
     gone = await house.operator.delete(f"/v1/rules/flow/{house.name}/rules/{rule}", params={"confirmed": "true"})
     assert gone.status_code == 200
-    await house.anew(case, "nothing is chosen for the place now; what runs goes on")
+    await house.anew(case, "no worklet is chosen now; the running one continues")
     assert (await site.engine.describe(running)).ended is None
     await house.rule("case.data.n == 5", "thorough", 5)
     await house.anew(case, "replaced")
     assert (await site.result(case))["outputs"] == {"seen": "thorough 5 3"}
     assert (await site.ended(running)).state == "failed"
     assert site.ran == ["before", "thorough", "after"]
-    await house.anew(case, "the item has ended already: completed")
+    await house.anew(case, "the task has already ended: completed")
 
 
 async def test_a_conclusion_that_is_no_worklet_fails_the_item_in_words(site: CaseSite, house: House) -> None:

@@ -128,7 +128,7 @@ class Server:
                     return answered(client.request(**ask.parts))
             except (httpx.HTTPError, Away) as error:
                 if time.monotonic() + wait > give_up:
-                    raise Away(f"{self.place.url} does not answer: {error}") from None
+                    raise Away(f"{self.place.url} does not respond: {error}") from None
             self.pause(wait)
             wait = min(wait * 2, 10.0)
 

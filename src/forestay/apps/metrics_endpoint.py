@@ -21,7 +21,7 @@ from forestay.services.operations.authenticator import Authenticator
 
 @asynccontextmanager
 async def metrics_endpoint(metrics: Metrics, callers: Authenticator, *, listen: str, port: int) -> AsyncIterator[None]:
-    """Shows figures to viewers, whether by a token of ours or of the provider of identities, while it is open; without a port there is no door. `Permanent` if the port cannot be had."""
+    """Shows figures to viewers, whether by a token of ours or of the identity provider, while it is open; without a port there is no door. `Permanent` if the port cannot be had."""
     if not port:
         yield
         return
@@ -32,12 +32,12 @@ async def metrics_endpoint(metrics: Metrics, callers: Authenticator, *, listen: 
             who = await callers.verify(token) if scheme.lower() == "bearer" else None
         except BadToken:
             who = None
-        except Transient as error:  # the provider of identities was never reached
+        except Transient as error:  # the identity provider was never reached
             return PlainTextResponse(f"{error}\n", 503)
         if who is None:
-            return PlainTextResponse("send a viewer's token: Authorization: Bearer <token>\n", 401)
+            return PlainTextResponse("a viewer's token is required: Authorization: Bearer <token>\n", 401)
         if not who.may(Role.VIEWER):
-            return PlainTextResponse("this needs the role viewer\n", 403)
+            return PlainTextResponse("the role viewer is required\n", 403)
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     app = Starlette(routes=[Route("/metrics", show, methods=["GET"])])
@@ -50,7 +50,7 @@ async def metrics_endpoint(metrics: Metrics, callers: Authenticator, *, listen: 
     while not door.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)
     if not door.started:
-        raise Permanent(f"{listen}:{port}: the port for metrics cannot be had; set another metrics_port")
+        raise Permanent(f"{listen}:{port}: the port for metrics is not available; set another metrics_port")
     try:
         yield
     finally:

@@ -72,7 +72,7 @@ def scatter(
     Await it for all; `JobFailed` is raised there if more than ``tolerate`` end badly.
     """
     if not over:
-        raise ValueError(f"scatter {name}: say what it runs over, such as {{'seed': range(10)}}")
+        raise ValueError(f"scatter {name}: give the values, for example {{'seed': range(10)}}")
     return _begin(name, command, over, tolerate, fields)
 
 
@@ -113,7 +113,7 @@ def _begin(
 ) -> PendingWork:
     at = flow_context()
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for an item: letters, digits, '_' and '-', at most 100")
+        raise ValueError(f"{name!r} is not a valid task name: at most 100 letters, digits, '_' and '-'")
     dimensions = tuple(Dimension(one, _source(name, one, values)) for one, values in over.items())
     wanted = dict(fields)
     deadline, when_failed = wanted.pop("deadline", None), wanted.pop("when_failed", "fail")
@@ -133,14 +133,14 @@ def _begin(
 
 def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Source:
     if not _NAME.fullmatch(variable):
-        raise ValueError(f"scatter {name}: {variable!r} is no name for a variable")
+        raise ValueError(f"scatter {name}: {variable!r} is not a valid variable name")
     if isinstance(values, Listing):
         return values.source
     if isinstance(values, range):
         return RangeOf(values.start, values.stop, values.step)
     if isinstance(values, str | Mapping | set | frozenset):
         kind = type(values).__name__
-        raise TypeError(f"scatter {name}: {variable} runs over a list or a range, not over a {kind}")
+        raise TypeError(f"scatter {name}: {variable} must be a list or a range, not a {kind}")
     members = tuple(values)
     try:
         size = len(json.dumps(members, allow_nan=False))
@@ -163,7 +163,7 @@ class _Texts:
 
     def __call__(self, text: object) -> str:
         if not isinstance(text, str):
-            raise TypeError(f"{text!r} stands where a text is needed")
+            raise TypeError(f"{text!r} is not a text")
         parts, end = [], 0
         for found in _PLACE.finditer(text):
             if self._refers(found[1]):
@@ -176,7 +176,9 @@ class _Texts:
         if output is None:
             return inner.split(".", 1)[0].split("[", 1)[0] in self.own
         if not self.at.known(output[1]):
-            raise ValueError(f"${{{inner}}}: the case has no item {output[1]} any more; name it in checkpoint's state")
+            raise ValueError(
+                f"${{{inner}}}: the run has no task {output[1]} any more; include it in checkpoint's state"
+            )
         return True
 
     def by_name(self, given: Mapping[str, object]) -> dict[str, str]:

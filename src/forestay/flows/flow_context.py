@@ -56,4 +56,4 @@ def flow_context() -> FlowContext:
     try:
         return DESK.get()
     except LookupError:
-        raise RuntimeError("this can only be called while a flow runs: start a case of the flow") from None
+        raise RuntimeError("this can only be called inside a run of a flow") from None

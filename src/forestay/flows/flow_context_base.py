@@ -90,7 +90,7 @@ class FlowContextBase(ABC):
         """Remember the state of a checkpoint."""
         text = json_text(state, "the state of a checkpoint", MAX_STATE)
         if self.ends:
-            raise FlowStopped(f"at a checkpoint everything must have ended; {', '.join(sorted(self.ends))} has not")
+            raise FlowStopped(f"at a checkpoint all tasks must have finished; {', '.join(sorted(self.ends))} has not")
         self.kept = json.loads(text)
         self.works.clear()
 

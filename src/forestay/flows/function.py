@@ -17,6 +17,6 @@ def flow(function: Function) -> Function:
     """
     plain: object = function
     if not inspect.iscoroutinefunction(plain):
-        raise TypeError(f"{getattr(function, '__name__', function)!r} is no flow: write 'async def'")
+        raise TypeError(f"{getattr(function, '__name__', function)!r} is not a flow: use 'async def'")
     setattr(function, MARK, True)
     return function

@@ -74,7 +74,7 @@ def read_bpel(
     if read.process is not None:
         for activity in every(read.process.scope):
             if isinstance(activity, Invoke) and services.binding(activity.partner, activity.operation) is None and activity.operation not in found:  # fmt: skip
-                note = f"no mapping says what {activity.operation} of {activity.partner} is: it ends with the fault unknownOperation"
+                note = f"no mapping defines {activity.operation} of {activity.partner} is: it ends with the fault unknownOperation"
                 read.report.add(activity.std.line, "invoke", ImportStatus.CHANGED, note)
     good = read.process is not None and not other
     return BpelText(flow if good else None, read.report, tuple(other), root.get("name"))

@@ -36,7 +36,7 @@ def read_request(data: bytes) -> SoapRequest:
         raise SoapRefused(str(error)) from error
     body = envelope.child(f"{{{SOAP}}}Body") if envelope.tag == f"{{{SOAP}}}Envelope" else None
     if body is None or len(body.elements) != 1:
-        raise SoapRefused("an envelope of SOAP 1.1 with one element in its body is wanted")
+        raise SoapRefused("expected a SOAP 1.1 envelope with one element in its body")
     header = envelope.child(f"{{{SOAP}}}Header")
     for one in header.elements if header is not None else ():
         if one.get(f"{{{SOAP}}}mustUnderstand") == "1" and one.space != WSA:

@@ -345,7 +345,7 @@ class Cache:
             short = size + self.settings.keep - self.area.free_space()
             if short > 0:
                 gone = self._book.free(short, lambda key: key not in self._others)
-                log.info("the disk is short of %d bytes: %d files of the cache go", short, len(gone))
+                log.info("%d bytes of disk space are missing: %d cached files are evicted", short, len(gone))
                 self._remove(gone)
 
     def set_pilots(self, pilots: int) -> None:

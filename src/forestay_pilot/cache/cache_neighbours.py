@@ -55,7 +55,7 @@ class Neighbours(threading.Thread):
                     self._cache.adopt_orphans()
                     self._cache.trim()
             except Exception:
-                log.exception("looking at the neighbours met an unforeseen error")
+                log.exception("unexpected error while checking the neighbours")
 
     def end(self) -> None:
         """Look no more."""
@@ -82,7 +82,7 @@ class Neighbours(threading.Thread):
     def _meet(self, path: str) -> None:
         if not os.path.isdir(path):
             if path not in self._dead:
-                log.info("a neighbour's cache cannot be reached; the neighbour is taken as dead")
+                log.info("a neighbour's cache cannot be reached; the neighbour is considered dead")
             self._dead.add(path)
             return
         self._dead.discard(path)
@@ -100,7 +100,7 @@ class Neighbours(threading.Thread):
                 try:
                     fresh += [(neighbour, known) for known in self._read(neighbour)]
                 except OSError:
-                    log.info("a neighbour's cache cannot be reached any more; the neighbour is taken as dead")
+                    log.info("a neighbour's cache can no longer be reached; the neighbour is considered dead")
                     self._drop(path)
                     self._dead.add(path)
                     self._cache.set_pilots(1 + len(self._known))

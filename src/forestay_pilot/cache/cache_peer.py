@@ -35,7 +35,7 @@ def fetch_peer(
         found = reading.digest.hexdigest()
         wrong = found != reading.tag or (sha256 is not None and found != sha256)
         if wrong or (size is not None and reading.done != size):
-            raise PeerError("what came is not the file that was asked for")
+            raise PeerError("the received file is not the requested one")
         os.rename(draft, target)
     except OSError as error:
         raise PeerError(str(error)) from error
@@ -69,7 +69,7 @@ class _PeerDownload:
             else:
                 if self.done >= total:
                     return
-        raise PeerError(f"it broke off after {self.done} bytes")
+        raise PeerError(f"the transfer was interrupted after {self.done} bytes")
 
     def _read_on(self) -> int:
         """Read until the answer ends; gives the size of the whole."""
@@ -86,7 +86,7 @@ class _PeerDownload:
                 raise PeerError(f"it answered {answer.status}")
             tag = (answer.getheader("ETag") or "").strip('"')
             if self.tag not in ("", tag):
-                raise PeerError("its file is another one now")
+                raise PeerError("its file has changed")
             self.tag = tag
             total = self.done + int(answer.getheader("Content-Length") or 0)
             while True:

@@ -111,7 +111,7 @@ class CacheBook:
 
     def __init__(self, capacity: int, policy: str = "lru", *, exact: bool = False) -> None:
         if policy not in POLICIES:
-            raise ValueError(f"no cache policy is called {policy!r}; there are {', '.join(POLICIES)}")
+            raise ValueError(f"there is no cache policy {policy!r}; use one of {', '.join(POLICIES)}")
         self.capacity = capacity
         self.used = 0
         self.pinned = 0

@@ -81,7 +81,7 @@ class CacheShare:
                     room.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                log.debug("a reader of the cache went away")
+                log.debug("a reader of the cache disconnected")
 
         self._server = Server((host, port), Handler)
         bound = self._server.server_address[1]
@@ -173,5 +173,5 @@ def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":") if address.count(":") == 1 or "]" in address else (address, "", "0")
     host = host.strip("[]")
     if not host or host in ("0.0.0.0", "::") or not port.isdigit():  # noqa: S104 - refused
-        raise ValueError(f"{address!r} is not an address that other hosts can be told; give HOST or HOST:PORT")
+        raise ValueError(f"{address!r} is not an address for other hosts; use HOST or HOST:PORT")
     return host, int(port)

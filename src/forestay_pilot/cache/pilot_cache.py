@@ -100,7 +100,7 @@ class PilotCache:
         try:
             deed(self.cache)
         except Exception:
-            log.exception("the cache met an unforeseen error")
+            log.exception("unexpected error in the cache")
 
     def request(self) -> dict[str, Any] | None:
         """What a claim request says of the cache."""

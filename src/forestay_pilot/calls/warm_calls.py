@@ -251,7 +251,7 @@ class WarmCalls:
         job = held.job
         call = job.parameters.get("call")
         if not isinstance(call, dict):
-            raise BadClaimError("a call of a function is wanted in the parameter 'call'")
+            raise BadClaimError("the parameter 'call' must be a function call")
         patterns = check_patterns(job.outputs)
         own = held.has_folder = bool(patterns or job.inputs)
         folder = self._folder.job_folder(job.claim) if own else self._folder.job_place(job.claim)
@@ -276,7 +276,7 @@ class WarmCalls:
 
     def _answered(self, held: ClaimInHand, answer: dict[str, Any], deliver: Deliver, *, noted: bool) -> None:
         job = held.job
-        words = "it was begun twice: its runner was first stopped together with another call" if noted else ""
+        words = "it was started twice: its runner was first stopped together with another call" if noted else ""
         ok = bool(answer["ok"])
         outcome = PayloadOutcome(
             exit_code=0 if ok else None,

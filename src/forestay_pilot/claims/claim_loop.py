@@ -66,10 +66,10 @@ class ClaimLoop(threading.Thread):
                 if isinstance(error, UnavailableError):
                     wait = max(wait, min(error.retry_after, _LONGEST_WAIT))
                 if first and not self._ended.is_set():
-                    log.warning("no claims for now: %s", error)
+                    log.warning("no claims at the moment: %s", error)
                 self._ended.wait(wait)
             except Exception:
-                log.exception("claiming met an unforeseen error")
+                log.exception("unexpected error while claiming")
                 self._ended.wait(1.0)
         self._link.close()
 
@@ -100,7 +100,7 @@ class ClaimLoop(threading.Thread):
             try:
                 jobs.append(read_claim(document))
             except (BadClaimError, AttributeError) as error:
-                log.error("a claim was passed over: %s", error)  # noqa: TRY400 - the line says it all
+                log.error("a claim was skipped: %s", error)  # noqa: TRY400 - the line says it all
         if jobs:
             self._on_claimed(jobs)
 

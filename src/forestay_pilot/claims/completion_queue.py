@@ -95,7 +95,7 @@ class CompletionQueue(threading.Thread):
                 sink.write(json.dumps(documents))
             os.rename(path + ".tmp", path)
         except OSError as error:
-            log.error("an end is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
+            log.error("a completion is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
         spooled = _Spooled(path, len(documents))
         with self._changed:
             for document in documents:
@@ -112,10 +112,10 @@ class CompletionQueue(threading.Thread):
                     documents = [documents]  # as earlier pilots kept one
                 names = [_name(document) for document in documents]
             except OSError as error:
-                log.warning("an end left in the spool cannot be read now: %s (%s)", path, error)
+                log.warning("a spooled completion cannot be read now: %s (%s)", path, error)
                 continue
             except (ValueError, KeyError, TypeError) as error:
-                log.warning("an end left in the spool is damaged and set aside: %s (%s)", path, error)
+                log.warning("a spooled completion is damaged and set aside: %s (%s)", path, error)
                 with contextlib.suppress(OSError):
                     os.rename(path, path + ".damaged")
                 continue
@@ -162,14 +162,14 @@ class CompletionQueue(threading.Thread):
             except LinkError as error:
                 self._behind = True
                 if outage_wait == _FIRST_WAIT:
-                    log.warning("ends wait for a server: %s", error)
+                    log.warning("completions wait for a server: %s", error)
                 pause = outage_wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
                 if isinstance(error, UnavailableError):
                     pause = max(pause, min(error.retry_after, _LONGEST_WAIT))
                 self._pause(pause)
                 outage_wait = min(_LONGEST_WAIT, outage_wait * 2)
             except Exception:
-                log.exception("ends met an unforeseen error")
+                log.exception("unexpected error while sending completions")
                 self._pause(1.0)
 
     def _pause(self, seconds: float) -> None:
@@ -212,7 +212,7 @@ class CompletionQueue(threading.Thread):
                 pending.put_off()
 
     def _on_refusal(self, batch: list[_Pending], refusal: RefusedError) -> None:
-        log.warning("%d ends were refused: %s", len(batch), refusal)
+        log.warning("%d completions were refused: %s", len(batch), refusal)
         for pending in batch:
             pending.refusals += 1
             if pending.refusals > 1:

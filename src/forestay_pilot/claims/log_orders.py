@@ -33,7 +33,7 @@ class LogOrders:
         """Begin to answer an order, unless too many are being answered."""
         claim = str(order.get("claim"))
         if not self._places.acquire(blocking=False):
-            log.warning("too many logs are asked for at once; claim %s is passed over", claim[:8])
+            log.warning("too many logs are requested at once; claim %s is skipped", claim[:8])
             return
         threading.Thread(target=self._answer, args=(claim, bool(order.get("follow"))), name="log", daemon=True).start()
 
@@ -41,7 +41,7 @@ class LogOrders:
         try:
             self._send_all(claim, self._held.get(claim), follow=follow)
         except (LinkError, OSError) as error:
-            log.info("the log of claim %s was not sent to its end: %s", claim[:8], error)
+            log.info("the log of claim %s was not sent completely: %s", claim[:8], error)
         except Exception:
             log.exception("the log of claim %s could not be sent", claim[:8])
         finally:

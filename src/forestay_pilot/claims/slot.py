@@ -132,7 +132,7 @@ class Slot(threading.Thread):
         try:
             self._ends.put([end for _, end in ended])
         except Exception:
-            log.exception("the ends of %d jobs could not be kept", len(ended))
+            log.exception("the completions of %d jobs could not be kept", len(ended))
         self._held.release(*(held for held, _ in ended))
         for held, end in ended:
             if held.has_folder:
@@ -144,10 +144,10 @@ class Slot(threading.Thread):
         try:
             error = self._folder.clear(held.claim)
             if error is not None:
-                log.warning("the working folder of job %s could not be cleared: %s", held.job.job, error)
+                log.warning("the working folder of job %s could not be removed: %s", held.job.job, error)
                 self._ends.put([with_cleanup(end, error)])
         except Exception:
-            log.exception("the working folder of job %s could not be cleared", held.job.job)
+            log.exception("the working folder of job %s could not be removed", held.job.job)
 
     def reclaim(self) -> list[ClaimInHand]:
         """Claims to give back because they wait behind a long call."""
@@ -183,7 +183,7 @@ class Slot(threading.Thread):
             if good or first.stop_why:
                 self._calls.run(burst, deliver, flush)
         except Exception as error:
-            log.exception("calls could not be carried out")
+            log.exception("calls could not be executed")
             self._calls.close()
             for held in burst:
                 if held.claim not in delivered and not held.given_back:

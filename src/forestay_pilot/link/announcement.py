@@ -31,10 +31,10 @@ def announce(ring: ServerRing, token: str, told: dict[str, Any], findings: list[
             try:
                 link.call("POST", "/v1/pilots/failed-checks", body, token=token, timeout=_CALL_SECONDS)
             except RefusedError as refusal:
-                log.warning("the servers do not want to hear of it: %s", refusal)
+                log.warning("the servers refused the report: %s", refusal)
                 return False
             except LinkError as error:
-                log.info("no server has heard of it: %s", error)
+                log.info("no server accepted the report: %s", error)
                 time.sleep(0.2 * 2**place)
             else:
                 return True

@@ -126,7 +126,7 @@ class ServerChannel(threading.Thread):
             try:
                 self._hold_one()
             except Exception:
-                log.exception("the channel failed in an unforeseen way")
+                log.exception("the channel failed unexpectedly")
                 self._ended.wait(1.0)
         if self._current is not None:
             self._current.close()
@@ -216,4 +216,4 @@ class ServerChannel(threading.Thread):
             body = json.loads(data) if data else {}
             self._on_order(kind, body if isinstance(body, dict) else {})
         except Exception:
-            log.exception("the order %r could not be carried out", kind)
+            log.exception("the command %r could not be executed", kind)

@@ -85,7 +85,7 @@ def check_environment(place: PilotEnvironment, checks: tuple[Check, ...] | None 
 
 def _python(_place: PilotEnvironment) -> str:
     if sys.version_info < _OLDEST_PYTHON:
-        return f"Python 3.9 or newer is needed; this is {platform.python_version()}"
+        return f"Python 3.9 or later is required; this is {platform.python_version()}"
     return "" if sys.platform == "linux" else f"a pilot needs Linux; this is {sys.platform}"
 
 
@@ -103,9 +103,9 @@ def _work_space(place: PilotEnvironment) -> str:
         return ""  # said by another check
     free = room.f_bavail * room.f_frsize
     if free < place.space:
-        return f"{free >> 20} MiB are free in {place.work}, {place.space >> 20} are needed"
+        return f"{free >> 20} MiB are free in {place.work}, {place.space >> 20} are required"
     if room.f_files and not room.f_favail:
-        return f"no more files can be made in {place.work}: its file system has no inodes left"
+        return f"no files can be created in {place.work}: its file system has no free inodes"
     return ""
 
 
@@ -140,9 +140,9 @@ def _not_writable(path: str) -> str:
 def _memory(place: PilotEnvironment) -> str:
     most = usable_memory()
     if most < _LEAST_MEMORY:
-        return f"the batch system allows {most >> 20} MiB of memory, and {_LEAST_MEMORY >> 20} are needed"
+        return f"the batch system allows {most >> 20} MiB of memory; {_LEAST_MEMORY >> 20} are required"
     if place.memory is not None and place.memory > most:
-        return f"jobs were to have {place.memory >> 20} MiB of memory, and there are {most >> 20}"
+        return f"{place.memory >> 20} MiB of memory are configured for jobs, but only {most >> 20} are available"
     return ""
 
 
@@ -186,7 +186,7 @@ def _run_script(path: str, place: PilotEnvironment) -> str:
             return ""
         said.seek(max(0, said.seek(0, os.SEEK_END) - 4096))
         lines = said.read().decode(errors="replace").strip().splitlines()
-        last = lines[-1][:_WORDS] if lines else "it said nothing"
+        last = lines[-1][:_WORDS] if lines else "no output"
         return f"gave {code}: {last}"
 
 
@@ -200,10 +200,10 @@ def _server(place: PilotEnvironment) -> str:
             try:
                 apart = _clock_apart(place.ring, server)
             except (*NETWORK_ERRORS, ValueError) as error:
-                words = f"{server} does not answer: {error or type(error).__name__}"
+                words = f"{server} does not respond: {error or type(error).__name__}"
                 continue
             if abs(apart) > place.skew:
-                return f"this machine's clock is {apart:+.0f} s off that of {server}"
+                return f"this machine's clock is {apart:+.0f} s different from that of {server}"
             return ""
         if steady() + pause > give_up:
             return words

@@ -56,7 +56,7 @@ class HeartbeatSender(threading.Thread):
             try:
                 self._beat_once(first_sent)
             except Exception:
-                log.exception("a beat failed in an unforeseen way")
+                log.exception("a heartbeat failed unexpectedly")
             self._ended.wait(max(0.0, first_sent + self._identity.standing.beat_every - steady()))
         self._link.close()
 
@@ -77,7 +77,7 @@ class HeartbeatSender(threading.Thread):
                 answer = self._identity.call(self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)))
             except LinkError as error:
                 if isinstance(error, RefusedError):
-                    log.warning("a beat was refused: %s", error)
+                    log.warning("a heartbeat was refused: %s", error)
                 if steady() + wait > first_sent + every:
                     return
                 self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing

@@ -147,7 +147,7 @@ class PilotIdentity:
                     return
             if steady() < self._enrol_again_at:
                 raise refusal
-            log.warning("the servers no longer know this pilot (%s); enrolling again", refusal)
+            log.warning("the servers no longer have this pilot (%s); enrolling again", refusal)
             self._enrol_again_at = steady() + _ENROL_AGAIN_SECONDS
             try:
                 self._enrol()

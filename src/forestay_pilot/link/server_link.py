@@ -94,7 +94,7 @@ class ServerRing:
         self._ca_file = ca_file
         self._certificate = certificate
         if not self._servers:
-            raise ValueError("no server is given")
+            raise ValueError("no server is configured")
         random.shuffle(self._servers)  # pilots started with one list must not all lean on its first server
 
     def add(self, urls: Iterable[str]) -> None:
@@ -173,10 +173,10 @@ class ServerLink:
 
         Raises RefusedError at once, else the last server's error.
         """
-        failure: LinkError = UnreachableError("no server was asked")
+        failure: LinkError = UnreachableError("no server was tried")
         for server in self._ring.order(first=self._ring.home or self._server):
             if self._aborted:
-                raise UnreachableError("the call was given up")
+                raise UnreachableError("the request was given up")
             try:
                 answer = self._ask(server, method, path, body, token, timeout)
             except RefusedError:
@@ -251,7 +251,7 @@ class ServerLink:
     ) -> dict[str, Any]:
         connection = self._connection
         if self._aborted or connection is None or connection.sock is None:
-            raise UnreachableError("the call was given up")
+            raise UnreachableError("the request was given up")
         connection.sock.settimeout(timeout)
         connection.request(method, path, content, headers)
         response = connection.getresponse()
@@ -270,7 +270,7 @@ def _read_answer(response: http.client.HTTPResponse, raw: bytes) -> dict[str, An
         document = None
     if 200 <= status < 300:
         if not isinstance(document, dict):
-            raise UnavailableError(status, "the answer is not a JSON object", 0.0)
+            raise UnavailableError(status, "the response is not a JSON object", 0.0)
         return document
     words = _problem_words(document) or response.reason
     if status in (408, 425, 429) or status >= 500 or status < 400:

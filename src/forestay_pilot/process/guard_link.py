@@ -69,7 +69,7 @@ class GuardLink:
         # In short waits, here and in `start`: a pilot that was itself stopped meanwhile has not waited.
         if not any(self._ready.wait(_TURN) for _ in range(_TURNS)):
             self.close()
-            raise OSError("the guard of payloads does not start on this machine")
+            raise OSError("the payload guard does not start on this machine")
 
     def run(self, payload: Payload, *, stop_why: Callable[[], str]) -> PayloadOutcome:
         """Run a payload to its end.
@@ -84,7 +84,7 @@ class GuardLink:
         if why:
             self.stop(payload.claim, why)
         waiting.done.wait()
-        return waiting.outcome or PayloadOutcome(start_error="the guard gave no outcome")
+        return waiting.outcome or PayloadOutcome(start_error="the guard returned no result")
 
     def start(self, payload: Payload, waiting: WaitingPayload) -> bool:
         """Hand a payload to the guard; false when there is none to be had."""
@@ -169,7 +169,7 @@ class GuardLink:
                 try:
                     self._hear(json.loads(line))
                 except Exception:
-                    log.exception("the guard said something not understood")
+                    log.exception("the guard sent an unknown message")
         link.close()
         self._after_death(process)
 

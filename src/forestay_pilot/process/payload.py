@@ -216,11 +216,11 @@ def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundi
         raise BadClaimError("the command is not a list of words")
     argv = [fill_in(word, job) for word in job.command]
     if not argv[0] or any("\0" in word for word in argv):
-        raise BadClaimError("the command has an empty name or a zero byte in it")
+        raise BadClaimError("the command has an empty name or a zero byte")
     environment = _environment(job, folder, surroundings)
     if job.container:
         if not surroundings.apptainer:
-            raise NoContainerError(f"it wants the container {job.container}, and there is no apptainer on this machine")
+            raise NoContainerError(f"it needs the container {job.container}, and there is no apptainer on this machine")
         argv, environment = in_container(
             surroundings.apptainer, job.container, argv, environment, folder=folder, own=surroundings.inherited
         )

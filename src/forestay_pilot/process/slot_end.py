@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # What an end says when the pilot stopped a payload. Everything else that was stopped died by a signal, and
 # its log says why: only a real cancel may be called one, since the servers close the job for it.
-TOLD_TO_STOP = "the pilot was told to stop"
+TOLD_TO_STOP = "the pilot was stopped"
 TIME_OVER = "the pilot's time is over"
 LEASE_LOST = "lease-lost"
 STOPPED = {

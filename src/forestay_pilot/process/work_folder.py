@@ -73,7 +73,7 @@ class WorkFolder:
                 spool = os.path.join(folder, "spool")
                 ends += self._adopt_spool(spool)
                 if os.path.isdir(spool) and os.listdir(spool):
-                    log.warning("undelivered ends cannot be taken over from %s; they stay there", spool)
+                    log.warning("undelivered completions in %s cannot be taken over; they stay there", spool)
                 else:
                     remove_folder(folder)
             finally:
@@ -93,7 +93,7 @@ class WorkFolder:
     def remove(self) -> None:
         """Take the folder away, unless ends are still in its spool."""
         if os.listdir(self.spool):
-            log.warning("ends that were not delivered stay in %s", self.spool)
+            log.warning("undelivered completions stay in %s", self.spool)
             remove_folder(self._jobs)
             remove_folder(self._logs)
         else:

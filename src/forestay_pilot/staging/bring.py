@@ -87,7 +87,7 @@ def _try_place(
     terms = transfer.terms
     fetch = FETCH.get(place.kind)
     if fetch is None:
-        raise StagingError("transfer", f"this pilot knows no sources of kind {said(place.kind)!r}")
+        raise StagingError("transfer", f"this pilot does not support sources of kind {said(place.kind)!r}")
     wait, idle, begun_anew = _FIRST_WAIT, 0, False
     for tried in range(1, terms.tries * _MOST + 1):
         transfer.go_on()
@@ -126,7 +126,7 @@ def _check(partial_file: PartialFile, *, begun_anew: bool) -> None:
 
 def _verdict(errors: list[tuple[FileLocation, StagingError]], *, several: bool) -> StagingError:
     if not errors:
-        return StagingError("data-missing", "nobody knows a place where it could be had")
+        return StagingError("data-missing", "no source for it is known")
     last = _last_of_each(errors)
     by_weight = {reason: weight for weight, reason in enumerate(_WEIGHT)}
     # A full disk was the last thing that happened, and says it alone.

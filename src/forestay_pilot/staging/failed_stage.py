@@ -26,7 +26,7 @@ class Facts(TypedDict):
 
 
 def staging_facts(error: StagingError) -> Facts:
-    """An input could not be brought."""
+    """An input could not be transferred."""
     return {
         "reason": error.reason,
         "stage": STAGING_IN,
@@ -59,6 +59,6 @@ def output_facts(error: Exception) -> Facts:
 
 def stopped_facts(why: str) -> Facts:
     """The job was stopped while its outputs were on their way."""
-    words = "it was stopped while its outputs were on their way"
+    words = "it was stopped while its outputs were transferred"
     reason, error = STOPPED.get(why, "pilot-stopped"), WENT_FOR.get(why, "")
     return {"reason": reason, "stage": STAGING_OUT, "words": words, "error": error, "file": ""}

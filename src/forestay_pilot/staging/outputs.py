@@ -151,7 +151,7 @@ def _write(job: ClaimedJob, found: dict[str, str], place: str) -> OutputManifest
         _sync_folder(parent)
     path = os.path.join(place, "manifest.json")
     if os.path.lexists(path):
-        raise FileExistsError(17, "an output is itself called manifest.json")
+        raise FileExistsError(17, "an output has the reserved name manifest.json")
     content, manifest = manifest_of(job, path, listing)
     partial_file = path + ".tmp"
     with open(partial_file, "xb") as sink:

@@ -68,7 +68,7 @@ def _see_whole(place: FileLocation, partial_file: PartialFile, transfer: Transfe
     if disk.f_bavail * disk.f_frsize < min(1 << 20, whole - size):
         raise StagingError("disk", f"no space for it: {size} of {whole} bytes are there", error="ENOSPC")
     partial_file.follow(size, transfer)
-    raise StagingError("transfer", f"it broke off after {size} of {whole} bytes", again=True)
+    raise StagingError("transfer", f"the transfer was interrupted after {size} of {whole} bytes", again=True)
 
 
 def _remote_size(place: FileLocation, transfer: TransferContext) -> int | None:
@@ -149,7 +149,7 @@ def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_
                 partial_file.follow(size, transfer)
             if time.monotonic() - moved > transfer.terms.timeout:
                 raise StagingError(
-                    "transfer", f"nothing came for {transfer.terms.timeout:g} s", again=True, error="ETIMEDOUT"
+                    "transfer", f"no data for {transfer.terms.timeout:g} s", again=True, error="ETIMEDOUT"
                 )
         with contextlib.suppress(subprocess.TimeoutExpired):
             running.wait(_LOOK)
@@ -158,7 +158,7 @@ def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_
 def judge(code: int, said: str) -> StagingError:
     """What the words of ``xrdcp`` mean."""
     lines = [line for line in said.splitlines() if line.strip()]
-    words = f"{PROGRAM} ended with {code}: {lines[-1].strip()[:300] if lines else 'no word'}"
+    words = f"{PROGRAM} ended with {code}: {lines[-1].strip()[:300] if lines else 'no output'}"
     found = _NUMBER.search(said)
     number = found[1] if found else ""
     name = f"XRootD {number}" if number else ""

@@ -96,12 +96,12 @@ def store_outputs(
     if element.kind == "file":
         return replace(_commit(job, folder, patterns, element, transfer), path=element.manifest_path(job))
     if element.kind not in STORE:
-        raise OutputFailedError(f"this pilot knows no storage of kind {element.kind!r}")
+        raise OutputFailedError(f"this pilot does not support storage of kind {element.kind!r}")
     if not os.path.isdir(folder):
         raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
     found = find_outputs(folder, patterns)
     if MANIFEST in found:
-        raise OutputFailedError(f"an output is itself called {MANIFEST}", error="EEXIST")
+        raise OutputFailedError(f"an output has the reserved name {MANIFEST}", error="EEXIST")
     upload = _Upload(job, element, transfer, sign)
     try:
         sizes = {name: os.stat(path).st_size for name, path in found.items()}
@@ -167,7 +167,7 @@ class _Upload:
             self._try(name, lambda: self._store(name, path, size))
             seen, sha256 = digest.result()
         if seen != size or os.stat(path).st_size != size:
-            raise OutputFailedError(f"output {name} changed while it was brought to {self._element.name}")
+            raise OutputFailedError(f"output {name} changed while it was transferred to {self._element.name}")
         return sha256
 
     def _store(self, name: str, path: str, size: int) -> None:
@@ -198,7 +198,7 @@ class _Upload:
             except StagingError as error:
                 if not left or not error.again:
                     what = f"output {name}" if name else "outputs"
-                    words = f"{what} could not be brought to {self._element.name or self._element.base}: {error}"
+                    words = f"{what} could not be transferred to {self._element.name or self._element.base}: {error}"
                     # The same word of the system means this host's disk when there is no network in between.
                     word = f"connection {error.error}" if error.error.startswith("E") else error.error
                     raise OutputFailedError(words, error=word, file=name) from error

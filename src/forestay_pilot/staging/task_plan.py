@@ -37,8 +37,8 @@ def runner_command(plan: dict[str, Any], folder: str, apptainer: str) -> list[st
     """The command that runs the executors; raises NoContainerError where they may not run on this machine."""
     if plan.get("containers") != HOST and not apptainer:
         raise NoContainerError(
-            "its executors want containers, and there is no apptainer on this machine; "
-            "an operator may let tasks run on the host itself by the setting tes_containers"
+            "its executors need containers, and there is no apptainer on this machine; "
+            "an operator can run tasks on the host with the setting tes_containers"
         )
     return [sys.executable, "-I", "-S", "-c", _ENTRY, _HERE, folder]
 
@@ -81,7 +81,7 @@ def lay_out(plan: dict[str, Any], folder: str, *, apptainer: str) -> None:
             json.dump({**plan, "apptainer": apptainer}, sink)
     except OSError as error:
         reason = "disk" if error.errno in FULL else "bad-input"
-        words = f"the task could not be laid out: {error}"
+        words = f"the task could not be prepared: {error}"
         raise StagingError(reason, words, error=symbol(error)) from error
 
 
@@ -124,7 +124,7 @@ def found_outputs(plan: dict[str, Any], folder: str, *, all_needed: bool) -> lis
         else:
             matches = [place] if os.path.exists(place) else []
             if not matches and all_needed:
-                raise OutputMissingError(f"the output {path} is not there", pattern=path[-500:])
+                raise OutputMissingError(f"the output {path} does not exist", pattern=path[-500:])
         for match in matches:
             for file in _files_at(match):
                 _make_real(file, root)

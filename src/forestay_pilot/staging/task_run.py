@@ -47,8 +47,8 @@ class TaskRunner:
         """Executors in order, until one fails that may not."""
         if self._plan.get("containers") == HOST:
             self._view = task_view.possible()
-            how = "in a view of their own" if self._view else "with their paths changed in words"
-            self._report["system"].append(f"executors run on the host itself, not in their images, {how}")
+            how = "with their own view of the file system" if self._view else "with rewritten paths"
+            self._report["system"].append(f"executors run on the host, not in their images, {how}")
         self._tell()
         executors = self._plan["executors"]
         for place, executor in enumerate(executors):
@@ -101,7 +101,7 @@ class TaskRunner:
         except subprocess.SubprocessError:
             # A view could be had, but not with these paths.
             self._view = False
-            self._report["system"].append("no view of its own could be made; the paths are changed in words")
+            self._report["system"].append("no own view of the file system could be created; the paths are rewritten")
             return self._start(executor, source)
 
     def _start(self, executor: dict[str, Any], source: Any) -> subprocess.Popen[bytes]:

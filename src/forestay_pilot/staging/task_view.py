@@ -51,7 +51,7 @@ def _own_namespace() -> None:
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
     elif _libc.unshare(_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "there is no mount namespace to be had")
+        raise OSError(ctypes.get_errno(), "no mount namespace is available")
     _mount("none", "/", _REC | _PRIVATE)
 
 

@@ -54,7 +54,9 @@ def fetch_judged(place: FileLocation, partial_file: PartialFile, transfer: Trans
             begun = partial_file.size
             partial_file.take(_Body(answer).fill, transfer)
     except http.client.IncompleteRead as error:
-        raise StagingError("transfer", f"it broke off after {partial_file.size} bytes", again=True) from error
+        raise StagingError(
+            "transfer", f"the transfer was interrupted after {partial_file.size} bytes", again=True
+        ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         name = symbol(error) if isinstance(error, OSError) else ""
         if isinstance(error, socket.timeout) and not name:  # of its own kind in Python 3.9
@@ -64,7 +66,9 @@ def fetch_judged(place: FileLocation, partial_file: PartialFile, transfer: Trans
         raise StagingError("transfer", words, again=True, error=name) from error
     if length is not None and partial_file.size - begun != length:
         whole = begun + length
-        raise StagingError("transfer", f"it broke off after {partial_file.size} of {whole} bytes", again=True)
+        raise StagingError(
+            "transfer", f"the transfer was interrupted after {partial_file.size} of {whole} bytes", again=True
+        )
 
 
 class _Body:
@@ -98,14 +102,14 @@ def _accept(answer: http.client.HTTPResponse, partial_file: PartialFile, judged:
         found = _RANGE.fullmatch(answer.getheader("Content-Range") or "")
         if found is None or int(found[1]) != partial_file.size:
             partial_file.restart()
-            raise StagingError("transfer", "the server sent another part than was asked for", again=True)
+            raise StagingError("transfer", "the server sent another range than requested", again=True)
         partial_file.mixed = True
     elif answer.status == 200:
         partial_file.restart()
     elif answer.status == 416 and partial_file.size:
         # Nothing is left to send, or it is another file by now: either way the next look begins at the front.
         partial_file.restart()
-        raise StagingError("transfer", "the server has no more of it", again=True, error="HTTP 416")
+        raise StagingError("transfer", "the server has no more data", again=True, error="HTTP 416")
     else:
         raise _refusal(answer, judged)
     partial_file.mark = mark_of(answer)

@@ -20,9 +20,9 @@ CLOSING = frozenset({"complete", "fault", "release", "quarantine", "adopt", "kee
 WINNING = frozenset({"complete", "adopt"})
 
 DIED = "its pilot died"
-SILENT = ("its pilot fell silent", "its pilot is not heard")
-UNKNOWN = ("its pilot does not know of the claim", "the pilot's request was gone before its answer")
-BYE = "its pilot said good-bye"
+SILENT = ("its pilot fell silent", "its pilot is silent")
+UNKNOWN = ("its pilot does not have the claim", "the pilot's request ended before its response")
+BYE = "its pilot deregistered"
 
 SETTLE = 15.0
 """Seconds after a fault of servers or store in which no figure is taken."""

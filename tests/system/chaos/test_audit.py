@@ -35,7 +35,7 @@ class Case:
         self.history: list[tuple[Any, ...]] = [
             line(1, T - 1, "create", "available", 0, "ada", ""),
             line(2, T, "claim", "running", 1, "p-1", f"claim {FIRST} on pilot-01.1"),
-            line(3, T + 10.5, "release", "available", 1, "server", f"its pilot died: the channel it held closed; claim {FIRST}"),
+            line(3, T + 10.5, "release", "available", 1, "server", f"its pilot died: its channel closed; claim {FIRST}"),
             line(4, T + 11, "claim", "running", 2, "p-2", f"claim {SECOND} on pilot-02.1"),
             line(5, T + 13, "complete", "completed", 2, "p-2", f"exit 0; claim {SECOND}"),
         ]  # fmt: skip
@@ -167,7 +167,7 @@ def test_an_attempt_used_twice(case: Case) -> None:
 
 
 def test_two_commits(case: Case) -> None:
-    case.history.append(line(6, T + 14, "adopt", "completed", 2, "p-1", f"late end adopted; claim {FIRST}"))
+    case.history.append(line(6, T + 14, "adopt", "completed", 2, "p-1", f"late completion accepted; claim {FIRST}"))
     assert "unnoticed" in found(case.judge())
 
 
@@ -256,7 +256,7 @@ def test_silence_counts_only_beyond_the_lease(case: Case, seconds: float) -> Non
 
 
 def test_a_claim_that_its_pilot_did_not_know_was_never_started(case: Case) -> None:
-    note = f"its pilot does not know of the claim; claim {FIRST}"
+    note = f"its pilot does not have the claim; claim {FIRST}"
     case.history[2] = line(3, T + 40, "release", "available", 1, "orphan watch", note)
     assert found(case.judge()) == {"false_orphans"}
     del case.marks[:2]

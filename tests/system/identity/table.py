@@ -76,7 +76,7 @@ EXPECTED: tuple[Row, ...] = (
     ),
     Row(
         "a user's token is never sent to another domain",
-        "a domain signs its own token for one other domain, tenant and interface; an administrator registers peers",
+        "a domain signs its own token for one other domain, tenant and interface; an administrator may register peers",
         (f"{PEERS}::test_a_token_is_good_at_one_domain_for_one_tenant_and_one_interface", f"{PEERS}::test_administrators_of_the_house_keep_the_register"),
         "token exchange by RFC 8693 is not implemented: peers trust each other's keys, without a third party",
     ),

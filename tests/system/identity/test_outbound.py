@@ -153,7 +153,7 @@ MAKERS = re.compile(
     r"\b(?:httpx\.(?:Async)?Client\(|AsyncHTTPTransport|aiohttp\.ClientSession\(|smtplib\.SMTP|urlopen\(|create_connection\(|open_connection\()"
 )
 WAYS_OUT = {
-    "adapters/httpx/guarded.py": "the guarded client: callbacks, webhooks, peers, the provider of identities, lineage, storage elements",
+    "adapters/httpx/guarded.py": "the guarded client: callbacks, webhooks, peers, the identity provider, lineage, storage elements",
     "adapters/aiohttp/task_service.py": "task servers of the proxy: the host that was named alone, no redirects, bounded",
     "adapters/smtplib/notification_channel.py": "the mail server that the settings name",
     "adapters/httpx/site_api.py": "a site agent to its own servers",

@@ -136,7 +136,7 @@ async def _renew(
     said: list[EventDict],
 ) -> None:
     async def waits() -> bool:
-        return any(one["event"] == "the certificate waits" for one in said)
+        return any(one["event"] == "the certificate cannot be reloaded" for one in said)
 
     async with certificate_kept(server._uvicorn.config, server.services.components.settings, every=0.05):
         _halve(certificate)
@@ -171,7 +171,7 @@ async def test_who_shows_a_withdrawn_certificate_is_not_heard(tmp_path: Path) ->
                 _halve(withdrawn)
 
                 async def waits() -> bool:
-                    return any(one["event"] == "the certificate waits" for one in said)
+                    return any(one["event"] == "the certificate cannot be reloaded" for one in said)
 
                 await until(waits, "a look at half a list, which changes nothing")
                 assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
@@ -248,7 +248,7 @@ async def test_site_agents_and_peers_show_theirs(server: RunningServer, authorit
             await desk.close()
 
     assert await demand(own)
-    with pytest.raises(Transient, match="does not answer"):
+    with pytest.raises(Transient, match="does not respond"):
         await demand(None)
     parts = server.services.components
     peer = Peer(name="north", url=server.url, key=parts.peers.tokens.public)

@@ -73,7 +73,7 @@ class BelievesWhatItReads(BelievesItself):
         return (
             WriteApplied(stored)
             if stored and proposed.already_applied(stored.document)
-            else TransitionRefused("someone else's write stands")
+            else TransitionRefused("somebody else's write took effect")
         )
 
 

@@ -14,4 +14,4 @@ def test_a_cursor_that_only_looks_like_one_is_refused(there: Ground, cursor: str
     with there.client("viewer") as ada:
         answer = ada.get("/v1/cases", params={"cursor": cursor, "name": "again"})
     assert answer.status_code == 400, answer.text
-    assert answer.json()["detail"] == "this is not a cursor"
+    assert answer.json()["detail"] == "invalid cursor"

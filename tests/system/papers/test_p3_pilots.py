@@ -106,7 +106,7 @@ async def test_a_failed_check_ends_the_pilot_and_touches_no_job(
         pilot = house.pilot(**options, host="node9")
         assert await house.gone(pilot) == 3
         said = house.said(pilot)
-        assert "this machine is not fit to run jobs: commands: not on the PATH: no-such-program" in said
+        assert "this machine is unfit to run jobs: commands: not on the PATH: no-such-program" in said
         assert "site-check: own-check gave 7: the software area is not mounted" in said
         assert secret not in said
         (alert,) = (await house.person.get("/v1/alerts")).json()["alerts"]
@@ -259,4 +259,4 @@ async def test_a_draining_pilot_ends_what_it_runs_and_takes_nothing_more(
         shown = await read(house.person, waiting)
         assert (shown["state"], shown["attempt"]) == ("available", 0)
         (known,) = await house.pilots()
-        assert (known["state"], known["note"]) == ("gone", "it said good-bye")
+        assert (known["state"], known["note"]) == ("gone", "it deregistered")

@@ -157,7 +157,7 @@ async def test_a_claim_whose_answer_was_lost_is_recovered(own_domain: Domain, te
             await until(lambda: _released(ada, job), "the claim that nobody knows of")
         assert keeper.orphans.forgotten_found == 1
         line = (await story(ada, job))[-1]
-        assert line["words"].endswith("its pilot does not know of the claim.")
+        assert line["words"].endswith("its pilot does not have the claim.")
         assert not (await read(ada, job))["overlap_possible"]
 
 

@@ -218,9 +218,9 @@ class Auditor:
         for ending, job, result in self.answers:
             claim = ending.claim
             if result is CompletionStatus.COMMITTED and claim not in self.ended:
-                self.blame("end told committed is not there", f"{job} {ending}")
+                self.blame("end told committed does not exist", f"{job} {ending}")
             if result is CompletionStatus.HELD and claim not in self.kept | self.ended:
-                self.blame("end told held is not there", f"{job} {ending}")
+                self.blame("end told held does not exist", f"{job} {ending}")
             if result is CompletionStatus.SUPERSEDED and (job, claim) not in self.late_ends:
                 self.blame("superseded end not kept", f"{job} {ending}")
 

@@ -56,7 +56,7 @@ class NaiveWriter:
                 if stored is not None and proposed.already_applied(stored.document):
                     return self._settled(stored)
                 if proposed.no_retry:
-                    return TransitionRefused("someone else's write stands")
+                    return TransitionRefused("somebody else's write took effect")
         except Transient as error:
             return WriteUnsettled(str(error))
         return WriteUnsettled("twice in vain")

@@ -192,9 +192,9 @@ class SimServer(_Process):
     async def goodbye(self, pilot: str) -> None:
         self.channels.dismiss(pilot)
         try:
-            await self.release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
+            await self.release.of_pilots([pilot], by=pilot, reason="its pilot deregistered", overlap_possible=False)
             self.beats.forget(pilot)
-            await self.release.mark(pilot, PilotState.GONE, "it said good-bye")
+            await self.release.mark(pilot, PilotState.GONE, "it deregistered")
         except PortError as error:
             raise LinkLost("503") from error
 

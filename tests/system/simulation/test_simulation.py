@@ -42,7 +42,7 @@ def test_every_fault_really_happened(campaign: Campaign) -> None:
 
 def test_the_naive_protocol_is_caught_under_the_same_schedules(campaign: Campaign) -> None:
     assert campaign.naive[""] >= SCHEDULES // 30
-    for kind in ("I2 start without a claim", "I6 start not in the story", "end told committed is not there"):
+    for kind in ("I2 start without a claim", "I6 start not in the story", "end told committed does not exist"):
         assert campaign.naive[kind] > 0, kind
 
 

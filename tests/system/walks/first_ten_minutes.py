@@ -97,8 +97,8 @@ def type_in(typed: list[str], environment: dict[str, str], folder: Path, may_fai
 def judge(shown: str) -> None:
     assert "hello" in shown
     story = shown[shown.index("$ forestay story $JOB") :]
-    for words in ("submitted the job", "claimed it for attempt 1", "Attempt 1 ended badly", "No such file or directory",
-                  "It will be tried again", "failed for good", "2 of 2 attempts used"):  # fmt: skip
+    for words in ("submitted the job", "claimed it for attempt 1", "Attempt 1 failed", "No such file or directory",
+                  "Retrying (", "Failed permanently", "2 of 2 attempts used"):  # fmt: skip
         assert words in story, f"the story lacks: {words}"
     ran = shown[shown.index("$ forestay run") :]
     assert re.search(r"^[0-9a-f-]{36} completed\ngreeted: 3$", ran, re.MULTILINE), (

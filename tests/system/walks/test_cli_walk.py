@@ -122,7 +122,7 @@ def test_a_failed_job_tells_why_and_what_to_do(laptop: Laptop) -> None:
     story = laptop("story", job)
     for text in (
         "claimed it for attempt 1",
-        "Attempt 2 ended badly",
+        "Attempt 2 failed",
         "exit code 3",
         "no space left on device",
         f"forestay retry {job}",
@@ -293,7 +293,7 @@ def test_a_server_that_goes_and_comes_back(laptop: Laptop) -> None:
     laptop("queue", "--patience", "0.2", code=6)
     submitting = laptop.start_command("submit", "--name", "patient", "--patience", "120", "--", "true")
     assert submitting.stderr is not None
-    assert "trying again" in submitting.stderr.readline()
+    assert "retrying in" in submitting.stderr.readline()
     laptop.start()
     out, _ = submitting.communicate(timeout=PATIENCE)
     assert submitting.returncode == 0

@@ -73,7 +73,7 @@ def test_your_first_rule(tmp_path: Path) -> None:
     assert "(shadow)" in after(shown, "forestay rules show")
     assert "no wrong decisions" in after(shown, "forestay rules replay")
     assert after(shown, "forestay wait $(forestay jobs").count(" completed") == 3
-    assert "It will be tried again, says the exlet" in after(shown, "forestay story")
+    assert "Retrying (exlet" in after(shown, "forestay story")
 
 
 def test_shadow_for_two_weeks_then_the_report(tmp_path: Path) -> None:

@@ -18,5 +18,5 @@ def test_a_cursor_gives_back_the_token(token: bytes) -> None:
     "cursor", ["", "0" * 400, "0" * 4000, "x", "é", "=" * 99, "bnVsbA==", case_cursor(b"token")[:-4] + "AAAA"]
 )
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
-    with pytest.raises(Permanent, match="not a cursor"):
+    with pytest.raises(Permanent, match="invalid cursor"):
         case_token(cursor)

@@ -33,7 +33,7 @@ class Recorded:
     ) -> CommandResult:
         self.asked.append(tuple(command))
         if command[0] not in self.answers:
-            raise Transient(f"{command[0]} did not end within {seconds:g} seconds")
+            raise Transient(f"{command[0]} did not finish within {seconds:g} seconds")
         return self.answers[command[0]]
 
 

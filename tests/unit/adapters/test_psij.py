@@ -76,7 +76,7 @@ async def test_what_went_wrong_is_told_apart(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     answer = await submitter("pbs", tmp_path, "echo 'qsub: Unknown queue' >&2; exit 170").submit(JOB)
     assert answer == SubmitRefused(SubmitRefusal.REFUSED, "qsub: Unknown queue")
-    with pytest.raises(Transient, match="did not come to an end"):
+    with pytest.raises(Transient, match="did not finish"):
         await submitter("pbs", tmp_path, "sleep 30", seconds=0.5).submit(JOB)
     (tmp_path / "qsub").unlink()
     gone = PsijSubmitter("pbs", folder=tmp_path / "psij", environment={"PATH": str(tmp_path)})

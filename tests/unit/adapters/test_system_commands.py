@@ -50,7 +50,7 @@ async def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path
     pids = tmp_path / "pids"
     script = f"sleep 600 & echo $! >{pids}; echo $$ >>{pids}; wait"
     began = time.monotonic()
-    with pytest.raises(Transient, match="did not end"):
+    with pytest.raises(Transient, match="did not finish"):
         await SystemCommands().run(["sh", "-c", script], seconds=0.5)
     assert time.monotonic() - began < clock_limit(20)
     await until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
@@ -59,7 +59,7 @@ async def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path
 async def test_a_child_that_went_its_own_way_with_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
     child = tmp_path / "child"
     began = time.monotonic()
-    with pytest.raises(Transient, match="did not end"):
+    with pytest.raises(Transient, match="did not finish"):
         await SystemCommands().run(["sh", "-c", f"setsid sleep 600 & echo $! >{child}; wait"], seconds=0.5)
     assert time.monotonic() - began < clock_limit(30)
     os.kill(int(child.read_text()), signal.SIGKILL)

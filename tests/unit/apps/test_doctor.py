@@ -111,8 +111,8 @@ secret_key = "file:{secret}"
     words = missing()
     assert "the variable LAKE_KEY is not set" in words
     assert f"{secret} cannot be read" in words
-    assert f"{config} has the store's password in it and can be read by others" in words
-    assert f"{tmp_path / 'none'} is no folder" in words
+    assert f"{config} contains the store's password and can be read by others" in words
+    assert f"{tmp_path / 'none'} is not a folder" in words
     assert not any("forestay:word" in one or "word@" in one for one in words)
     secret.write_text("s")
     assert f"{secret} can be read by others" in missing()
@@ -125,7 +125,7 @@ secret_key = "file:{secret}"
 
 def test_a_variable_that_nobody_reads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_STROE", "sqlite:///x")
-    (told,) = [one for one in examine(tmp_path) if "nobody reads it" in one.words]
+    (told,) = [one for one in examine(tmp_path) if "not a known setting" in one.words]
     assert "FORESTAY_STORE" in told.remedy
 
 
@@ -174,7 +174,7 @@ def test_keys_and_certificates_in_files_are_found_wherever_settings_name_them(
     assert told["oidc client_secret"].words == "the variable NOT_SET is not set"
     assert told["peer_key"].remedy == f"chmod 600 {key}"
     assert (told["oidc ca"].state, told["oidc ca"].remedy) == (NOTE, "Renew it.")
-    assert "127.0.0.1:9 cannot be asked" in told["certificate"].words
+    assert "127.0.0.1:9 cannot be checked" in told["certificate"].words
     key.chmod(0o600)
     assert "peer_key" not in found(tmp_path)
 

@@ -58,7 +58,7 @@ def test_levels_waits_and_limits_are_configuration(tmp_path: Path) -> None:
         (
             "unanswered",
             {"memory": "ladder tall", "weather": "hold"},
-            "there is no ladder 'tall'; weather: there is no such cause",
+            "there is no retry policy 'tall'; weather: there is no such cause",
         ),
         ("unanswered", {"memory": "climb"}, "'climb' is none of own, ladder"),
     ],

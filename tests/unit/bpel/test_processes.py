@@ -30,5 +30,5 @@ def test_it_is_the_same_again(case: Case) -> None:
 
 
 def test_a_loop_that_waits_for_nothing_is_stopped() -> None:
-    with pytest.raises(ProcessStopped, match="circles"):
+    with pytest.raises(ProcessStopped, match="it loops"):
         run_process(process_text("<while><condition>true()</condition><empty/></while>"))

@@ -111,19 +111,19 @@ def test_a_failing_command_fails_and_stages_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("<JobName>", "<Job>", 3, "this is no XML"),
-        ("</JobDescription>", "<More xmlns='urn:x'/></JobDescription>", 20, "More in JobDescription is not known"),
-        ("overwrite<", "sometimes<", 18, "none of overwrite, append, dontOverwrite"),
-        ("<LowerBound>2<", "<LowerBound>9<", 15, "above the upper"),
-        ("<LowerBound>2<", "<LowerBound>two<", 15, "no number"),
-        ("<LowerBound>2<", "<LowerBound>INF<", 15, "no number"),
+        ("<JobName>", "<Job>", 3, "invalid XML"),
+        ("</JobDescription>", "<More xmlns='urn:x'/></JobDescription>", 20, "More in JobDescription is not supported"),
+        ("overwrite<", "sometimes<", 18, "not one of overwrite, append, dontOverwrite"),
+        ("<LowerBound>2<", "<LowerBound>9<", 15, "greater than the upper"),
+        ("<LowerBound>2<", "<LowerBound>two<", 15, "not a number"),
+        ("<LowerBound>2<", "<LowerBound>INF<", 15, "not a number"),
         ("<FileName>in.txt</FileName>", "", 18, "has no FileName"),
         (">true<", ">yes<", 19, "neither true nor false"),
         ("<p:WallTimeLimit>60<", "<p:WallTimeLimit>1.5<", 10, "whole number"),
         ('<p:Environment name="LC_ALL">', "<p:Environment>", 9, "needs the attribute name"),
         ("<JobProject>", "<JobName>x</JobName><JobProject>", 3, "too often"),
         ("<p:Input>in.txt</p:Input><p:Output>out.txt</p:Output>", "<p:Output>o</p:Output><p:Input>i</p:Input>", 8, "too late"),
-        ("JobDescription>", "Nothing>", 2, "not known"),
+        ("JobDescription>", "Nothing>", 2, "not supported"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(old: str, new: str, line: int, words: str) -> None:
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, line: int, word
 def test_nothing_to_run_is_refused() -> None:
     with pytest.raises(NotRunnable):
         converted_job(read_jsdl(f"{HEAD}<JobDescription/></JobDefinition>"))
-    with pytest.raises(NotRunnable, match="own folder"):
+    with pytest.raises(NotRunnable, match="must be in"):
         converted_job(
             JobDefinition(executing=Executing(executable=Word("x")), staging=(Staged("../x", source="file:///a"),))
         )

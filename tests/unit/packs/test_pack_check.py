@@ -44,7 +44,7 @@ def test_every_error_is_told_at_once_with_its_place() -> None:
     told = [str(one) for one in read_pack_text(wrong).problems]
     assert [text.split(": ")[0] for text in told] == ["5:5", "6:5", "8:5", "10:15", "10:28", "11:7", "12:16", "13:7"]
     assert "did you mean 'memory'" in told[0]
-    assert "no regular expression" in told[3]
+    assert "not a valid regular expression" in told[3]
     assert "repeats" in told[4]
     assert "did you mean 'lines'" in told[5]
 
@@ -70,12 +70,12 @@ def test_what_is_needed_is_asked_for(missing: str) -> None:
         ("(?:ab|c)*done", "group"),
         (r"(?:\w{1,40}\s){1,40}done", "nested"),
         (".*broken", "begins"),
-        (r"error \s*.*x", "side by side"),
+        (r"error \s*.*x", "adjacent"),
         (r"(broken) \1", "back"),
         ("(?<=a)broken", "behind"),
         ("[a-z]+", "begins"),
-        (r"\d\d", "fixed text"),
-        ("(", "no regular expression"),
+        (r"\d\d", "literal text"),
+        ("(", "not a valid regular expression"),
         ("x" * 700, "characters"),
     ],
 )
@@ -92,7 +92,7 @@ def test_an_expression_that_cannot_is_not(expression: str) -> None:
 
 def test_what_is_no_pack_is_said() -> None:
     assert read_pack_text("[1, 2]").problems[0].message.startswith("a pack is a mapping")
-    assert "no YAML" in read_pack_text("a: [").problems[0].message
+    assert "Invalid YAML" in read_pack_text("a: [").problems[0].message
 
 
 def test_a_name_stands_once_in_all_folders(tmp_path: Path) -> None:

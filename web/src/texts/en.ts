@@ -78,8 +78,8 @@ export const en = {
     note: "Details",
     waits: {
       "a person": "a person",
-      "a second person": "a second person",
-      "the first tries": "the first retries",
+      "an approval": "an approval",
+      "the first retries": "the first retries",
       "a person, for the group": "a decision on the group",
     } as Record<string, string>,
     storm: "Storm",

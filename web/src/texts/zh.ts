@@ -77,8 +77,8 @@ export const zh: Texts = {
     note: "已知情况",
     waits: {
       "a person": "有人查看",
-      "a second person": "第二个人",
-      "the first tries": "首批尝试",
+      "an approval": "第二个人",
+      "the first retries": "首批尝试",
       "a person, for the group": "有人决定",
     },
     storm: "风暴",

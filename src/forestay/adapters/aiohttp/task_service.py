@@ -45,7 +45,7 @@ class AiohttpTaskService:
         answer = await self._ask("POST", self._tasks, data=orjson.dumps(task), headers=headers)
         made = answer.get("id")
         if not isinstance(made, str) or not made:
-            raise Transient(f"{self._host} took a task and gave no id for it")
+            raise Transient(f"{self._host} accepted a task but returned no id")
         return made
 
     async def get(self, task: str, *, full: bool) -> Json:
@@ -103,11 +103,11 @@ class AiohttpTaskService:
             async with self._opened().request(method, url, headers=headers, allow_redirects=False, **more) as answer:
                 content = await self._content(answer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreached(f"{self._host} is not reached: {type(error).__name__}") from error
+            raise Unreached(f"{self._host} cannot be reached: {type(error).__name__}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Transient(f"no answer from {self._host}: {type(error).__name__}") from error
+            raise Transient(f"no response from {self._host}: {type(error).__name__}") from error
         if answer.status == HTTPStatus.NOT_FOUND:
-            raise NotFound(f"{self._host} knows no such task")
+            raise NotFound(f"{self._host} has no such task")
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             said = " ".join(content[:500].decode(errors="replace").split())
             words = f"{self._host} answered {answer.status}: {said}"
@@ -116,7 +116,7 @@ class AiohttpTaskService:
         try:
             read = orjson.loads(content) if content else {}
         except orjson.JSONDecodeError as error:
-            raise Transient(f"{self._host} answered with no JSON") from error
+            raise Transient(f"{self._host} returned invalid JSON") from error
         return read if isinstance(read, dict) else {}
 
     async def _content(self, answer: aiohttp.ClientResponse) -> bytes:
@@ -125,7 +125,7 @@ class AiohttpTaskService:
             content += part
             if len(content) > MAX_ANSWER:
                 answer.close()
-                raise Transient(f"{self._host} answers with more than {MAX_ANSWER} bytes")
+                raise Transient(f"{self._host} returned more than {MAX_ANSWER} bytes")
         return bytes(content)
 
     def _authorization(self) -> dict[str, str]:
@@ -143,7 +143,7 @@ class _OneHost(aiohttp.ThreadedResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[aiohttp.abc.ResolveResult]:
         if host != self._only:
-            raise OSError(f"{host} is not the task server that was named")
+            raise OSError(f"{host} is not the configured task server")
         return await super().resolve(host, port, family)
 
 

@@ -27,9 +27,9 @@ class AppriseChannel:
         chats = apprise.Apprise()
         for line in self.addresses().splitlines():
             if line.strip() and not chats.add(line.strip()):
-                raise Transient("Apprise does not know the kind of one of the addresses")
+                raise Transient("Apprise does not support one of the addresses")
         taken = await chats.async_notify(
             title=message.subject, body=message.text, body_format=apprise.NotifyFormat.TEXT
         )
         if not taken:
-            raise Transient("not everyone took it")
+            raise Transient("not every recipient accepted it")

@@ -25,7 +25,7 @@ class S3Signer:
             from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
             from botocore.credentials import Credentials as Keys  # type: ignore[import-untyped]
         except ImportError as error:
-            raise Permanent("addresses of S3 are signed by botocore: pip install 'forestay[s3]'") from error
+            raise Permanent("S3 addresses need botocore: pip install 'forestay[s3]'") from error
         where = self._credentials.get(element.name)
         if where is None:
             raise Permanent(f"{element.name} has no credentials in the settings")
@@ -39,4 +39,4 @@ class S3Signer:
         try:
             return self._secrets.read(reference)
         except Transient as error:
-            raise Permanent(f"the credentials of {element} are not there: {error}") from None
+            raise Permanent(f"the credentials of {element} are missing: {error}") from None

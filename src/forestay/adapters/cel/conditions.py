@@ -87,7 +87,7 @@ class CelConditions:
             if expression is None:
                 problems = self.compile(text)
                 if problems:
-                    return Erred(f"it does not compile: {problems[0]}")
+                    return Erred(f"the condition does not compile: {problems[0]}")
                 expression = compiled[text]
             try:
                 if handed != len(self._used):
@@ -102,7 +102,7 @@ class CelConditions:
                 return value
             if answer.type() == cel.Type.ERROR:
                 return Erred(_CODE.sub("", str(value)))
-            return Erred(f"it gave {answer.type().name()}, no truth value")
+            return Erred(f"it gave {answer.type().name()}, not a truth value")
 
         return evaluate
 
@@ -114,9 +114,9 @@ class CelConditions:
             if match.group(1) in BY_NAME:
                 line, column = _place(text, match.start())
                 name = match.group(1)
-                advice = f"compare it with null: {name} != null" if BY_NAME[name].optional else "it is always there"
+                advice = f"compare it with null: {name} != null" if BY_NAME[name].optional else "it is never null"
                 wrong.append(
-                    ConditionProblem(line, column, f"has() asks for members of maps; {name} is a field: {advice}")
+                    ConditionProblem(line, column, f"has() tests members of maps; {name} is a field: {advice}")
                 )
         for match in _MATCHES.finditer(text):
             if len(match.group(1).encode()) - 2 > MAX_PATTERN_BYTES:
@@ -128,7 +128,7 @@ class CelConditions:
             return wrong + _told(error)
         if checked.return_type() != cel.Type.BOOL:
             wrong.append(
-                ConditionProblem(1, 1, f"a condition gives bool; this gives {checked.return_type().name().lower()}")
+                ConditionProblem(1, 1, f"a condition must be bool; this is {checked.return_type().name().lower()}")
             )
         if not wrong:
             try:

@@ -56,7 +56,7 @@ class CelSandbox:
                 return self._answer(START if fresh else WALL)
             except (OSError, Empty) as error:
                 self._lose()
-                raise Transient("the process that tries conditions does not answer") from error
+                raise Transient("the process that tests conditions does not respond") from error
 
     def end(self) -> None:
         """End the process."""
@@ -71,7 +71,7 @@ class CelSandbox:
             told: dict[str, Any] = json.loads(line)
             if "died" in told:
                 self.killed += 1
-                return ConditionTrial((ConditionProblem(0, 0, f"it was stopped: {told['died']}"),))
+                return ConditionTrial((ConditionProblem(0, 0, f"evaluation was stopped: {told['died']}"),))
             if told["id"] == self._asked:
                 return ConditionTrial(
                     tuple(ConditionProblem(*one) for one in told["problems"]),

@@ -68,9 +68,7 @@ def _try(conditions: CelConditions, request: Mapping[str, Any], at_bounds: Evalu
         return {"problems": problems}
     worst = _spared(at_bounds(text))
     if isinstance(worst, Erred) and "budget" in worst.message:
-        return {
-            "problems": [(0, 0, "with lists as long as they may be it needs more iterations than the language allows")]
-        }
+        return {"problems": [(0, 0, "with lists of maximum length it exceeds the iteration limit")]}
     answers: list[Any] = []
     for told in request["contexts"]:
         answer = _spared(conditions.over(read_context(told)[0])(text))

@@ -45,7 +45,7 @@ class HtcondorReader:
             wanted = ",".join(f'"{one}"' for one in some)
             queue, history = await self._both(["-constraint", f"member(JobBatchName, {{{wanted}}})"])
             if queue is None or history is None:
-                raise Transient("HTCondor does not answer")
+                raise Transient("HTCondor does not respond")
             for one in {**history, **queue}.values():
                 found.setdefault(one.name, {})[one.id] = one
         return {name: tuple(sorted(jobs.values(), key=_age)) for name, jobs in found.items()}
@@ -133,5 +133,5 @@ def _slices(names: Collection[str]) -> list[tuple[str, ...]]:
     """Only plain names: they stand in an expression."""
     wrong = [one for one in names if not _PLAIN.match(one)]
     if wrong:
-        raise Permanent(f"no name of a batch job: {wrong[0]!r}")
+        raise Permanent(f"invalid batch job name: {wrong[0]!r}")
     return slices(names)

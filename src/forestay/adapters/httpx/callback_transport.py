@@ -53,7 +53,7 @@ class HttpxCallbackTransport:
                 with suppress(ValueError):  # whoever answers with more is heard, and not to the end
                     await bounded(answer, MAX_ANSWER, raw=True)
         except (TimeoutError, httpx.HTTPError, OSError) as error:
-            raise Transient(f"no answer from {host}: {type(error).__name__}") from error
+            raise Transient(f"no response from {host}: {type(error).__name__}") from error
         if answer.status_code == GONE:
             raise Permanent(f"{host} answered {answer.status_code}")
         if not answer.is_success:  # whoever set it up wrongly may mend it

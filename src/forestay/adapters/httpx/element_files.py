@@ -38,10 +38,10 @@ class HttpElementFiles:
         return True
 
     async def folders(self, place: str) -> Sequence[str]:
-        raise Permanent(f"{_host(place)}: folders are not listed by HTTP")
+        raise Permanent(f"{_host(place)}: folders cannot be listed over HTTP")
 
     async def clear(self, place: str) -> int:
-        raise Permanent(f"{_host(place)}: folders are not cleared by HTTP")
+        raise Permanent(f"{_host(place)}: folders cannot be cleared over HTTP")
 
     async def _call(self, method: str, place: str, most: int) -> tuple[int, bytes]:
         try:
@@ -54,7 +54,7 @@ class HttpElementFiles:
         except ValueError as error:
             raise Permanent(f"{_host(place)}: it has {error}") from error
         except (TimeoutError, httpx.HTTPError, OSError) as error:
-            raise Transient(f"no answer from {_host(place)}: {type(error).__name__}") from error
+            raise Transient(f"no response from {_host(place)}: {type(error).__name__}") from error
 
 
 def _trouble(place: str, status: int) -> Transient:

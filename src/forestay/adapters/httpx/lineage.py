@@ -42,7 +42,7 @@ class WebLineage:
                     with suppress(ValueError):
                         await bounded(answer, MAX_ANSWER, raw=True)
             except (TimeoutError, httpx.HTTPError, OSError) as error:
-                raise Transient(f"the lineage server does not answer: {type(error).__name__}") from error
+                raise Transient(f"the lineage server does not respond: {type(error).__name__}") from error
             if answer.is_success:
                 continue
             if answer.status_code >= 500 or answer.status_code in _LATER or answer.is_redirect:

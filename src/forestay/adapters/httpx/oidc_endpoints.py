@@ -48,7 +48,7 @@ class HttpxOidcEndpoints:
         if status == httpx.codes.OK:
             return body
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise Transient(f"the provider answered {status}; try again")
+            raise Transient(f"the provider returned {status}; try again")
         raise Permanent(f"the provider refused the code: {str(body.get('error', status))[:100]}")
 
     async def _ask(
@@ -67,11 +67,11 @@ class HttpxOidcEndpoints:
         except ValueError as error:
             raise Transient(f"{url} answers with {error}") from error
         except (TimeoutError, httpx.HTTPError, OSError) as error:
-            raise Transient(f"the provider of identities does not answer: {type(error).__name__}") from error
+            raise Transient(f"the identity provider does not respond: {type(error).__name__}") from error
         try:
             body = orjson.loads(content) if content else {}
         except orjson.JSONDecodeError as error:
-            raise Transient(f"{url} answered {answer.status_code} with no JSON") from error
+            raise Transient(f"{url} returned {answer.status_code} without valid JSON") from error
         if not isinstance(body, dict):
-            raise Transient(f"{url} answered with something else than a document")
+            raise Transient(f"{url} did not return a JSON object")
         return answer.status_code, body

@@ -46,7 +46,7 @@ class HttpxPeerCalls:
         told = {str(name): str(value)[:10_000] for name, value in tags.items()} if isinstance(tags, dict) else {}
         stamp = stamp_from_tags(told)
         if not stamp:
-            raise Permanent(f"{peer.name} gives no stamps: it is no Forestay, or an old one")
+            raise Permanent(f"{peer.name} returned no timestamps: it is not a Forestay server, or too old")
         return PeerInfo(stamp, told)
 
     async def send(
@@ -64,7 +64,7 @@ class HttpxPeerCalls:
         answer = await self._ask(peer, who, "POST", f"{WES}/runs", data=form, files=files, headers=headers)
         run = answer.get("run_id")
         if not isinstance(run, str) or not 0 < len(run) <= 200:
-            raise Transient(f"{peer.name} took a run and gave no id for it")
+            raise Transient(f"{peer.name} accepted a run but returned no id")
         return run
 
     async def renew(self, peer: Peer, who: Caller, runs: Sequence[str], *, stamp: int) -> Renewed:
@@ -72,7 +72,7 @@ class HttpxPeerCalls:
         answer = await self._ask(peer, who, "POST", "/v1/peering/renew", json=body)
         told = answer.get("runs")
         if not isinstance(told, dict) or not isinstance(answer.get("stamp"), int):
-            raise Transient(f"{peer.name} answered a renewal with something else")
+            raise Transient(f"{peer.name} returned an unexpected answer to a lease renewal")
         return Renewed(answer["stamp"], {str(run): _run(one) for run, one in told.items() if isinstance(one, dict)})
 
     async def cancel(self, peer: Peer, who: Caller, run: str) -> None:
@@ -89,7 +89,7 @@ class HttpxPeerCalls:
         parts = urlsplit(peer.url)
         host = parts.hostname or ""
         if parts.scheme != "https" and not self._allowed.may_be_private(host):
-            raise Permanent(f"{peer.name}: a token goes over the net by https only")
+            raise Permanent(f"{peer.name}: tokens are sent over https only")
         headers = {"Authorization": f"Bearer {self._tokens.make(peer.key, who)}"}
         headers |= more.pop("headers", {})
         try:
@@ -102,9 +102,9 @@ class HttpxPeerCalls:
         except ValueError as error:
             raise Transient(f"{peer.name} answered with {error}") from error
         except (TimeoutError, httpx.HTTPError, OSError) as error:
-            raise Transient(f"no answer from {peer.name}: {type(error).__name__}") from error
+            raise Transient(f"no response from {peer.name}: {type(error).__name__}") from error
         if missing and answer.status_code == httpx.codes.NOT_FOUND:
-            raise NotFound(f"{peer.name} knows no such run")
+            raise NotFound(f"{peer.name} has no such run")
         if not answer.is_success:
             said = " ".join(content[:300].decode(errors="replace").split())
             words = f"{peer.name} answered {answer.status_code}: {said}"
@@ -115,7 +115,7 @@ class HttpxPeerCalls:
         try:
             read = orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise Transient(f"{peer.name} answered with no JSON") from error
+            raise Transient(f"{peer.name} returned invalid JSON") from error
         return read if isinstance(read, dict) else {}
 
 
@@ -124,5 +124,5 @@ def _run(told: Mapping[str, Any]) -> PeerRun:
     outputs = outputs if isinstance(outputs, dict) else {}
     state, reason = str(told.get("state", "")), str(told.get("reason", ""))[:1000]
     if len(orjson.dumps(outputs)) > MAX_OUTPUTS:
-        return PeerRun("EXECUTOR_ERROR", {}, f"what it gave back has more than {MAX_OUTPUTS} bytes")
+        return PeerRun("EXECUTOR_ERROR", {}, f"its outputs have more than {MAX_OUTPUTS} bytes")
     return PeerRun(state, outputs, reason, stopped=told.get("stopped") is True)

@@ -82,7 +82,7 @@ class HttpxSiteApi:
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
         content = None if body is None else orjson.dumps(body)
-        trouble = "no server is named"
+        trouble = "no server is configured"
         for server in list(self._servers):
             try:
                 answer = await self._client.request(method, server + path, content=content, headers=headers)
@@ -111,9 +111,9 @@ def _read(answer: httpx.Response) -> dict[str, Any]:
     try:
         body = orjson.loads(answer.content)
     except ValueError as error:
-        raise Transient("the answer is no JSON: is this a Forestay server?") from error
+        raise Transient("the response is not valid JSON; is this a Forestay server?") from error
     if not isinstance(body, dict):
-        raise Transient("the answer is not what was asked for: is this a Forestay server?")
+        raise Transient("unexpected response; is this a Forestay server?")
     return body
 
 

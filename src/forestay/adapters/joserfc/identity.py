@@ -70,7 +70,7 @@ class SignedIdentity:
                 expires=int(claims["exp"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise BadToken("the token lacks a subject, tenant, role or end") from error
+            raise BadToken("the token has no subject, tenant, role or expiry") from error
 
     def _signed(self, token: str) -> dict[str, Any]:
         why: Exception | None = None
@@ -79,7 +79,7 @@ class SignedIdentity:
                 return jwt.decode(token, key, algorithms=["HS256"]).claims
             except (JoseError, ValueError) as error:
                 why = error
-        raise BadToken("the token is not one of ours") from why
+        raise BadToken("the token was not issued by this domain") from why
 
     def seal(self, words: Mapping[str, str], *, purpose: str, seconds: int) -> str:
         ends = self._clock.now() // 1000 + seconds
@@ -89,9 +89,9 @@ class SignedIdentity:
     def unseal(self, text: str, *, purpose: str) -> Mapping[str, str]:
         claims = self._signed(text)
         if claims.get("aud") != SEALED or claims.get("purpose") != purpose:
-            raise BadToken("these words were sealed for something else")
+            raise BadToken("the sealed value has another purpose")
         if self._clock.now() // 1000 >= claims["exp"]:
-            raise BadToken("these words were sealed too long ago")
+            raise BadToken("the sealed value has expired")
         words: Mapping[str, str] = claims["words"]
         return words
 
@@ -109,5 +109,5 @@ def signing_keys(path: Path) -> list[bytes]:
     must_be_private(path, "it signs every token")
     keys = path.read_text().split()
     if not keys or min(map(len, keys)) < 32:
-        raise Permanent(f"{path} is too short for a signing key; remove it, and a new one is made at the next start")
+        raise Permanent(f"{path} is too short for a signing key; delete it to create a new one at the next start")
     return [key.encode() for key in keys]

@@ -80,12 +80,12 @@ class Ed25519Tokens:
         now = self._clock.now() // 1000
         made, ends = claims.get("iat"), claims.get("exp")
         if not isinstance(made, int) or not isinstance(ends, int) or ends - made > SECONDS or made > now + EARLY:
-            raise BadToken("the token of a peer is good for a minute; are the clocks right?")
+            raise BadToken("a peer's token is valid for one minute; check the clocks")
         if now >= ends:
             raise BadToken("the token has expired")
         tenant, subject = claims.get("tenant"), claims.get("sub")
         if not isinstance(tenant, str) or not isinstance(subject, str) or not tenant or not subject:
-            raise BadToken("the token lacks a tenant or a subject")
+            raise BadToken("the token has no tenant or subject")
         return Caller(tenant, subject)
 
 
@@ -114,10 +114,10 @@ def _stored(path: Path) -> OKPKey:
     """The key pair in a file that only its owner may read; made where there is none."""
     if not path.exists():
         make_private(path, json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True)))
-    must_be_private(path, "with it anyone is this domain to its peers")
+    must_be_private(path, "it identifies this domain to its peers")
     try:
         return OKPKey.import_key(json.loads(path.read_text()))
     except (JoseError, ValueError) as error:
         raise Permanent(
-            f"{path} holds no Ed25519 key; remove it, and a new one is made, which peers must be told"
+            f"{path} contains no Ed25519 key; delete it to create a new one, and register the new key with your peers"
         ) from error

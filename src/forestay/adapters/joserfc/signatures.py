@@ -24,7 +24,7 @@ LONGEST_NAME = 256
 MOST_KEYS = 64
 SMALLEST_RSA = 2048
 _KINDS: Mapping[str, type[RSAKey | ECKey | OKPKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
-_NOT_THEIRS = "the token is not one of the provider's"
+_NOT_THEIRS = "the token was not issued by the provider"
 
 
 class ProviderKeys:
@@ -56,7 +56,7 @@ class JoseSignatures:
             if key is not None:
                 found[str(one.get("kid", ""))] = key
         if not found:
-            raise Transient("the provider shows no key that could sign a token")
+            raise Transient("the provider publishes no usable signing key")
         return ProviderKeys(found)
 
     def head(self, token: str) -> TokenHeader:
@@ -70,16 +70,16 @@ class JoseSignatures:
         if not all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (*head, kind)):
             raise BadToken(_NOT_THEIRS)
         if kind.lower() not in TYPES:
-            raise BadToken("the token is of another kind")
+            raise BadToken("the token has another type")
         return head
 
     def claims(self, token: str, keys: Keys) -> Mapping[str, object]:
         head = self.head(token)
         if head.algorithm not in self._algorithms:
-            raise BadToken("the token is signed in a way that is not allowed")
+            raise BadToken("the token's signature algorithm is not allowed")
         key = keys.get(head.key) if isinstance(keys, ProviderKeys) else None
         if key is None:
-            raise BadToken("the token is signed by a key that the provider does not show")
+            raise BadToken("the token is signed by a key that the provider does not publish")
         try:
             # By this very key: keys and addresses of keys in a token's head are not looked at.
             return jwt.decode(token, key, algorithms=self._algorithms).claims

@@ -41,7 +41,7 @@ class LsfReader:
         for name in dict.fromkeys(names):
             told = await self._jobs(["-J", name])
             if told is None:
-                raise Transient("LSF does not answer")
+                raise Transient("LSF does not respond")
             jobs = [replace(one, name=name) for one in told.values()] or await self._history(name)
             if jobs:
                 found[name] = tuple(sorted(jobs, key=lambda one: int(one.id)))
@@ -79,7 +79,7 @@ class LsfReader:
     async def _history(self, name: str) -> list[BatchJob]:
         ran = await self._ask(["bhist", "-u", "all", "-a", "-n", "0", "-J", name])
         if ran is None or (ran.code != 0 and not any(one in (ran.out + ran.err).lower() for one in _NONE)):
-            raise Transient("LSF's history does not answer")
+            raise Transient("LSF's history does not respond")
         return [BatchJob(one, name, FORGOTTEN) for one in _HISTORY_ID.findall(ran.out)]
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:

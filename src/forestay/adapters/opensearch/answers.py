@@ -55,9 +55,9 @@ def meaning(error: OpenSearchException, asked: str, *, checking_setup: bool = Fa
     the set-up itself is checked (at start, by `doctor`), an error of the set-up keeps the meaning of its status.
     """
     if isinstance(error, VendorConnectionError):
-        return Transient(f"OpenSearch did not answer ({asked}): {_cause(error)}")
+        return Transient(f"OpenSearch did not respond ({asked}): {_cause(error)}")
     if not isinstance(error, TransportError):
-        return Transient(f"OpenSearch answered with something unreadable ({asked}): {type(error).__name__}")
+        return Transient(f"OpenSearch returned an unreadable response ({asked}): {type(error).__name__}")
     status = error.status_code if isinstance(error.status_code, int) else 0
     cause = _root_cause(error.info)
     reason = str(cause.get("reason", ""))
@@ -116,7 +116,7 @@ def item_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[Ite
     """
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list) or len(items) != len(asked):
-        return [Unknown("the bulk answer does not fit the request")] * len(asked)
+        return [Unknown("the bulk response does not match the request")] * len(asked)
     results: list[ItemResult] = []
     for item, verb in zip(items, asked, strict=True):
         try:
@@ -130,7 +130,7 @@ def item_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[Ite
                     results.append(Written(Version(line["_seq_no"], line["_primary_term"])))
                 continue
         except (KeyError, TypeError):
-            results.append(Unknown("a line of the bulk answer is not readable"))
+            results.append(Unknown("a line of the bulk response is unreadable"))
             continue
         results.append(_refusal(status, line.get("error")))
     return results

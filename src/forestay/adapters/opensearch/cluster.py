@@ -126,7 +126,7 @@ class Cluster:
         items = (await self._send(kind, lines)).get("items", ())
         statuses = [item["delete"]["status"] for item in items]
         if len(statuses) != len(lines) or not clear.issuperset(statuses):
-            raise Transient("OpenSearch did not remove everything; ask again")
+            raise Transient("OpenSearch did not remove everything; try again")
         return statuses
 
     async def remove_by(self, kind: str, field: str, values: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class Cluster:
         body = {"query": {"terms": {field: list(values)}}}
         answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_delete_by_query", body, params=params)
         if answer["timed_out"] or answer["failures"]:
-            raise Transient("OpenSearch did not remove everything; ask again")
+            raise Transient("OpenSearch did not remove everything; try again")
 
     async def _send(self, kind: str, body: list[bytes]) -> Any:
         lines = b"".join(body)
@@ -159,7 +159,7 @@ class Cluster:
         params = {"allow_partial_search_results": "false"}
         answer: Mapping[str, Any] = await self.hosts.read(f"/{self.layout.alias(kind)}/_search", body, params=params)
         if answer["timed_out"] or answer["_shards"]["failed"]:
-            raise Transient("OpenSearch answered for a part of the index only")
+            raise Transient("OpenSearch searched only a part of the index")
         return answer
 
     async def refresh(self, *kinds: str) -> None:
@@ -167,7 +167,7 @@ class Cluster:
         names = ",".join(self.layout.alias(kind) for kind in kinds or FIELDS)
         answer = await self.hosts.read(f"/{names}/_refresh", params={})
         if answer["_shards"]["failed"]:
-            raise Transient("OpenSearch refreshed a part of the index only")
+            raise Transient("OpenSearch refreshed only a part of the index")
 
 
 def to_json(document: object, what: str) -> bytes:
@@ -188,4 +188,4 @@ def _sure(results: Sequence[ItemResult]) -> None:
         if isinstance(result, Rejected):
             raise Permanent(f"OpenSearch rejects the document: {result.detail}")
         if isinstance(result, Unknown):
-            raise Transient(f"OpenSearch gave no clear answer: {result.detail}")
+            raise Transient(f"the result of the write to OpenSearch is unknown: {result.detail}")

@@ -34,8 +34,8 @@ async def _confirm(cluster: Cluster, kind: str, names: Sequence[str]) -> None:
             return
         hits = await cluster.get(kind, names)
         if len(hits) < len(names):
-            raise Transient(f"some {kind} stood and cannot be read back; send them again")
+            raise Transient(f"some {kind} exist and cannot be read back; send them again")
         lines = [(hit["_id"], version_of(hit), to_json(hit["_source"], f"{kind} {hit['_id']!r}")) for hit in hits]
         results = await cluster.write(kind, lines)
         names = [line[0] for line, result in zip(lines, results, strict=True) if not isinstance(result, Written)]
-    raise Transient(f"some {kind} stood and could not be confirmed; send them again")
+    raise Transient(f"some {kind} exist and could not be confirmed; send them again")

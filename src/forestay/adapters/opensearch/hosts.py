@@ -83,7 +83,7 @@ class Hosts:
 
     def __init__(self, urls: Sequence[str], *, timeout: float, access: Access | None = None) -> None:
         if not urls:
-            raise Permanent("no OpenSearch host is named")
+            raise Permanent("no OpenSearch host is configured")
         self.timeout = timeout
         self._hosts = [_ClusterHost(_connection(url, timeout, access or Access())) for url in urls]
         self._turn = 0
@@ -118,7 +118,7 @@ class Hosts:
                 worth = host_failed(error) and left and not (isinstance(error, ConnectionTimeout) and self._alone)
                 if not worth or not self._may_repeat():
                     raise meaning(error, path, checking_setup=checking_setup) from error
-        raise Transient("no host was asked")  # pragma: no cover - the loop returns or raises
+        raise Transient("no host was tried")  # pragma: no cover - the loop returns or raises
 
     async def write(self, path: str, lines: Any, params: Mapping[str, str]) -> Any:
         """Send the lines of a bulk request to one host, once."""
@@ -177,7 +177,7 @@ class Hosts:
         try:
             return orjson.loads(text) if text else None
         except orjson.JSONDecodeError as error:
-            raise Transient(f"OpenSearch answered with something unreadable ({path})") from error
+            raise Transient(f"OpenSearch returned an unreadable response ({path})") from error
 
     async def _probe(self, host: _ClusterHost) -> None:
         """Ask a resting host whether it sees a cluster manager; one that is cut off does not."""
@@ -197,7 +197,7 @@ class Hosts:
 def _connection(url: str, timeout: float, access: Access) -> _Connection:
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Permanent("an OpenSearch host is written as http://name:port or https://name:port")
+        raise Permanent("an OpenSearch host must be http://name:port or https://name:port")
     user = access.user or (unquote(parts.username) if parts.username else None)
     password = access.password or (unquote(parts.password) if parts.password else None)
     return _Connection(

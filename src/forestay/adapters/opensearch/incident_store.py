@@ -60,7 +60,7 @@ class OpenSearchIncidentStore:
         hits = ((hit["_id"], hit) for hit in await self._cluster.get("standings", ids))
         read, spoilt = self.readable.split(hits, _stored)
         if spoilt:
-            raise Unreadable(spoilt, "where incidents stand")
+            raise Unreadable(spoilt, "incident status")
         return {stored.standing.id: stored for stored in read}
 
     async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
@@ -72,9 +72,9 @@ class OpenSearchIncidentStore:
     ) -> IncidentPage:
         field, order = sort.removeprefix("-"), "desc" if sort.startswith("-") else "asc"
         if field not in SORT_FIELDS:
-            raise Permanent(f"incidents are not sorted by {field!r}")
+            raise Permanent(f"incidents cannot be sorted by {field!r}")
         if not 1 <= limit <= MAX_FOUND:
-            raise Permanent(f"a page has 1 to {MAX_FOUND} incidents, not {limit}")
+            raise Permanent(f"the limit of a page is 1 to {MAX_FOUND} incidents, not {limit}")
         body: dict[str, Any] = {
             "query": _query(query),
             "sort": [{field: {"order": order, "missing": "_last"}}, {"id": {"order": order}}],
@@ -90,7 +90,7 @@ class OpenSearchIncidentStore:
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
-            raise Permanent(f"incidents are not counted by {by!r}")
+            raise Permanent(f"incidents cannot be counted by {by!r}")
         order = [{"_count": "desc"}, {"_key": "asc"}]
         terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order}}}
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
@@ -201,7 +201,7 @@ def _pile(bucket: Mapping[str, Any]) -> InboxTally:
 
 def _bounded(body: bytes, what: str) -> bytes:
     if len(body) > MAX_DOCUMENT:
-        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; at most {MAX_DOCUMENT} are possible")
+        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; the limit is {MAX_DOCUMENT}")
     return body
 
 

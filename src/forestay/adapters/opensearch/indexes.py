@@ -139,9 +139,9 @@ async def check_server(hosts: Hosts, layout: Layout) -> None:
     version = (await hosts.read("/", method="GET", params={}, checking_setup=True)).get("version", {})
     number = str(version.get("number", "0.0"))
     if version.get("distribution") != "opensearch":
-        raise Permanent(f"the store must be OpenSearch; the host says {version.get('distribution')} {number}")
+        raise Permanent(f"the store must be OpenSearch; the host reports {version.get('distribution')} {number}")
     if layout.replicas > 0 and tuple(int(part) for part in number.split(".")[:2]) < SAFE_WITH_COPIES:
         raise Permanent(
-            f"OpenSearch {number} can acknowledge a write that no copy has; with replicas use "
+            f"OpenSearch {number} may acknowledge a write that no replica has; with replicas use "
             f"{'.'.join(map(str, SAFE_WITH_COPIES))} or newer, or run without replicas"
         )

@@ -37,9 +37,9 @@ async def inspect_cluster(cluster: Cluster) -> StoreInspection:
             wrong += _index(name, one, FIELDS[kind])
     health = await ask("/_cluster/health")
     if health["status"] == "red":
-        wrong.append("the cluster is red: a part of an index has no copy that can be read")
+        wrong.append("the cluster is red: a part of an index has no readable copy")
     elif health["status"] == "yellow":
-        notes.append("the cluster is yellow: some indexes lack a copy; with one node set replicas=0")
+        notes.append("the cluster is yellow: some replicas are missing; with one node set replicas=0")
     stats = (await ask("/_nodes/stats/fs"))["nodes"]
     before = time.time()
     for node in stats.values():
@@ -59,9 +59,9 @@ def _index(name: str, index: Mapping[str, Any], fields: Mapping[str, Any]) -> li
             f"index {name} has translog.durability {settings['translog']['durability']}: acknowledged writes may be lost"
         )
     if settings.get("blocks", {}).get("read_only_allow_delete") == "true":
-        wrong.append(f"index {name} takes no writes: its disk is or was full")
+        wrong.append(f"index {name} is read-only: its disk is or was full")
     known = index["mappings"].get("properties", {})
     differing = sorted(field for field, kind in fields.items() if known.get(field, kind).get("type") != kind["type"])
     if differing:
-        wrong.append(f"index {name} has {', '.join(differing)} mapped as another type: it was made by something else")
+        wrong.append(f"index {name} has {', '.join(differing)} mapped with another type: another program created it")
     return wrong

@@ -79,7 +79,7 @@ class OpenSearchJobStore:
         hits = ((hit["_id"], hit) for hit in await self.cluster.get("jobs", jobs))
         read, spoilt = self.readable.split(hits, _stored)
         if spoilt:
-            raise Unreadable(spoilt, "the documents of jobs")
+            raise Unreadable(spoilt, "job documents")
         return {stored.document.id: stored for stored in read}
 
     async def search(

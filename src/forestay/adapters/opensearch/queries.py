@@ -59,7 +59,7 @@ def query_of(query: JobQuery) -> dict[str, Any]:
 def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[str, Any]:
     """The search for one page and one job more."""
     if not 1 <= limit <= MAX_PAGE:
-        raise Permanent(f"a page has 1 to {MAX_PAGE} jobs, not {limit}")
+        raise Permanent(f"the limit of a page is 1 to {MAX_PAGE} jobs, not {limit}")
     name = _known(sort.removeprefix("-"), SORT_FIELDS)
     order = "desc" if sort.startswith("-") else "asc"
     by: list[dict[str, Any]] = [{name: {"order": order, "missing": "_last"}}]
@@ -97,13 +97,13 @@ def cursor_place(cursor: str, sort: str, *, numbers: bool, length: int = 2) -> l
     try:
         place = orjson.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
     except (ValueError, BadBase64) as error:
-        raise Permanent("the cursor is not one of ours") from error
+        raise Permanent("invalid cursor") from error
     if not isinstance(place, list) or len(place) != length + 1 or place[0] != sort:
         raise Permanent("the cursor belongs to another search")
     values = place[1:]
     first_good = (isinstance(values[0], int) and numbers) or (isinstance(values[0], str | None) and not numbers)
     if not first_good or not isinstance(values[-1], str | int) or isinstance(values[0], bool):
-        raise Permanent("the cursor is not one of ours")
+        raise Permanent("invalid cursor")
     if numbers:
         _whole(values[0])
     return list(values)
@@ -168,5 +168,5 @@ def _any(name: str, values: Sequence[str]) -> dict[str, Any]:
 
 def _known(name: str, fields: frozenset[str]) -> str:
     if name not in fields:
-        raise Permanent(f"there is no field {name!r} for this; there are {', '.join(sorted(fields))}")
+        raise Permanent(f"unknown field {name!r}; use one of {', '.join(sorted(fields))}")
     return name

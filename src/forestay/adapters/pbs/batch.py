@@ -33,13 +33,13 @@ class PbsReader:
         for name in dict.fromkeys(names):
             ran = await self._ask(["qselect", "-x", "-N", name])
             if ran is None or ran.code != 0:
-                raise Transient("PBS does not answer")
+                raise Transient("PBS does not respond")
             ids = ran.out.split()
             if not ids:
                 continue
             jobs = await self._jobs(ids)
             if jobs is None or any(one not in jobs for one in ids):
-                raise Transient("PBS does not answer")
+                raise Transient("PBS does not respond")
             found[name] = tuple(sorted((jobs[one] for one in ids), key=_age))
         return found
 

@@ -43,9 +43,9 @@ class PsijSubmitter:
     ) -> None:
         """`folder` is on a file system that the nodes share; PSI/J keeps its scripts there. `refusal` reads the submit command's complaints."""
         if kind not in EXECUTORS:
-            raise Permanent(f"pilots are submitted to {', '.join(EXECUTORS)}, not to {kind}")
+            raise Permanent(f"pilots can be submitted to {', '.join(EXECUTORS)}, not to {kind}")
         if any(letter.isspace() or letter in "\"'$`\\" for letter in str(folder)):
-            raise Permanent(f"PSI/J cannot work in a folder with blanks or quotes in its name: {folder}")
+            raise Permanent(f"PSI/J cannot use a folder with blanks or quotes in its name: {folder}")
         self._kind = kind
         self._folder = folder
         self._environment = {name: environment[name] for name in TAKEN_ALONG if name in environment}
@@ -63,9 +63,9 @@ class PsijSubmitter:
         except SubmitException as error:
             return await self._refusal(str(error))
         except subprocess.TimeoutExpired as error:
-            raise Transient(f"{_program(error.cmd)} did not come to an end in {self._seconds:.0f} seconds") from error
+            raise Transient(f"{_program(error.cmd)} did not finish within {self._seconds:.0f} seconds") from error
         except FileNotFoundError as error:
-            raise Permanent(f"{error.filename} is not there: is this a host of the batch system?") from error
+            raise Permanent(f"{error.filename} does not exist: is this a host of the batch system?") from error
         except InvalidJobException as error:
             raise Permanent(f"PSI/J cannot render the pilot's job: {error}") from error
         except OSError as error:
@@ -76,7 +76,7 @@ class PsijSubmitter:
                 (own.work_directory / f"{made.id}.job").unlink()
         named = made.native_id
         if not named:
-            raise Transient("the submit command named no job")
+            raise Transient("the submit command returned no job id")
         return str(named)
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:

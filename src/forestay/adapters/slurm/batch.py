@@ -63,7 +63,7 @@ class SlurmBatch:
             words = ran.out.strip().splitlines()
             match = _ID.match(words[-1]) if words else None
             if match is None:
-                raise Transient(f"sbatch named no job: {one_line(ran.out)}")
+                raise Transient(f"sbatch returned no job id: {one_line(ran.out)}")
             return match[1]
         return await self.refusal(ran.err or ran.out)
 
@@ -92,7 +92,7 @@ class SlurmBatch:
             accounting = await self._accounting([f"--name={','.join(some)}", f"--starttime=now-{self.look_back}days"])
             if queue is None or accounting is None:
                 raise Transient(
-                    "Slurm's queue does not answer" if queue is None else "Slurm's accounting does not answer"
+                    "Slurm's queue does not respond" if queue is None else "Slurm's accounting does not respond"
                 )
             for one in {**accounting, **queue}:
                 job = _one(one, queue, accounting)

@@ -92,7 +92,7 @@ def joined(
         if accounting.state in OVER:
             return accounting
         # Written when it began, and never closed: the queue would know whether it still runs.
-        why = "the queue no longer knows it" if queue_answers else "the queue does not answer"
+        why = "the queue no longer lists it" if queue_answers else "the queue does not respond"
         return replace(accounting, state=BatchState.UNKNOWN, reason=f"{accounting.word} by the accounting; {why}")
     if queue is not None:
         return queue

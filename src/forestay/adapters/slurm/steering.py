@@ -53,7 +53,7 @@ class SlurmSteering:
                 "squeue", "--noheader", "--states=all", f"--Format={IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
             )
             if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-                raise Transient(one_line(ran.err) or "squeue does not answer")
+                raise Transient(one_line(ran.err) or "squeue does not respond")
             found |= read_identities(ran.out)
             forgotten = [job for job in some if job not in found]
             if forgotten:
@@ -81,7 +81,7 @@ class SlurmSteering:
                 "squeue", "--noheader", f"--Format=Requeue:|,{IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
             )
             if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-                raise Transient(one_line(ran.err) or "squeue does not answer")
+                raise Transient(one_line(ran.err) or "squeue does not respond")
             lines = [line.partition("|") for line in ran.out.splitlines()]
             identities = read_identities("\n".join(rest for _, _, rest in lines))
             for job in some:
@@ -138,12 +138,12 @@ class SlurmSteering:
             return _read(ran.out)
         if said(ran.err + ran.out, ("invalid job id",)):
             return None
-        raise Transient(one_line(ran.err or ran.out) or "scontrol does not answer")
+        raise Transient(one_line(ran.err or ran.out) or "scontrol does not respond")
 
     async def _remembered(self, job: BatchId) -> dict[str, str]:
         fields = await self._fields(job)
         if fields is None:
-            raise Permanent("Slurm has forgotten the job (MinJobAge); it must be submitted again")
+            raise Permanent("Slurm no longer has the job (MinJobAge); submit it again")
         if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
             raise Permanent("somebody cancelled the job")
         _refuse_several(job, _kind(fields))

@@ -56,14 +56,14 @@ class MailChannel:
                     server.login(self.user, password)
                 refused = server.send_message(mail, from_addr=self.sender, to_addrs=self.to)
         except smtplib.SMTPRecipientsRefused as error:
-            raise Transient(f"{host} takes mail for none of {', '.join(error.recipients)}") from None
+            raise Transient(f"{host} rejected all recipients: {', '.join(error.recipients)}") from None
         except smtplib.SMTPResponseException as error:
             # Without its words: some servers repeat what was said to them.
             raise Transient(f"{host} answered {error.smtp_code}") from None
         except (OSError, smtplib.SMTPException) as error:
-            raise Transient(f"{host} did not take mail: {type(error).__name__}") from None
+            raise Transient(f"{host} did not accept mail: {type(error).__name__}") from None
         if refused:
-            raise Permanent(f"{host} takes no mail for {', '.join(refused)}; the others have it")
+            raise Permanent(f"{host} rejected mail for {', '.join(refused)}; the other recipients got it")
 
     def _connect(self, scheme: str, host: str, port: int) -> smtplib.SMTP:
         if scheme == "smtps":

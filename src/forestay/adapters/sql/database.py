@@ -65,7 +65,7 @@ class SqlDatabase:
             if number != LAYOUT:
                 number = await self._make_tables()
         if number is not None and number > TAKEN:
-            raise Permanent(f"the tables have layout {number}; this release knows {LAYOUT}")
+            raise Permanent(f"the tables have layout {number}; this release supports {LAYOUT}")
 
     async def _make_tables(self) -> int | None:
         """Make and add what is missing; the layout that was there before, if there was one."""

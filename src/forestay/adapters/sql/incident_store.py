@@ -69,7 +69,7 @@ class SqlIncidentStore:
         rows = ((unescaped(name), row) for name, *row in found)
         read, spoilt = self.readable.split(rows, lambda row: _stored(*row))
         if spoilt:
-            raise Unreadable(spoilt, "where incidents stand")
+            raise Unreadable(spoilt, "incident status")
         return {stored.standing.id: stored for stored in read}
 
     async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
@@ -95,9 +95,9 @@ class SqlIncidentStore:
     ) -> IncidentPage:
         field, down = sort.removeprefix("-"), sort.startswith("-")
         if field not in SORT_FIELDS:
-            raise Permanent(f"incidents are not sorted by {field!r}")
+            raise Permanent(f"incidents cannot be sorted by {field!r}")
         if not 1 <= limit <= MAX_FOUND:
-            raise Permanent(f"a page has 1 to {MAX_FOUND} incidents, not {limit}")
+            raise Permanent(f"the limit of a page is 1 to {MAX_FOUND} incidents, not {limit}")
         place = standings.c[field]
         wanted = select(standings.c.version, standings.c.document, place, standings.c.id).where(*_conditions(query))
         by_id = standings.c.id.desc() if down else standings.c.id.asc()
@@ -112,7 +112,7 @@ class SqlIncidentStore:
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
-            raise Permanent(f"incidents are not counted by {by!r}")
+            raise Permanent(f"incidents cannot be counted by {by!r}")
         place, many = standings.c[by], func.count()
         wanted = select(place, many).where(*_conditions(query)).group_by(place)
         found = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
@@ -219,7 +219,7 @@ def _key(document: object, name: str) -> str:
 
 def _bounded(body: bytes, what: str) -> bytes:
     if len(body) > MAX_DOCUMENT:
-        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; at most {MAX_DOCUMENT} are possible")
+        raise Permanent(f"{what[:80]!r} has {len(body)} bytes as JSON; the limit is {MAX_DOCUMENT}")
     return body
 
 

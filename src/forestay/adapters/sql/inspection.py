@@ -33,9 +33,9 @@ def _look(connection: Connection) -> StoreInspection:
     notes: list[str] = []
     number = connection.execute(select(layout.c.number)).scalar() if layout.name in there else None
     if number is not None and number > TAKEN:
-        wrong.append(f"its tables have layout {number}, made by a newer release; this release knows {LAYOUT}")
+        wrong.append(f"its tables have layout {number}, created by a newer release; this release supports {LAYOUT}")
     elif number is not None and number < LAYOUT:
-        notes.append(f"its tables have layout {number}; the next server of this release brings them to {LAYOUT}")
+        notes.append(f"its tables have layout {number}; the next server of this release upgrades them to {LAYOUT}")
     elif number is not None and jobs.name in there:
         columns = {one["name"] for one in looked.get_columns(jobs.name)}
         if gone := sorted({one.name for one in jobs.columns} - columns):
@@ -54,7 +54,7 @@ def _look(connection: Connection) -> StoreInspection:
         wrong.append(f"PostgreSQL {shown[0]} is older than {OLDEST_POSTGRES}")
     for name, value in (("fsync", shown[2]), ("full_page_writes", shown[3])):
         if value != "on":
-            wrong.append(f"{name} is {value}: a power cut may lose jobs that were accepted")
+            wrong.append(f"{name} is {value}: a power failure may lose accepted jobs")
     if shown[4]:
-        wrong.append("this is a standby, which cannot be written to")
+        wrong.append("this is a standby, which is read-only")
     return StoreInspection(f"PostgreSQL {shown[0]}", lacking, tuple(wrong), tuple(notes), ahead)

@@ -81,7 +81,7 @@ class SqlJobStore:
         rows = ((unescaped(job), (version, document)) for job, version, document in found)
         read, spoilt = self.readable.split(rows, lambda row: stored_job(*row))
         if spoilt:
-            raise Unreadable(spoilt, "the documents of jobs")
+            raise Unreadable(spoilt, "job documents")
         return {stored.document.id: stored for stored in read}
 
     async def search(

@@ -62,7 +62,11 @@ class SqlPilotStore:
 
     async def put_sheet(self, sheet: HeartbeatPage) -> None:
         check_key(sheet.server, sheet.server)
-        row = (escaped(sheet.server), sheet.bucket, to_json(sheet_to_json(sheet), f"the sheet of {sheet.server!r}"))
+        row = (
+            escaped(sheet.server),
+            sheet.bucket,
+            to_json(sheet_to_json(sheet), f"the heartbeat page of {sheet.server!r}"),
+        )
         await self.database.run(self.database.dialect.upsert(sheets, row))
 
     async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:

@@ -59,7 +59,7 @@ class SortOrder(NamedTuple):
         down = sort.startswith("-")
         field = sort.removeprefix("-")
         if field not in SORT_FIELDS:
-            raise Permanent(f"jobs are not sorted by {field!r}")
+            raise Permanent(f"jobs cannot be sorted by {field!r}")
         place = jobs.c[field]
         bounded = field in query.at_least or field in query.at_most
         return cls(place, down, bool(place.nullable) and not bounded)
@@ -87,7 +87,7 @@ class SortOrder(NamedTuple):
 def page(dialect: Dialect, query: JobQuery, *, sort: str, limit: int, cursor: str | None) -> Select[Any]:
     """Version, document, sort value and id of the jobs of a page, and of one more if there is more."""
     if not 1 <= limit <= MAX_PAGE:
-        raise Permanent(f"a page has 1 to {MAX_PAGE} jobs, not {limit}")
+        raise Permanent(f"the limit of a page is 1 to {MAX_PAGE} jobs, not {limit}")
     order = SortOrder.of(sort, query)
     found = select(jobs.c.version, jobs.c.document, order.place, jobs.c.id.label("job"))
     found = found.where(*conditions(dialect, query)).order_by(*order.clauses()).limit(limit + 1)
@@ -99,7 +99,7 @@ def page(dialect: Dialect, query: JobQuery, *, sort: str, limit: int, cursor: st
 def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
     """The values of a field and how many jobs have each."""
     if by not in COUNT_FIELDS:
-        raise Permanent(f"jobs are not counted by {by!r}")
+        raise Permanent(f"jobs cannot be counted by {by!r}")
     place = jobs.c[by]
     many = func.count()
     found = select(place, many).where(*conditions(dialect, query)).group_by(place)
@@ -197,7 +197,7 @@ def conditions(dialect: Dialect, query: JobQuery) -> list[ColumnElement[bool]]:
 
 def _field(name: str, known: frozenset[str]) -> Column[Any]:
     if name not in known:
-        raise Permanent(f"jobs are not searched by {name!r}")
+        raise Permanent(f"jobs cannot be searched by {name!r}")
     return jobs.c[name]
 
 
@@ -217,11 +217,11 @@ def read_cursor(cursor: str, sort: str, place: Column[Any]) -> tuple[str | int |
     try:
         parts = orjson.loads(urlsafe_b64decode(cursor.encode("ascii")))
     except (ValueError, BadBase64) as error:
-        raise Permanent("this is not a cursor") from error
+        raise Permanent("invalid cursor") from error
     match parts:
         case [str(order), value, str(job)] if order == sort and _fits(value, place) and "\0" not in job:
             return value, job
-    raise Permanent(f"this is not a cursor of a search sorted by {sort!r}")
+    raise Permanent(f"the cursor belongs to a search that is not sorted by {sort!r}")
 
 
 def _fits(value: object, place: Column[Any]) -> bool:

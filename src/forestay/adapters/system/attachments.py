@@ -24,14 +24,14 @@ class FolderAttachments:
         if not files:
             return {}
         if self.place is None:
-            raise Permanent("this domain keeps no attachments beside the flow itself; its operator sets `attachments`")
+            raise Permanent("this domain stores no attachments other than the flow; its operator can set `attachments`")
         return await asyncio.to_thread(self._keep, self.place, tenant, files)
 
     def _keep(self, place: Path, tenant: str, files: Mapping[str, bytes]) -> Mapping[str, str]:
         digest = hashlib.sha256(tenant.encode())
         for name in sorted(files):
             if wrong_name(name):
-                raise Permanent(f"{name[:100]!r} is no name of a file here")
+                raise Permanent(f"{name[:100]!r} is not a valid file name")
             digest.update(f"\0{name}\0{len(files[name])}\0".encode())
             digest.update(files[name])
         folder = place.absolute() / digest.hexdigest()[:40]
@@ -39,7 +39,7 @@ class FolderAttachments:
             if not folder.is_dir():
                 self._write(folder, files)
         except OSError as error:
-            raise Transient(f"the attachments cannot be written down: {error.strerror}") from error
+            raise Transient(f"the attachments cannot be stored: {error.strerror}") from error
         return {name: str(folder / name) for name in files}
 
     def _write(self, folder: Path, files: Mapping[str, bytes]) -> None:

@@ -52,7 +52,7 @@ class SystemCommands:
             async with asyncio.timeout(seconds):
                 return await self._talk(process, given.encode())
         except TimeoutError as error:
-            raise Transient(f"{command[0]} did not end within {seconds:g} seconds") from error
+            raise Transient(f"{command[0]} did not finish within {seconds:g} seconds") from error
         finally:
             await _end(process)
 
@@ -88,7 +88,7 @@ async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
     while part := await stream.read(65536):
         left -= len(part)
         if left < 0:
-            raise Transient(f"a command said more than {most:,} bytes")
+            raise Transient(f"a command printed more than {most:,} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -80,17 +80,17 @@ class XrootdFiles:
     """Fills `ports.data.storage.ElementFiles` for XRootD, by `xrdcp` and `xrdfs`, which must be installed."""
 
     async def folders(self, place: str) -> Sequence[str]:
-        raise Permanent(f"{place}: folders are not listed here")
+        raise Permanent(f"{place}: folders cannot be listed here")
 
     async def clear(self, place: str) -> int:
-        raise Permanent(f"{place}: folders are not cleared here")
+        raise Permanent(f"{place}: folders cannot be cleared here")
 
     async def read(self, place: str, most: int) -> bytes | None:
         code, content, words = await _run("xrdcp", "--silent", "--nopbar", _absolute(place), "-", most=most)
         if code == _NOT_THERE:
             return None
         if code != 0:
-            raise Transient(f"xrdcp said {code}: {words[-200:]}")
+            raise Transient(f"xrdcp returned {code}: {words[-200:]}")
         return content
 
     async def remove(self, place: str) -> bool:
@@ -99,7 +99,7 @@ class XrootdFiles:
         if code == _NOT_THERE:
             return False
         if code != 0:
-            raise Transient(f"xrdfs said {code}: {words[-200:]}")
+            raise Transient(f"xrdfs returned {code}: {words[-200:]}")
         return True
 
 
@@ -128,7 +128,7 @@ async def _run(program: str, *words: str, most: int) -> tuple[int, bytes, str]:
             said = (await process.stderr.read(4096)).decode(errors="replace").strip()
             return await process.wait(), bytes(content), said
     except TimeoutError as error:
-        raise Transient(f"{program} did not end within {SECONDS:.0f} s") from error
+        raise Transient(f"{program} did not finish within {SECONDS:.0f} s") from error
     finally:
         if process.returncode is None:
             process.kill()

@@ -69,28 +69,28 @@ class SharedFiles:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
             os.close(handle)
-            raise Permanent(f"{path} is no file of at most {MAX_BYTES} bytes")
+            raise Permanent(f"{path} is not a file of at most {MAX_BYTES} bytes")
         with os.fdopen(handle, "rb") as file:
             text = file.read(MAX_BYTES)
         try:
             found = [line for line in text.decode().splitlines() if line.strip()]
         except UnicodeDecodeError as error:
-            raise Permanent(f"{path} is no text in UTF-8") from error
+            raise Permanent(f"{path} is not UTF-8 text") from error
         if len(found) > self.most:
             raise Permanent(f"{path} has more than {self.most} lines")
         return found
 
     def _whole(self, path: str) -> str:
         if "\0" in path or ".." in path.split("/"):
-            raise Permanent(f"{path!r} is no path: .. is not allowed in it")
+            raise Permanent(f"{path!r} is not a valid path: .. is not allowed")
         if not self.roots:
-            raise Permanent("no files may be listed here; an administrator sets flow_files")
+            raise Permanent("no files may be listed here; an administrator can set flow_files")
         return path if path.startswith("/") else os.path.join(self.roots[0], path)
 
     def _allowed(self, path: str) -> str:
         place = os.path.realpath(self._whole(path))
         if not self._inside(place):
-            raise Permanent(f"{path} is not under the folders that flows may look at; an administrator sets flow_files")
+            raise Permanent(f"{path} is not in a folder that flows may read; an administrator can set flow_files")
         return place
 
     def _inside(self, place: str) -> bool:

@@ -35,7 +35,7 @@ class FlowFolder:
             problems += [f"{place.name}:{one}" for one in file.problems]
             for flow in file.flows:
                 if flow.name in found:
-                    problems.append(f"{place.name}: {found[flow.name].file} has a flow {flow.name} already")
+                    problems.append(f"{place.name}: {found[flow.name].file} already has a flow {flow.name}")
                 else:
                     found[flow.name] = flow
         self.problems = tuple(problems)

@@ -18,7 +18,7 @@ class ReferencedSecrets:
         except (OSError, KeyError, UnicodeDecodeError) as error:
             raise Transient(f"the secret at {reference} cannot be read: {_why(error)}") from None
         if not found:
-            raise Transient(f"there is nothing at {reference}, where a secret should be")
+            raise Transient(f"the secret at {reference} is empty")
         return found
 
 
@@ -26,4 +26,4 @@ def _why(error: Exception) -> str:
     """In words that hold nothing of what was read."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be opened"
-    return "there is no such variable" if isinstance(error, KeyError) else "it is no text"
+    return "the variable is not set" if isinstance(error, KeyError) else "it is not text"

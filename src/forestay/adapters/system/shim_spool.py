@@ -42,7 +42,7 @@ class ShimSpool:
                 place.chmod(0o1777 if os.getuid() == 0 else 0o700)
             except OSError as error:
                 raise Permanent(
-                    f"the folder {place} cannot be made: {error.strerror}; make it for this user, or name another spool (--spool, and FORESTAY_SHIM_SPOOL for the shim)"
+                    f"the folder {place} cannot be created: {error.strerror}; create it for this user, or choose another spool (--spool, and FORESTAY_SHIM_SPOOL for the shim)"
                 ) from error
 
     def jobs(self) -> Sequence[WatchedJob]:
@@ -121,7 +121,7 @@ def _plain(path: str) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is no plain file")
+        raise OSError(f"{path} is not a regular file")
     return os.fdopen(handle, "rb")
 
 
@@ -145,7 +145,7 @@ def _read(path: str) -> WatchedJob:
             raise ValueError(f"{path} has several links")
         parts = source.read(MOST_WORD).split(b"\0")
     if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
-        raise ValueError(f"{path} is no word of a job")
+        raise ValueError(f"{path} is not a job record")
     _, job, cluster, directory, case, *options = (part.decode(errors="replace") for part in parts[:-1])
     if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
         raise ValueError(f"{path} names another job")

@@ -127,7 +127,7 @@ class Activities:
             state = await self.client.get_workflow_handle(given["ended"]).query(STATE, result_type=dict)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                raise ApplicationError("the case is no longer kept", type=REFUSED, non_retryable=True) from error
+                raise ApplicationError("the run no longer exists", type=REFUSED, non_retryable=True) from error
             raise
         with refusing():
             text = await self.jobs.flows.text(given["tenant"], state["version"])

@@ -81,9 +81,9 @@ def _cursor(text: str) -> tuple[str, int]:
     try:
         run, event = json.loads(urlsafe_b64decode(text.encode("ascii")))
     except (ValueError, TypeError) as error:
-        raise Permanent("this is not a cursor") from error
+        raise Permanent("invalid cursor") from error
     if not isinstance(run, str) or not isinstance(event, int) or len(run) > 64:
-        raise Permanent("this is not a cursor")
+        raise Permanent("invalid cursor")
     return run, event
 
 

@@ -56,11 +56,11 @@ class SealedPayloads(PayloadCodec):
         name = payload.metadata.get("key", b"").decode(errors="replace")
         key = self._keys.get(name)
         if key is None:
-            raise Transient(f"a payload is sealed by the key {name[:64]}, which temporal_keys does not have")
+            raise Transient(f"a payload is encrypted with the key {name[:64]}, which is not in temporal_keys")
         try:
             plain = key.decrypt(payload.data[:NONCE], payload.data[NONCE:], name.encode())
         except InvalidTag:
-            raise Transient(f"a payload that is sealed by the key {name[:64]} was changed") from None
+            raise Transient(f"a payload encrypted with the key {name[:64]} was changed") from None
         return Payload.FromString(plain)
 
     def open_all(self, message: Message) -> None:
@@ -88,7 +88,7 @@ def sealed_converter(codec: SealedPayloads | None) -> DataConverter:
 
 def payload_keys(path: Path) -> dict[str, bytes]:
     """The keys in a file that only its owner may read: a name and 64 hexadecimal digits a line, the one that seals first."""
-    must_be_private(path, "it opens every payload")
+    must_be_private(path, "it decrypts every payload")
     keys: dict[str, bytes] = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         name, _, text = line.strip().partition(" ")
@@ -98,8 +98,10 @@ def payload_keys(path: Path) -> dict[str, bytes]:
             key = b""
         if line.strip():
             if len(key) != KEY_BYTES or len(name) > 64 or not name.isascii() or name in keys:
-                raise Permanent(f"{path}, line {number}: a name and 64 hexadecimal digits are wanted, each name once")
+                raise Permanent(
+                    f"{path}, line {number}: expected a name and 64 hexadecimal digits; each name must be unique"
+                )
             keys[name] = key
     if not keys:
-        raise Permanent(f"{path} holds no key; write a name and the output of: openssl rand -hex 32")
+        raise Permanent(f"{path} contains no key; write a name and the output of: openssl rand -hex 32")
     return keys

@@ -23,8 +23,8 @@ NAME = "temporal"
 FETCH_SECONDS = 600.0
 START_SECONDS = 120.0
 HOW_TO_GET_TEMPORAL = (
-    "To run flows: put the program `temporal` (https://docs.temporal.io/cli) on the path, or name it by FORESTAY_TEMPORAL_PROGRAM, "
-    "or name a Temporal that runs by FORESTAY_TEMPORAL=HOST:PORT. Then start again; nothing is lost."
+    "To run flows, put the program `temporal` (https://docs.temporal.io/cli) on the PATH, or set FORESTAY_TEMPORAL_PROGRAM to it, "
+    "or set FORESTAY_TEMPORAL=HOST:PORT to a running Temporal server. Then start again; nothing is lost."
 )
 DIE_WITH_PARENT = (
     "import ctypes, os, sys; parent, number = map(int, sys.argv[1:3]);"
@@ -52,7 +52,7 @@ def find_program(said: str, environment: Mapping[str, str], cache: Path) -> Prog
         path = Path(said).expanduser()
         if not _runs(path):
             raise Permanent(
-                f"{path} is no program; FORESTAY_TEMPORAL_PROGRAM names the file of Temporal's command line"
+                f"{path} is not a program; FORESTAY_TEMPORAL_PROGRAM must be the path of Temporal's command line program"
             )
         return Program(path, "FORESTAY_TEMPORAL_PROGRAM")
     if found := shutil.which(NAME, path=environment.get("PATH", "")):
@@ -85,10 +85,10 @@ async def fetch_program(cache: Path) -> Program:
             started = await WorkflowEnvironment.start_local(download_dest_dir=str(cache))
         await started.shutdown()
     except (RuntimeError, TimeoutError) as error:
-        raise Transient(f"Temporal could not be fetched: {error or 'it took too long'}") from error
+        raise Transient(f"Temporal could not be downloaded: {error or 'it took too long'}") from error
     found = find_program("", {}, cache)
     if found is None:
-        raise Transient(f"Temporal was fetched, but is not in {cache}")
+        raise Transient(f"Temporal was downloaded, but is not in {cache}")
     return Program(found.path, "fetched now")
 
 
@@ -125,7 +125,7 @@ class DevServer:
                 while not await self._answers():  # noqa: ASYNC110 - nobody tells us
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
-            raise Transient(f"Temporal does not answer; its words are in {self.folder / 'log'}") from error
+            raise Transient(f"Temporal does not respond; its log is in {self.folder / 'log'}") from error
 
     async def stop(self) -> None:
         if self._keeper is not None:
@@ -164,7 +164,7 @@ class DevServer:
         while True:
             assert self._process is not None  # noqa: S101 - it was launched
             code = await self._process.wait()
-            self.told(f"Temporal ended ({code}) and is started again; its words are in {self.folder / 'log'}")
+            self.told(f"Temporal ended ({code}) and is restarted; its log is in {self.folder / 'log'}")
             await asyncio.sleep(1.0)
             await self._launch()
 

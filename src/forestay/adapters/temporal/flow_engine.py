@@ -111,7 +111,7 @@ class TemporalFlowEngine:
                     )
                     await _register(client)
                 except (RuntimeError, RPCError) as error:
-                    raise Transient(f"Temporal at {self.address} does not answer: {error}") from error
+                    raise Transient(f"Temporal at {self.address} does not respond: {error}") from error
                 self._client = client
             return self._client
 
@@ -202,9 +202,9 @@ class TemporalFlowEngine:
             try:
                 plain = await self._update(client, case, verb)
             except WorkflowUpdateFailedError as error:
-                raise NotFound(f"the case ended before it took the verb: {error.cause}") from error
+                raise NotFound(f"the run ended before it accepted the command: {error.cause}") from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-                raise Transient("the case did not answer in time; send the same verb again") from error
+                raise Transient("the run did not respond in time; send the same command again") from error
         answer = from_plain(plain)
         assert isinstance(answer, AnswerVerb)  # noqa: S101 - the workflow answers nothing else
         return answer
@@ -228,14 +228,14 @@ class TemporalFlowEngine:
                 await asyncio.sleep(wait)
             else:
                 return answer
-        raise Transient("the run did not take the verb; send the same verb again")
+        raise Transient("the run did not accept the command; send the same command again")
 
     async def describe(self, case: str) -> CaseSummary:
         client = await self.client()
         with translated():
             found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
         if found.workflow_type not in temporal_runtime.CASES:
-            raise NotFound(f"{case} is no case")
+            raise NotFound(f"{case} is not a run")
         return await _summary(found)
 
     async def state(self, case: str) -> Mapping[str, Any]:
@@ -326,7 +326,7 @@ def _query(query: CaseQuery) -> str:
     for key, value in wanted.items():
         if value:
             if _SEARCHABLE.fullmatch(value) is None:
-                raise Permanent(f"cases are not searched by {value[:40]!r}")
+                raise Permanent(f"runs cannot be searched by {value[:40]!r}")
             parts.append(f"{key.name} = '{value}'")
     return " AND ".join(parts)
 
@@ -343,9 +343,9 @@ def case_token(cursor: str | None) -> bytes | None:
     try:
         marked = urlsafe_b64decode(cursor.encode("ascii"))
     except (ValueError, BadBase64) as error:
-        raise Permanent("this is not a cursor") from error
+        raise Permanent("invalid cursor") from error
     if sha256(marked[MARK:]).digest()[:MARK] != marked[:MARK]:
-        raise Permanent("this is not a cursor")
+        raise Permanent("invalid cursor")
     return marked[MARK:]
 
 

@@ -135,12 +135,12 @@ class Components:
 
     def samples(self) -> Iterator[Sample]:
         """What servers and keepers both do: whoever learns of a fault answers it."""
-        brakes, words = self.brakes, "Acts of rules, by what the brakes said"
-        yield Sample("forestay_faults_total", "Faults found and answered", self.faults.handled)
-        yield Sample("forestay_exceptions_total", "Exceptions other than faults", self.exceptions.answered)
+        brakes, words = self.brakes, "Actions of rules, by the result of the safeguards"
+        yield Sample("forestay_faults_total", "Failures detected and answered", self.faults.handled)
+        yield Sample("forestay_exceptions_total", "Exceptions other than failures", self.exceptions.answered)
         yield Sample("forestay_acts_total", words, brakes.granted, (("brakes", "granted"),))
         yield Sample("forestay_acts_total", "", brakes.refused, (("brakes", "refused"),))
-        words = "Errors of the store that are not about a request"
+        words = "Store errors that no request caused"
         for operation in sorted({FIRST_OPERATION, *self.store_errors.counts}):
             count = self.store_errors.counts[operation]
             yield Sample("forestay_store_errors_total", words, count, (("operation", operation),))
@@ -260,7 +260,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
             # Who carries exlets out in workflows can wait for an engine; a server cannot.
             patience=20.0 if engine is not None else 0.0,
             answered=acting.go_on,
-            troubled=lambda text: log.warning("answers of engines wait", detail=text),
+            troubled=lambda text: log.warning("replies of engines cannot be processed yet", detail=text),
         ),
         store_errors=store_errors,
         traces=traces,

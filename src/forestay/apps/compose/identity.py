@@ -22,7 +22,7 @@ def build_oidc_provider(components: Components) -> OidcProvider | None:
     from forestay.adapters.joserfc.signatures import JoseSignatures  # at the start, where a provider is set
 
     allowed = OutboundPolicy(
-        (f"private:{urlsplit(table.issuer).hostname}", *table.hosts), setting="hosts of the provider of identities"
+        (f"private:{urlsplit(table.issuer).hostname}", *table.hosts), setting="hosts of the identity provider"
     )
     endpoints = HttpxOidcEndpoints(ReferencedSecrets(), allowed, secret=table.client_secret or "", ca_file=table.ca)
     signatures = JoseSignatures(frozenset(table.algorithms))
@@ -33,5 +33,5 @@ def build_oidc_provider(components: Components) -> OidcProvider | None:
         components.identity,
         components.clock,
         components.ids,
-        troubled=lambda text: log.warning("the provider of identities", detail=text),
+        troubled=lambda text: log.warning("the identity provider", detail=text),
     )

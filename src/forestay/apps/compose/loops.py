@@ -21,7 +21,7 @@ async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -
             try:
                 await loop()
             except Exception:
-                log.exception("a loop broke; it starts again", loop=name)
+                log.exception("a background loop failed and is restarted", loop=name)
                 await asyncio.sleep(1.0)
 
     async with asyncio.TaskGroup() as group:

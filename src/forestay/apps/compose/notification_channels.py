@@ -41,5 +41,5 @@ def build_notifier(components: Components) -> Notifier | None:
         house=settings.house_tenant,
         url=settings.public_url,
         audit=components.audit,
-        troubled=lambda text: log.warning("receivers are not told", detail=text),
+        troubled=lambda text: log.warning("notifications cannot be sent", detail=text),
     )

@@ -31,7 +31,7 @@ class OrchestratorComponents:
 
     def __init__(self, components: Components, server: ServerComponents | None = None) -> None:
         if components.engine is None or components.relay is None:
-            raise Permanent("a worker needs Temporal: set FORESTAY_TEMPORAL to its HOST:PORT")
+            raise Permanent("an orchestrator needs Temporal: set FORESTAY_TEMPORAL to its HOST:PORT")
         self.components = components
         self.engine = components.engine
         self.relay = components.relay
@@ -81,7 +81,7 @@ class OrchestratorComponents:
                 client = await self.engine.client()
                 break
             except Transient as error:
-                log.warning("the worker waits", detail=str(error))
+                log.warning("the orchestrator waits for Temporal for Temporal", detail=str(error))
                 await asyncio.sleep(1.0)
         assert self.components.checks is not None  # noqa: S101 - there is an engine
         components = self.components

@@ -100,13 +100,18 @@ class ProxyComponents:
         for relay in self.relays:
             labels = (("downstream", relay.name), ("tenant", relay.tenant))
             yield Sample("forestay_relayed_tasks", "Tasks under way at downstream servers", len(relay.held), labels)
-            yield Sample("forestay_relay_sent_total", "Tasks made at downstream servers", relay.sending.sent, labels)
-            yield Sample("forestay_relay_adopted_total", "Tasks found again there", relay.sending.adopted, labels)
+            yield Sample("forestay_relay_sent_total", "Tasks created at downstream servers", relay.sending.sent, labels)
             yield Sample(
-                "forestay_relay_doubled_total", "Tasks made twice there, and cancelled", relay.sending.doubled, labels
+                "forestay_relay_adopted_total", "Tasks found again at downstream servers", relay.sending.adopted, labels
             )
             yield Sample(
-                "forestay_relay_silent_seconds", "Since when a downstream is silent", relay.server.silent, labels
+                "forestay_relay_doubled_total",
+                "Duplicate tasks there that were cancelled",
+                relay.sending.doubled,
+                labels,
+            )
+            yield Sample(
+                "forestay_relay_silent_seconds", "Time since which a downstream is silent", relay.server.silent, labels
             )
 
 

@@ -58,16 +58,14 @@ class ReconcilerComponents:
         self.runtimes = RuntimeAlerts(
             components.store,
             components.clock,
-            raised=lambda job: log.warning("past its expected runtime", job=job.id, name=job.name, owner=job.owner),
-            troubled=lambda text: log.warning("run times are not watched", detail=text),
+            raised=lambda job: log.warning("expected runtime exceeded", job=job.id, name=job.name, owner=job.owner),
+            troubled=lambda text: log.warning("runtimes cannot be checked", detail=text),
         )
         self.forgotten = UnattendedFailureAlerts(
             components.store,
             components.clock,
-            raised=lambda job: log.error(
-                "a job failed that nobody waits for", job=job.id, name=job.name, owner=job.owner
-            ),
-            troubled=lambda text: log.warning("forgotten jobs are not watched", detail=text),
+            raised=lambda job: log.error("an unattended job failed", job=job.id, name=job.name, owner=job.owner),
+            troubled=lambda text: log.warning("unattended jobs cannot be checked", detail=text),
         )
         self.counts = DomainCounter(components.store, components.incidents, components.clock)
         self.callbacks = CallbackSender(components.store, components.writer, components.clock, components.notify)
@@ -78,7 +76,7 @@ class ReconcilerComponents:
             components.exceptions,
             components.flows,
             components.clock,
-            troubled=lambda text: log.warning("limits are not watched", detail=text),
+            troubled=lambda text: log.warning("limits cannot be checked", detail=text),
         )
         self.unavailable = UnavailabilityMonitor(
             components.store,
@@ -88,7 +86,7 @@ class ReconcilerComponents:
             components.clock,
             patience=settings.unavailable_after,
             every=min(15.0, settings.unavailable_after / 2),
-            troubled=lambda text: log.warning("waiting jobs are not watched", detail=text),
+            troubled=lambda text: log.warning("waiting jobs cannot be checked", detail=text),
         )
         steer = JobControl(components.store, components.writer, components.clock, leave_fault)
         self.closing = IncidentCloser(
@@ -96,13 +94,13 @@ class ReconcilerComponents:
             components.store,
             build_playbook_runner(components, steer),
             components.clock,
-            troubled=lambda text: log.warning("incidents wait to be closed", detail=text),
+            troubled=lambda text: log.warning("incidents cannot be closed yet", detail=text),
         )
         self.requests = ApprovalCloser(
             components.approvals,
             components.incidents,
             components.clock,
-            troubled=lambda text: log.warning("requests that came to nothing are not closed", detail=text),
+            troubled=lambda text: log.warning("expired approval requests cannot be closed yet", detail=text),
         )
         self.pruning = JobPruner(
             components.store,
@@ -110,14 +108,14 @@ class ReconcilerComponents:
             components.clock,
             components.engine,
             keep_days=settings.keep_days,
-            troubled=lambda text: log.warning("jobs that ended long ago are still kept", detail=text),
+            troubled=lambda text: log.warning("old jobs cannot be pruned yet", detail=text),
         )
         self.noting = ReconcilerRegistry(
             components.documents,
             components.clock,
             f"{socket.gethostname()}:{os.getpid()}",
             version("forestay"),
-            troubled=lambda text: log.warning("nobody hears that this keeper runs", detail=text),
+            troubled=lambda text: log.warning("this reconciler cannot register itself", detail=text),
         )
         self.orders: SuspensionBroadcast | None = None
         self.follow: PeerPoller | None = None
@@ -130,7 +128,7 @@ class ReconcilerComponents:
             self.orders = SuspensionBroadcast(
                 FlowSuspensions(components.documents),
                 components.engine,
-                troubled=lambda text: log.warning("verbs for all cases wait", detail=text),
+                troubled=lambda text: log.warning("commands for all runs cannot be sent yet", detail=text),
             )
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -169,30 +167,36 @@ class ReconcilerComponents:
         yield from self._set_aside_samples()
         yield Sample("forestay_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
         yield Sample("forestay_orphans_forgotten_total", "Claims unknown to their pilots", self.orphans.forgotten_found)
-        yield Sample("forestay_orphan_alarms_total", "Scans stopped: too many at once", self.orphans.alarms)
         yield Sample(
-            "forestay_orphans_by_batch_total", "Claims released by a batch system's word", self.components.batch.freed
+            "forestay_orphan_alarms_total",
+            "Scans stopped because too many pilots were silent at once",
+            self.orphans.alarms,
         )
-        yield Sample("forestay_runtime_alerts_total", "Attempts past their expected runtime", self.runtimes.alerts)
-        yield Sample("forestay_forgotten_alerts_total", "Failed jobs that nobody waits for", self.forgotten.alerts)
-        yield Sample("forestay_jobs_pruned_total", "Jobs removed that had ended long ago", self.pruning.removed)
+        yield Sample(
+            "forestay_orphans_by_batch_total",
+            "Claims released after a batch system's report",
+            self.components.batch.freed,
+        )
+        yield Sample("forestay_runtime_alerts_total", "Attempts beyond their expected runtime", self.runtimes.alerts)
+        yield Sample("forestay_forgotten_alerts_total", "Failed jobs that are unattended", self.forgotten.alerts)
+        yield Sample("forestay_jobs_pruned_total", "Old jobs that were removed", self.pruning.removed)
         yield Sample("forestay_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("forestay_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         if (lineage := self.lineage) is not None:
             yield Sample("forestay_lineage_events_total", "OpenLineage events", lineage.sent, (("result", "sent"),))
             yield Sample("forestay_lineage_events_total", "", lineage.refused, (("result", "refused"),))
         if (told := self.receivers) is not None:
-            yield Sample("forestay_letters_total", "Letters to receivers", told.sent, (("result", "taken"),))
+            yield Sample("forestay_letters_total", "Notifications to channels", told.sent, (("result", "taken"),))
             yield Sample("forestay_letters_total", "", told.failed, (("result", "failed"),))
             yield Sample("forestay_letters_total", "", told.dropped, (("result", "given up"),))
         if self.follow is not None and self.leases is not None:
-            yield Sample("forestay_peer_batches_total", "Calls that asked peers after runs", self.follow.batches)
-            yield Sample("forestay_peer_ends_total", "Ends of sub-flows in other domains", self.follow.told)
+            yield Sample("forestay_peer_batches_total", "Requests to peers about runs", self.follow.batches)
+            yield Sample("forestay_peer_ends_total", "Completions of sub-flows in other domains", self.follow.told)
             yield Sample("forestay_peer_moves_total", "Sub-flows that left a domain", self.follow.moved)
             yield Sample("forestay_peer_stops_total", "Runs stopped for lapsed leases", self.leases.stopped)
         relay = self.components.relay
         if relay is not None:
-            yield Sample("forestay_relay_signals_total", "Signals to cases and shards", relay.told)
+            yield Sample("forestay_relay_signals_total", "Signals to runs and shards", relay.told)
             yield Sample("forestay_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
             yield Sample("forestay_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
 
@@ -219,7 +223,7 @@ class ReconcilerComponents:
             quarantines |= {"peers": self.follow.quarantine, "leases": self.leases.quarantine}
         for loop, quarantine in quarantines.items():
             yield Sample(
-                "forestay_set_aside_total", "Items that could not be handled", quarantine.count, (("loop", loop),)
+                "forestay_set_aside_total", "Documents that could not be handled", quarantine.count, (("loop", loop),)
             )
 
     def _domain_samples(self) -> Iterator[Sample]:
@@ -233,6 +237,6 @@ class ReconcilerComponents:
             yield Sample("forestay_incidents", "Incidents not closed", counts.incidents.get(standing, 0), labels)
         for cause in Cause:
             labels = (("cause", cause.value),)
-            yield Sample("forestay_inbox", "Incidents that wait for a person", counts.held.get(cause, 0), labels)
-        yield Sample("forestay_oldest_available_seconds", "Age of the oldest job that waits", counts.oldest_available)
+            yield Sample("forestay_inbox", "Incidents that need attention", counts.held.get(cause, 0), labels)
+        yield Sample("forestay_oldest_available_seconds", "Age of the oldest waiting job", counts.oldest_available)
         yield Sample("forestay_oldest_held_seconds", "Longest wait for a person", counts.oldest_held)

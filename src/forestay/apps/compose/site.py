@@ -90,7 +90,7 @@ class SiteComponents:
         """The batch job that starts a launch's pilot."""
         wanted = self._sizes.get(size)
         if wanted is None:
-            raise Permanent(f"there is no size {size} in the settings any more")
+            raise Permanent(f"size {size} is no longer in the settings")
         return PilotJob(
             name=NAME + launch,
             command=self._command(launch, wanted, secret),

@@ -78,7 +78,7 @@ def open_stores(url: str) -> Stores:
             OpenSearchAuditStore(cluster),
         )
     raise Permanent(
-        f"store {scheme}:… is not known; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
+        f"store {scheme}:… is not supported; use sqlite:///FILE, postgresql://… or opensearch://HOST:PORT/PREFIX"
     )
 
 

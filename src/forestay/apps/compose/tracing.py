@@ -20,7 +20,7 @@ def make_traces(settings: Settings, process: str) -> OtlpTraces | None:
     try:
         from forestay.adapters.opentelemetry.traces import OtlpTraces
     except ImportError:
-        raise Permanent("traces want OpenTelemetry; pip install 'forestay[otel]', or unset otlp") from None
+        raise Permanent("traces need OpenTelemetry; pip install 'forestay[otel]', or unset otlp") from None
     token = secret_at(settings.otlp_secret)
     return OtlpTraces(
         settings.otlp, process=process, version=version("forestay"), share=settings.otlp_share, token=token

@@ -62,7 +62,7 @@ class NotificationChannelTable(BaseModel):
     @property
     def where(self) -> str:
         """Where letters go, with nothing secret in it."""
-        return f"{self.url} to {', '.join(self.to)}" if self.to else self.url or f"as {self.secret} says"
+        return f"{self.url} to {', '.join(self.to)}" if self.to else self.url or f"address in {self.secret}"
 
     @property
     def addressee(self) -> ChannelFilter:

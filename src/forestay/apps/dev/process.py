@@ -65,7 +65,7 @@ async def _run_parts(
         await asyncio.sleep(0.02)
     if serving.done():
         serving.result()
-        raise Permanent("the server did not start; -v says more")
+        raise Permanent("the server did not start; use -v for details")
     pilot = await _start_pilot(settings, slots, verbose=verbose)
     kept = ReconcilerComponents(components)
     services.beside = kept.samples
@@ -102,7 +102,7 @@ async def _ready(temporal: DevServer) -> str:
     try:
         await temporal.ready()
     except Transient as error:
-        return f"Jobs run; flows wait: {error}"
+        return f"Jobs run, flows wait: {error}"
     return ""
 
 
@@ -114,9 +114,7 @@ def _alone(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise Permanent(
-                f"another `forestay dev` keeps its things in {state}; give this one another --state"
-            ) from error
+            raise Permanent(f"another `forestay dev` uses {state}; choose another folder with --state") from error
         yield
 
 
@@ -125,14 +123,14 @@ async def _start_temporal(settings: Settings) -> DevServer | str:
     if settings.temporal:
         return ""  # somebody's own; they know how it does
     if settings.temporal_program == "none":
-        return "Cases are not run, as FORESTAY_TEMPORAL_PROGRAM says."
+        return "Flows are disabled by FORESTAY_TEMPORAL_PROGRAM."
     found = find_program(settings.temporal_program, os.environ, settings.cache)
     if found is None:
-        _say("Temporal, in which cases live, is not here yet; it is fetched once (about 60 MB) …")
+        _say("Downloading the Temporal server (60 MB, once) …")
         try:
             found = await fetch_program(settings.cache)
         except Transient as error:
-            return f"Jobs run; flows do not: {error}.\n{HOW_TO_GET_TEMPORAL}"
+            return f"Jobs run, flows do not: {error}.\n{HOW_TO_GET_TEMPORAL}"
     server = DevServer(found.path, settings.state / "temporal", told=_say)
     await server.start()
     return server
@@ -189,14 +187,14 @@ def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str)
     write_private(where.dev_token, token)
     write_private(where.dev, f'server = "{settings.public_url}"')
     say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
-    say(f"[bold]Forestay[/bold] runs at {settings.public_url}, with {slots} places for jobs.")
+    say(f"[bold]Forestay[/bold] runs at {settings.public_url} with {slots} job slots.")
     if link:
-        say(f"To look at it in a browser, once and within ten minutes (later: forestay link):\n  {link}")
-    say(f"Your token is in {where.dev_token} (the command finds it there). Everything is kept in {settings.state}.")
+        say(f"Open this link in a browser, once and within ten minutes (later: forestay link):\n  {link}")
+    say(f"Your token is in {where.dev_token} (the command finds it automatically). All data is in {settings.state}.")
     with suppress(BadSettings):
         server = find_server(None, os.environ, Path.cwd(), where)
         if server.value != settings.public_url:
-            say(f"The command goes to {server.value} ({server.source}) unless you say --server {settings.public_url}")
+            say(f"The command uses {server.value} ({server.source}) unless you pass --server {settings.public_url}")
     say("In another terminal:")
     say("  forestay submit --name hello -- echo 'hello, world'")
     say("  forestay queue")

@@ -41,9 +41,7 @@ def run_doctor(state: Path | None, *, as_json: bool) -> int:
                 sys.stdout.write(f"{'':<21} {one.remedy}\n")
     missing = sum(one.state == MISSING for one in found)
     if not as_json:
-        sys.stderr.write(
-            "Nothing is missing.\n" if not missing else f"{missing} missing; what to do stands beside it.\n"
-        )
+        sys.stderr.write("Nothing is missing.\n" if not missing else f"{missing} missing; see the advice for each.\n")
     return 1 if missing else 0
 
 
@@ -54,7 +52,7 @@ def examine(state: Path | None) -> Iterator[CheckResult]:
         settings = load(state=state)
     except Permanent as error:
         yield CheckResult(
-            "settings", MISSING, str(error), "Mend the file that FORESTAY_CONFIG names, or the FORESTAY_ variables."
+            "settings", MISSING, str(error), "Correct the file named by FORESTAY_CONFIG, or the FORESTAY_ variables."
         )
         return
     for check in CHECKS:

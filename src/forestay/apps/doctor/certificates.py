@@ -52,11 +52,11 @@ def _certificate(host: str, port: int) -> Iterator[CheckResult]:
         ):
             shown = wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        remedy = "Renew it, or have this machine trust who signed it (SSL_CERT_FILE)."
+        remedy = "Renew it, or add its issuer to the trusted certificates of this machine (SSL_CERT_FILE)."
         yield CheckResult(about, MISSING, f"{host}:{port}: {error.verify_message}", remedy)
         return
     except (OSError, ssl.SSLError) as error:
-        yield CheckResult(about, NOTE, f"{host}:{port} cannot be asked: {error}")
+        yield CheckResult(about, NOTE, f"{host}:{port} cannot be checked: {error}")
         return
     yield _lasting(about, f"{host}:{port}", ssl.cert_time_to_seconds(str(shown["notAfter"])))
 
@@ -74,5 +74,5 @@ def _lasting(about: str, what: str, until: float) -> CheckResult:
     left = until - time.time()
     if left <= 0:
         return CheckResult(about, MISSING, f"{what} expired {-left / 86_400:.0f} days ago", "Renew it.")
-    words = f"{what} is good for {left / 86_400:.0f} days"
+    words = f"{what} is valid for {left / 86_400:.0f} days"
     return CheckResult(about, NOTE, words, "Renew it.") if left < SOON else CheckResult(about, GOOD, words)

@@ -60,11 +60,11 @@ def store(settings: Settings) -> Iterator[CheckResult]:
             "store",
             MISSING,
             f"{shown}: {error}",
-            "Start the store, or mend its address or password: FORESTAY_STORE. No job is claimed or ended until then.",
+            "Start the store, or correct its address or password: FORESTAY_STORE. No job is claimed or completed until then.",
         )
         return
     for words in look.wrong:
-        yield CheckResult("store", MISSING, f"{shown}: {words}", "The how-to on backup and upgrades says what to do.")
+        yield CheckResult("store", MISSING, f"{shown}: {words}", "See the how-to pages on backup and upgrades.")
     for words in look.notes:
         yield CheckResult("store", NOTE, f"{shown}: {words}")
     if look.ahead is not None and abs(look.ahead) > SKEW:
@@ -73,7 +73,7 @@ def store(settings: Settings) -> Iterator[CheckResult]:
             "clock",
             MISSING,
             f"the store's clock is {abs(look.ahead):.0f} seconds {way} this machine's",
-            "Let both keep time by NTP (chrony, systemd-timesyncd): waits, tokens and ages are reckoned by clocks.",
+            "Synchronise both with NTP (chrony, systemd-timesyncd): waits, tokens and ages depend on clocks.",
         )
     elif look.ahead is not None:
         yield CheckResult("clock", GOOD, f"within {SKEW:.0f} seconds of the store's")
@@ -83,7 +83,7 @@ def store(settings: Settings) -> Iterator[CheckResult]:
             "store",
             MISSING if named else NOTE,
             f"{shown}: {look.product}, without {', '.join(look.lacking)}",
-            "The first server that starts on it makes them: forestay server. If there should be jobs in it, the address is of another place.",
+            "The first server that starts creates them: forestay server. If the store should contain jobs, the address is wrong.",
         )
         return
     if not look.wrong:
@@ -104,13 +104,13 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
     try:
         words, generation = _ask(known)
     except PortError as error:
-        yield CheckResult("keepers", MISSING, str(error), "Mend the store first.")
+        yield CheckResult("keepers", MISSING, str(error), "Fix the store first.")
         return
     if generation.unfinished:
         yield CheckResult(
             "generation",
             MISSING,
-            f"a restore to generation {generation.number} was begun and not ended",
+            f"a restore to generation {generation.number} was started and not finished",
             "Stop every server, reconciler and orchestrator, and run it again: forestay restored --reason TEXT",
         )
     now = SystemClock().now()
@@ -120,14 +120,14 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
         yield CheckResult("keepers", GOOD, f"{len(alive)} alive, version {', '.join(versions)}")
         return
     last = (
-        f"the last word is from {words[0].name}, {(now - words[0].at) // 1000:,} seconds old"
+        f"the last report is from {words[0].name}, {(now - words[0].at) // 1000:,} seconds old"
         if words
-        else "none ever was"
+        else "there never was one"
     )
     yield CheckResult(
         "keepers",
         MISSING if needed else NOTE,
-        f"no keeper is alive, so orphans, faults and ends of cases wait ({last})",
+        f"no reconciler is alive, so orphans, failures and completions of runs wait ({last})",
         "Start one or more: forestay reconciler",
     )
 
@@ -150,8 +150,8 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult(
             "temporal",
             MISSING,
-            f"{where} does not answer: {error}",
-            "Start it, or change FORESTAY_TEMPORAL. Cases stand still until then; plain jobs run.",
+            f"{where} does not respond: {error}",
+            "Start it, or change FORESTAY_TEMPORAL. Runs do not advance until then; plain jobs do.",
         )
         return
     if not found.has_namespace:
@@ -167,7 +167,7 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult(
             "pruning",
             NOTE,
-            f"cases that have ended are forgotten after {found.keeps_days:.0f} days, jobs removed after {settings.keep_days}: jobs of forgotten cases may stay longer",
+            f"completed runs are removed after {found.keeps_days:.0f} days, jobs after {settings.keep_days}: jobs of removed runs may stay longer",
             f"temporal operator namespace update --address {where} --namespace {namespace} --retention {settings.keep_days + 1}d",
         )
     if found.workers and found.hands:
@@ -176,14 +176,14 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult(
             "workers",
             MISSING,
-            f"nobody takes work from the queue {queue}, so cases stand still",
-            "Start one or more: forestay orchestrator. If some run, they have another FORESTAY_TASK_QUEUE or FORESTAY_TEMPORAL_NAMESPACE.",
+            f"no orchestrator polls the queue {queue}, so runs do not advance",
+            "Start one or more: forestay orchestrator. If some are running, they have another FORESTAY_TASK_QUEUE or FORESTAY_TEMPORAL_NAMESPACE.",
         )
 
 
 def _program(settings: Settings) -> Iterator[CheckResult]:
     if settings.temporal_program == "none":
-        yield CheckResult("temporal", NOTE, "flows are not run, as FORESTAY_TEMPORAL_PROGRAM says")
+        yield CheckResult("temporal", NOTE, "flows are disabled by FORESTAY_TEMPORAL_PROGRAM")
         return
     try:
         program = find_program(settings.temporal_program, os.environ, settings.cache)
@@ -193,7 +193,7 @@ def _program(settings: Settings) -> Iterator[CheckResult]:
     if program is not None:
         yield CheckResult("temporal", GOOD, f"{program.path} ({program.source})")
     else:
-        words = "not here; `forestay dev` has it fetched when it first starts, which needs the network"
+        words = "not installed; `forestay dev` downloads it at its first start, which needs the network"
         yield CheckResult("temporal", NOTE, words, HOW_TO_GET_TEMPORAL)
 
 
@@ -210,14 +210,14 @@ def _element(reach: StorageAccess, element: StorageElement) -> CheckResult:
         return CheckResult(
             about,
             NOTE,
-            f"{door.base} is no folder here",
-            "Pilots must see it; servers need not, unless they read results there.",
+            f"{door.base} is not a folder on this machine",
+            "Pilots must be able to use it; servers only if they read results there.",
         )
     try:
         # A file that nobody has: an element that can say so can be reached, and let us in.
         _ask(lambda: reach.read(element, ".forestay-doctor", 64))
     except PortError as error:
         return CheckResult(
-            about, MISSING, f"{door.base}: {error}", "Start it, or mend its address and credentials in `storage`."
+            about, MISSING, f"{door.base}: {error}", "Start it, or correct its address and credentials in `storage`."
         )
     return CheckResult(about, GOOD, f"{door.base} answers")

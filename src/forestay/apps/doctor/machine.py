@@ -35,7 +35,7 @@ def open_files(settings: Settings) -> Iterator[CheckResult]:
     """A server that may open no more files takes no more pilots."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES:
-        yield CheckResult("open files", GOOD, "as many as any plan needs")
+        yield CheckResult("open files", GOOD, "enough for any plan")
         return
     spare = min(SPARE_FILES, soft // 2)
     words = f"at most {soft:,}: enough for about {(soft - spare) // MEASURED.sockets:,} pilots at a server"
@@ -57,7 +57,7 @@ def names(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(
                 "settings",
                 NOTE,
-                f"{variable} is set, and nobody reads it",
+                f"{variable} is set, but is not a known setting",
                 f"If FORESTAY_{near[0]} is meant, rename it.",
             )
     where = os.environ.get("FORESTAY_CONFIG")
@@ -78,13 +78,13 @@ def state(settings: Settings) -> Iterator[CheckResult]:
             "state",
             MISSING,
             f"{folder} cannot be written: {error.strerror}",
-            "Name another with --state or FORESTAY_STATE.",
+            "Choose another folder with --state or FORESTAY_STATE.",
         )
         return
     words = f"{folder}, {free >> 20:,} MiB free"
     if free < ROOM:
         yield CheckResult(
-            "state", NOTE, words, "Make room, or name a folder on another disk with --state or FORESTAY_STATE."
+            "state", NOTE, words, "Free space, or choose a folder on another disk with --state or FORESTAY_STATE."
         )
     else:
         yield CheckResult("state", GOOD, words)
@@ -100,10 +100,10 @@ def folders(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _folder(setting: str, path: Path, *, must_write: bool) -> Iterator[CheckResult]:
-    change = f"Make the folder, or change FORESTAY_{setting.upper()}."
+    change = f"Create the folder, or change FORESTAY_{setting.upper()}."
     wanted = os.R_OK | os.X_OK | (os.W_OK if must_write else 0)
     if not path.is_dir():
-        yield CheckResult(setting, MISSING, f"{path} is no folder", change)
+        yield CheckResult(setting, MISSING, f"{path} is not a folder", change)
     elif not os.access(path, wanted):
         verb = "written" if must_write else "read"
         yield CheckResult(setting, MISSING, f"{path} cannot be {verb} by this user", change)
@@ -120,6 +120,6 @@ def pages(_: Settings) -> Iterator[CheckResult]:
         yield CheckResult(
             "pages",
             NOTE,
-            "the browser's pages are not built into this installation; everything else works",
-            "Install the wheel, which has them, or build them in the source folder: just pages",
+            "the web pages are not built into this installation; everything else works",
+            "Install the wheel, which contains them, or build them in the source folder: just pages",
         )

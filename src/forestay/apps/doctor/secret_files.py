@@ -18,7 +18,7 @@ PRIVATE = b"PRIVATE KEY-----"
 def key(settings: Settings) -> Iterator[CheckResult]:
     path = settings.key_file
     if not path.exists():
-        yield CheckResult("key", NOTE, f"{path} is not there; the first start makes it")
+        yield CheckResult("key", NOTE, f"{path} does not exist; the first start creates it")
     elif open_to_others(path):
         yield CheckResult("key", MISSING, f"{path} can be read by others; it signs every token", f"chmod 600 {path}")
     else:
@@ -38,7 +38,7 @@ def others(settings: Settings) -> Iterator[CheckResult]:
         path = Path(where)
         if not path.is_file() or not os.access(path, os.R_OK):
             yield CheckResult(
-                name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user alone."
+                name, MISSING, f"{path} cannot be read", "Put the secret there, readable by this user only."
             )
         elif open_to_others(path):
             yield CheckResult(name, MISSING, f"{path} can be read by others", f"chmod 600 {path}")
@@ -47,14 +47,14 @@ def others(settings: Settings) -> Iterator[CheckResult]:
     for name, path in files(settings):
         if path != settings.key_file and PRIVATE in _beginning(path) and open_to_others(path):
             yield CheckResult(
-                name, MISSING, f"{path} has a private key in it and can be read by others", f"chmod 600 {path}"
+                name, MISSING, f"{path} contains a private key and can be read by others", f"chmod 600 {path}"
             )
     config = os.environ.get("FORESTAY_CONFIG")
     if config and _password_in(settings.store) and "FORESTAY_STORE" not in os.environ and open_to_others(Path(config)):
         yield CheckResult(
             "settings",
             MISSING,
-            f"{config} has the store's password in it and can be read by others",
+            f"{config} contains the store's password and can be read by others",
             f"chmod 600 {config}",
         )
 

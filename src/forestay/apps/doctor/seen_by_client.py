@@ -31,7 +31,7 @@ def server(_: Settings) -> Iterator[CheckResult]:
                 "token",
                 MISSING,
                 f"{error} ({known.token.source})",
-                "Ask your operator for a new one, or make one: forestay token.",
+                "Ask your operator for a new one, or create one: forestay token.",
             )
             return
         except ClientError as error:
@@ -46,12 +46,12 @@ def server(_: Settings) -> Iterator[CheckResult]:
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
             words = f"the server's clock is {abs(ahead):.0f} seconds {way} this machine's"
-            yield CheckResult("clock", MISSING, words, "Let both keep time by NTP (chrony, systemd-timesyncd).")
+            yield CheckResult("clock", MISSING, words, "Synchronise both with NTP (chrony, systemd-timesyncd).")
         for check in (_sites, _pilots, _cases):
             try:
                 yield from check(client)
             except (ApiError, ClientError) as error:
-                yield CheckResult(check.__name__.strip("_"), MISSING, str(error), "Look into the server's log.")
+                yield CheckResult(check.__name__.strip("_"), MISSING, str(error), "See the server's log.")
 
 
 def _pilots(client: ForestayClient) -> Iterator[CheckResult]:
@@ -59,7 +59,7 @@ def _pilots(client: ForestayClient) -> Iterator[CheckResult]:
     if alive:
         yield CheckResult("pilots", GOOD, f"{alive} alive")
     elif any(not one["overdue"] for one in client.send(site_calls.sites())):
-        yield CheckResult("pilots", GOOD, "none now; a site agent sends them when jobs wait")
+        yield CheckResult("pilots", GOOD, "none now; a site agent submits them when jobs wait")
     else:
         yield CheckResult("pilots", MISSING, "none is alive, so no job runs", "Start one: forestay pilot --help")
 
@@ -68,12 +68,12 @@ def _sites(client: ForestayClient) -> Iterator[CheckResult]:
     for one in client.send(site_calls.sites()):
         name, trouble = f"site {one['site']}", one["said"]["trouble"]
         if one["overdue"]:
-            remedy = f"Start it again on {one['host']}: forestay site --config FILE. If the site is gone for good, this can be left."
-            yield CheckResult(name, NOTE, f"its agent on {one['host']} is silent since {one['seen']}", remedy)
+            remedy = f"Start it again on {one['host']}: forestay site --config FILE. If the site no longer exists, ignore this."
+            yield CheckResult(name, NOTE, f"its agent on {one['host']} has been silent since {one['seen']}", remedy)
         elif trouble:
-            yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {one['host']} says more.")
+            yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {one['host']} shows details.")
         else:
-            yield CheckResult(name, GOOD, f"its agent on {one['host']} is heard")
+            yield CheckResult(name, GOOD, f"its agent on {one['host']} is active")
 
 
 def _cases(client: ForestayClient) -> Iterator[CheckResult]:

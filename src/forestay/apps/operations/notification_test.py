@@ -12,15 +12,15 @@ from forestay.domain.exceptions.incidents.notifications import Notification, Not
 from forestay.ports.errors import NotFound
 from forestay.services.operations.notifier import message_of
 
-WORDS = "Somebody tries whether this receiver is reached. Nothing has happened, and nothing is to be done."
+WORDS = "This is a test of the notification channel. Nothing happened, and nothing needs to be done."
 
 
 def channel_named(settings: Settings, name: str) -> NotificationChannelTable:
     """`NotFound` says which there are."""
     found = {one.name: one for one in settings.receivers}
     if name not in found:
-        known = f"there are {', '.join(sorted(found))}" if found else "the settings have no [[receivers]]"
-        raise NotFound(f"no receiver is called {name}; {known}")
+        known = f"known: {', '.join(sorted(found))}" if found else "the settings have no [[receivers]]"
+        raise NotFound(f"there is no notification channel {name}; {known}")
     return found[name]
 
 

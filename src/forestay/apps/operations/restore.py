@@ -29,9 +29,9 @@ async def restore_store(
     clock, by = SystemClock(), getpass.getuser()
     await stores.jobs.open()
     try:
-        say(f"Looking for {look:.0f} seconds whether servers or keepers run on this store.")
+        say(f"Checking for {look:.0f} seconds whether servers or reconcilers use this store.")
         if running := await _running(stores, clock.now(), look):
-            raise Conflict(f"stop every server, keeper and worker first; these run: {', '.join(running)}")
+            raise Conflict(f"stop every server, reconciler and orchestrator first; still running: {', '.join(running)}")
         say("Raising the generation of every job that is not final.")
         service = GenerationRaiser(stores.jobs, stores.documents, CheckedWriter(stores.jobs), clock)
         raised = await service.run(by=by, reason=reason)

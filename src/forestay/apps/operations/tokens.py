@@ -16,13 +16,13 @@ def make_token(settings: Settings, *, subject: str, tenant: str, roles: Sequence
     """A token; `Permanent` says which of its parts is wrong."""
     for what, text in (("subject", subject), ("tenant", tenant)):
         if not WORD.fullmatch(text):
-            raise Permanent(f"the {what} may have letters, digits and ._@+- and at most 64 of them")
+            raise Permanent(f"the {what} may have at most 64 letters, digits and ._@+-")
     try:
         allowed = frozenset(Role(role) for role in roles)
     except ValueError as error:
         names = ", ".join(role for role in Role if role is not Role.PILOT)
         raise Permanent(f"{error}; roles are {names}") from error
     if Role.PILOT in allowed:
-        raise Permanent("a pilot gets its own token from the server; give it one of role enrol")
+        raise Permanent("a pilot gets its own token from the server; give it a token of the role enrol")
     identity = SignedIdentity(signing_keys(settings.key_file), SystemClock())
     return identity.issue(subject=subject, tenant=tenant, roles=allowed, seconds=seconds)

@@ -109,7 +109,7 @@ def make_app(services: ServerComponents) -> FastAPI:
     app = FastAPI(
         title="Forestay",
         version=version("forestay"),
-        description="Job documents that are never lost and never doubled.",
+        description="Jobs that are never lost and outputs that never appear twice.",
         license_info={"name": "Apache-2.0"},
         openapi_url=None,
         docs_url=None,
@@ -166,7 +166,7 @@ def listening(settings: Settings) -> socket.socket:
     except OSError as error:
         own.close()
         why = error.strerror or "it cannot be used"
-        raise Permanent(f"{settings.listen}:{settings.port}: {why}; give another with --port") from error
+        raise Permanent(f"{settings.listen}:{settings.port}: {why}; choose another with --port") from error
     return own
 
 

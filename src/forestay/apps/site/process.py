@@ -68,8 +68,8 @@ async def poll_site(agent: SiteAgent, *, every: float) -> None:
             await agent.look()
             pause = every
         except Conflict as error:
-            log.warning("another agent looks after this site", detail=str(error))
+            log.warning("another agent manages this site", detail=str(error))
         except PortError as error:
-            log.warning("this look came to nothing", detail=str(error))
+            log.warning("this poll failed", detail=str(error))
             pause = min(LONGEST, 2 * pause)
         await asyncio.sleep(pause)

@@ -77,7 +77,7 @@ class AsyncForestayClient:
                     return judged.value
                 verdict = judged
             self._servers.next()
-            self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
+            self._notice(f"{verdict.why}; retrying in {verdict.seconds:.1f} s")
             await self._sleep(verdict.seconds)
 
     async def submit(
@@ -153,4 +153,6 @@ class AsyncForestayClient:
                 await answer.aclose()
         except httpx.TransportError as error:
             self._servers.next()
-            raise Unavailable(f"the stream broke: {error or type(error).__name__}", outcome_unknown=False) from error
+            raise Unavailable(
+                f"the stream was interrupted: {error or type(error).__name__}", outcome_unknown=False
+            ) from error

@@ -66,7 +66,7 @@ def document(answer: httpx.Response) -> Json:
         value = None
     if not isinstance(value, dict):
         raise BadAnswer(
-            f"{answer.request.url.copy_with(query=None)} answered something that is not a JSON object; is this a Forestay server?"
+            f"{answer.request.url.copy_with(query=None)} did not return a JSON object; is this a Forestay server?"
         )
     waits = value.get("waits") if answer.status_code == 202 else None
     if isinstance(waits, dict):
@@ -78,7 +78,7 @@ def _part(name: str) -> Callable[[httpx.Response], Any]:
     def read(answer: httpx.Response) -> Any:
         whole = document(answer)
         if name not in whole:
-            raise BadAnswer(f"the answer has no {name!r}; is the server of another version?")
+            raise BadAnswer(f"the response has no {name!r}; does the server have another version?")
         return whole[name]
 
     return read

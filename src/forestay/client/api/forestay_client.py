@@ -100,7 +100,7 @@ class ForestayClient:
                     return judged.value
                 verdict = judged
             self._servers.next()
-            self._notice(f"{verdict.why}; trying again in {verdict.seconds:.1f} s")
+            self._notice(f"{verdict.why}; retrying in {verdict.seconds:.1f} s")
             self._sleep(verdict.seconds)
 
     def _look_at_clock(self, answer: httpx.Response) -> None:
@@ -354,8 +354,10 @@ class ForestayClient:
                 answer.close()
         except httpx.TransportError as error:
             self._servers.next()
-            raise Unavailable(f"the answer broke off: {error or type(error).__name__}", outcome_unknown=True) from error
-        raise Unavailable("the server stopped before it was done", outcome_unknown=True)
+            raise Unavailable(
+                f"the response was interrupted: {error or type(error).__name__}", outcome_unknown=True
+            ) from error
+        raise Unavailable("the server stopped before it finished", outcome_unknown=True)
 
     @contextmanager
     def stream(
@@ -384,4 +386,6 @@ class ForestayClient:
                 answer.close()
         except httpx.TransportError as error:
             self._servers.next()
-            raise Unavailable(f"the stream broke: {error or type(error).__name__}", outcome_unknown=False) from error
+            raise Unavailable(
+                f"the stream was interrupted: {error or type(error).__name__}", outcome_unknown=False
+            ) from error

@@ -26,7 +26,7 @@ def ro_crate(
     whole = client.case(case)
     many = sum(client.count_jobs(filters={"case": case}).values())
     if many > MOST:
-        raise TooLarge(f"the case has {many:,} jobs, and a crate tells of {MOST:,} at most")
+        raise TooLarge(f"the case has {many:,} jobs; a crate can describe {MOST:,} at most")
     jobs = list(client.all_jobs({"case": case}))
     again = [job["id"] for job in jobs if job["attempt"] > 1]
     stories: dict[str, Any] = {}

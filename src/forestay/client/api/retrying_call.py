@@ -100,10 +100,10 @@ class RetryingCall(Generic[T]):
     def failed(self, error: httpx.TransportError) -> RetryLater:
         """No answer came."""
         if isinstance(error, httpx.UnsupportedProtocol):
-            raise BadSettings(f"{error}: the server's address begins with http:// or https://") from error
+            raise BadSettings(f"{error}: the server's address must start with http:// or https://") from error
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise BadSettings(
-                f"the server's certificate is not trusted ({error}); set FORESTAY_CA_FILE, or ca_file in your config.toml, to the certificate of your site's authority"
+                f"the server's certificate is not trusted ({error}); set FORESTAY_CA_FILE, or ca_file in your config.toml, to the certificate of your site's CA"
             ) from error
         if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
             self.outcome_unknown = True
@@ -166,7 +166,9 @@ def problem(answer: httpx.Response) -> ApiError:
         whole = None
     if not isinstance(whole, dict):
         if not (400 <= status < 600):
-            raise BadAnswer(f"the server answered {status}, which no Forestay server does; is the address right?")
+            raise BadAnswer(
+                f"the server answered {status}, which is not a response of a Forestay server; check the address"
+            )
         whole = {}
     title = str(whole.get("title") or answer.reason_phrase or f"status {status}")
     detail = whole.get("detail")

@@ -138,7 +138,7 @@ def _late(waiting: WaitedJobs) -> str:
     late = waiting.open
     if len(waiting.jobs) == 1:
         return f"the job is {waiting.known[late[0]]['state']} still"
-    return f"{len(late):,} of {len(frozenset(waiting.jobs)):,} jobs are not there yet"
+    return f"{len(late):,} of {len(frozenset(waiting.jobs)):,} jobs are not finished yet"
 
 
 def _events(waiting: WaitedJobs) -> calls.Call[None]:

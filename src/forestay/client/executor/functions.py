@@ -44,7 +44,7 @@ def reference(function: Callable[..., Any]) -> FunctionReference:
     if "<" in path or not _is_found(module, path, function):
         raise NotCallable(
             f"{module}.{path} cannot be found by its name (a lambda, a function in a function, or one that was replaced); "
-            "move it to the top of a module, or use Executor(cloudpickle=True)"
+            "move it to the top level of a module, or use Executor(cloudpickle=True)"
         )
     if module != "__main__":
         return FunctionReference(f"{module}:{path}", None)
@@ -54,7 +54,7 @@ def reference(function: Callable[..., Any]) -> FunctionReference:
     script = getattr(main, "__file__", None)
     if not script or not os.path.isfile(script):
         raise NotCallable(
-            f"{path} was typed in, so a runner has no file to find it in; put it into a module, or use Executor(cloudpickle=True)"
+            f"{path} was defined interactively, so no file contains it; put it into a module, or use Executor(cloudpickle=True)"
         )
     return FunctionReference(f"__main__:{path}", os.path.abspath(script))
 
@@ -86,7 +86,7 @@ def named_call(function: Callable[..., Any], args: Sequence[object], kwargs: Map
         if kwargs:
             call["kwargs"] = {key: pack(one) for key, one in kwargs.items()}
     except NotPlainError as error:
-        raise NotCallable(f"an argument of {name.function} cannot travel: {error}") from None
+        raise NotCallable(f"an argument of {name.function} cannot be sent: {error}") from None
     return call
 
 
@@ -106,7 +106,7 @@ def checked_size(call: dict[str, Any]) -> dict[str, Any]:
     except TypeError as error:
         raise NotCallable(f"the arguments cannot be sent: {error}") from None
     if size > LARGEST_CALL:
-        raise NotCallable(f"the call has {size:,} bytes, at most {LARGEST_CALL:,} travel; put the data into a file")
+        raise NotCallable(f"the call has {size:,} bytes; the limit is {LARGEST_CALL:,}. Put the data into a file")
     return call
 
 

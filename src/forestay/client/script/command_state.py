@@ -103,13 +103,13 @@ class CommandState:
         elif verb == "continue":
             self.holders.get(item, set()).discard(order["holder"])
         elif item and item not in self.waiting:
-            return CommandAnswer(name, "refused", f"{item} does not wait for anything")
+            return CommandAnswer(name, "refused", f"{item} is not waiting")
         elif verb == "remove":
             self._rule(item, Remove(order["reason"], whole_case=not item))
         elif verb == "force-fail":
             self._rule(item, Fail(order["reason"]))
         elif not item:
-            return CommandAnswer(name, "refused", f"{verb} is nothing that this client does to a whole case")
+            return CommandAnswer(name, "refused", f"{verb} is not supported by this client for a whole run")
         elif verb in ("force-complete", "skip"):
             self._rule(item, Complete(order["data"].get("result")))
         elif verb in ("restart", "redo", "resubmit") or (verb == "replace" and "flow" not in order["data"]):

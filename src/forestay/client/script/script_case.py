@@ -152,7 +152,7 @@ class ScriptCase:
                     return verdict.result
                 if isinstance(verdict, Fail):
                     self._tell("item-failed", item=name, attempt=attempt)
-                    raise ItemFailed(f"{name}: {verdict.reason or 'ordered to fail'}") from error
+                    raise ItemFailed(f"{name}: {verdict.reason or 'failed by command'}") from error
                 self._stop(verdict, error)
                 self._tell("item-failed", item=name, attempt=attempt)
                 raise
@@ -174,7 +174,7 @@ class ScriptCase:
         if isinstance(verdict, Remove):
             raise CaseRemoved(verdict.reason or "removed") from error
         if isinstance(verdict, Fail):
-            raise ItemFailed(verdict.reason or "ordered to fail") from error
+            raise ItemFailed(verdict.reason or "failed by command") from error
 
     # -- reports and orders ------------------------------------------------------------------------------------
 
@@ -188,10 +188,10 @@ class ScriptCase:
     def _tell(self, kind: str, *, item: str = "", urgent: bool = False, **more: Any) -> Verdict:
         """Report an event and obey until it is answered. A server that is away is gone without: nothing is worse than without Forestay."""
         if self._client is None:
-            return GoOn("there is no server")
+            return GoOn("no server is configured")
         with self._lock:
             if not urgent and time.monotonic() < self._away:
-                return GoOn("the server was away")
+                return GoOn("the server was unavailable")
             self._count += 1
             event = cast(
                 NewEvent,
@@ -208,7 +208,7 @@ class ScriptCase:
         self.id = answer["case"]
         if answer["answer"] != "wait" or answer["incident"] is None:
             return self._look(item)
-        log.warning("%s %s: waits for incident %s", self.name, item or kind, answer["incident"])
+        log.warning("%s %s: waiting for incident %s", self.name, item or kind, answer["incident"])
         return self._wait(item, answer["incident"])
 
     def _look(self, item: str) -> Verdict:
@@ -222,7 +222,7 @@ class ScriptCase:
                     return GoOn(str(error))
                 continue  # it is suspended, and whoever holds it has not said that it may go on
             except ClientError as error:
-                log.warning("orders for %s cannot be read: %s", self.key, error)
+                log.warning("commands for %s cannot be read: %s", self.key, error)
                 return GoOn(str(error))
             with self._lock:
                 verdict = self._commands.verdicts.get("")
@@ -244,11 +244,11 @@ class ScriptCase:
                     heard = time.monotonic()
                 except Unavailable as error:
                     if time.monotonic() - heard > self._patience:
-                        log.warning("%s of %s waits no longer: %s", item, self.key, error)
+                        log.warning("%s of %s no longer waits: %s", item, self.key, error)
                         return GoOn(str(error))
                     continue
                 except ClientError as error:
-                    log.warning("orders for %s cannot be read: %s", self.key, error)
+                    log.warning("commands for %s cannot be read: %s", self.key, error)
                     return GoOn(str(error))
                 with self._lock:
                     verdict = self._commands.over(item, told)

@@ -123,7 +123,7 @@ class _Reporting(ActivityInboundInterceptor):
                 if isinstance(verdict, Complete):
                     return verdict.result
                 if isinstance(verdict, Fail | Remove):
-                    words = verdict.reason or "ordered to fail"
+                    words = verdict.reason or "failed by command"
                     raise ApplicationError(words, type=type(verdict).__name__, non_retryable=True) from error
                 _change(input, verdict)
                 await beat.during(asyncio.sleep(verdict.wait))
@@ -177,7 +177,7 @@ class _Waiting:
             except Unavailable:
                 continue  # it comes back; the attempt's own time says how long that is waited for
             except ClientError as problem:
-                log.warning("orders for %s cannot be read: %s", self.item, problem)
+                log.warning("commands for %s cannot be read: %s", self.item, problem)
                 return GoOn(str(problem))
             verdict = self.commands.over(self.item, told)
             if verdict is not None:

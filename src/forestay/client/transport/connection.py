@@ -26,7 +26,7 @@ class Servers:
         given = addresses.split(",") if isinstance(addresses, str) else addresses
         self.addresses = [checked_address(one) for one in given if one.strip()]
         if not self.addresses:
-            raise BadSettings("no server is named")
+            raise BadSettings("no server is configured")
         self._at = 0
 
     @property
@@ -76,7 +76,7 @@ def checked_address(address: str) -> str:
             f"{address!r} is not the address of a server; it looks like https://forestay.example.org:8443"
         )
     if parts.username or parts.password:
-        raise BadSettings("a server's address has no user or password in it; the token goes into a file")
+        raise BadSettings("a server's address must not contain a user or password; put the token into a file")
     return address
 
 

@@ -35,7 +35,7 @@ class EventReader:
         """The events that this piece of the stream completes."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > LONGEST:
-            raise BadAnswer("the event stream has a line without an end; is this a Forestay server?")
+            raise BadAnswer("the event stream has an endless line; is this a Forestay server?")
         for line in lines:
             event = self._line(line.removesuffix(b"\r").decode("utf-8", "replace"))
             if event is not None:

@@ -105,7 +105,7 @@ def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, 
         if content.get("server"):
             return Setting(content["server"], str(path))
     raise BadSettings(
-        "no server is known. Give --server or FORESTAY_SERVER, or write\n"
+        "No server is configured. Use --server or FORESTAY_SERVER, or write\n"
         f'    server = "https://forestay.example.org:8443"\ninto {where.user}. To try Forestay on this machine: forestay dev'
     )
 
@@ -121,15 +121,15 @@ def project_file(folder: Path) -> Path | None:
 def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: SettingsFiles) -> Setting | None:
     content = _read(path)
     if content.keys() - {"server"}:
-        raise BadSettings(f"{path}: a project's file may only say which server; put the rest into {where.user}")
+        raise BadSettings(f"{path}: a project's file may only set the server; put the rest into {where.user}")
     said = content.get("server")
     if not said:
         return None
     known = {one for other in others for one in (other.get("server"), *other.get("servers", ())) if one}
     if Servers(said).addresses not in [Servers(one).addresses for one in known]:
         raise BadSettings(
-            f"{path} names the server {said}, which you have not named yourself, so your token is not sent there. If you trust it, add\n"
-            f'    servers = ["{said}"]\nto {where.user}, or say --server {said}'
+            f"{path} names the server {said}, which is not in your own settings, so your token is not sent there. If you trust it, add\n"
+            f'    servers = ["{said}"]\nto {where.user}, or use --server {said}'
         )
     return Setting(said, str(path))
 
@@ -152,7 +152,7 @@ def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, st
     if (token := _named_token(where.system)) is not None:
         return token
     raise BadSettings(
-        f"no token is known for {server.value}. Put yours into {where.user_token} and make that file yours alone (chmod 600), "
+        f"There is no token for {server.value}. Put yours into {where.user_token}, readable by you only (chmod 600), "
         "or set FORESTAY_TOKEN or FORESTAY_TOKEN_FILE"
     )
 
@@ -199,10 +199,10 @@ def _own_file(descriptor: int, path: Path, what: str) -> None:
     if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
         raise BadSettings(
             f"{path} can be read or written by others (mode {stat.S_IMODE(about.st_mode):04o}), so {what} is not used. "
-            f"Make it yours alone: chmod 600 {path}. If others may have read it, ask for a new one"
+            f"Run: chmod 600 {path}. If others may have read it, request a new one"
         )
     if about.st_uid not in {os.geteuid(), 0}:
-        raise BadSettings(f"{path} belongs to another user, so {what} is not used; keep a copy of your own")
+        raise BadSettings(f"{path} belongs to another user, so {what} is not used; use a copy of your own")
 
 
 def read_token(path: Path) -> str:
@@ -214,13 +214,13 @@ def read_token(path: Path) -> str:
     except OSError as error:
         raise BadSettings(f"the token file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadSettings(f"{path} does not hold a token: it is not text") from error
+        raise BadSettings(f"{path} does not contain a token: it is not text") from error
 
 
 def _clean(text: str, source: str) -> str:
     token = text.strip()
     if not token or not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
-        raise BadSettings(f"{source} does not hold a token: one line of letters, digits and signs is wanted")
+        raise BadSettings(f"{source} does not contain a token: expected one line of letters, digits and punctuation")
     return token
 
 
@@ -232,15 +232,15 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise BadSettings(f"{path} is not proper TOML: {error}") from error
+        raise BadSettings(f"{path} is not valid TOML: {error}") from error
     unknown = content.keys() - _NAMES
     if unknown:
         raise BadSettings(
-            f"{path}: {', '.join(sorted(unknown))} is not a setting; there are {', '.join(sorted(_NAMES))}"
+            f"{path}: {', '.join(sorted(unknown))} is not a setting; known settings: {', '.join(sorted(_NAMES))}"
         )
     if not all(isinstance(content.get(name, ""), str) for name in _TEXTS):
-        raise BadSettings(f"{path}: server, token_file, ca_file and certificate are texts")
+        raise BadSettings(f"{path}: server, token_file, ca_file and certificate must be strings")
     servers = content.get("servers", [])
     if not isinstance(servers, list) or not all(isinstance(one, str) for one in servers):
-        raise BadSettings(f"{path}: servers is a list of addresses")
+        raise BadSettings(f"{path}: servers must be a list of addresses")
     return content

@@ -106,7 +106,7 @@ def wrong_path(path: str) -> str | None:
     """Why a path is not one of a file on an element."""
     if len(path) > MAX_PATH:
         return f"a path has at most {MAX_PATH} characters"
-    return "a path on the element is needed, without . or .. in it" if wrong_name(path) else None
+    return "expected a path on the element, without . or .." if wrong_name(path) else None
 
 
 def check_rule(rule: NameRule) -> Iterator[str]:
@@ -123,14 +123,14 @@ def check_rule(rule: NameRule) -> Iterator[str]:
 def check_elements(elements: tuple[StorageElement, ...]) -> Iterator[str]:
     """Everything that is wrong with a domain's elements."""
     if len(elements) > MAX_ELEMENTS:
-        yield f"there are {len(elements)} storage elements; at most {MAX_ELEMENTS} are possible"
+        yield f"there are {len(elements)} storage elements; the limit is {MAX_ELEMENTS}"
     names = [element.name for element in elements]
     for name in sorted({one for one in names if names.count(one) > 1}):
-        yield f"two storage elements are called {name}"
+        yield f"several storage elements have the name {name}"
     for element in elements:
         if len(element.rules) > MAX_RULES:
-            yield f"{element.name}: at most {MAX_RULES} rules are possible"
+            yield f"{element.name}: at most {MAX_RULES} rules are allowed"
         for rule in element.rules:
             yield from (f"{element.name}: {why}" for why in check_rule(rule))
         if element.outputs and wrong_path(element.outputs):
-            yield f"{element.name}: outputs is a folder on the element, without . or .. in it"
+            yield f"{element.name}: outputs must be a folder on the element, without . or .."

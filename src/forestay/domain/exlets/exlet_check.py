@@ -91,7 +91,7 @@ def check_exlet(
             and ladders is not None
             and step.do.ladder not in ladders
         ):
-            findings.append(FlowProblem((*at, "ladder"), f"there is no ladder {step.do.ladder!r}"))
+            findings.append(FlowProblem((*at, "ladder"), f"there is no retry policy {step.do.ladder!r}"))
         if kind is not None:
             findings += [FlowProblem(at, message) for message in _check_kind(step, kind)]
     findings += _check_order(exlet.steps)
@@ -106,9 +106,9 @@ def _check_frame(exlet: Exlet) -> Iterator[FlowProblem]:
     if len(exlet.description) > MAX_TEXT:
         yield FlowProblem(("description",), f"it is longer than {MAX_TEXT} characters")
     if not exlet.steps:
-        yield FlowProblem(("steps",), "it does nothing; an exlet has at least one step")
+        yield FlowProblem(("steps",), "it has no steps; at least one is required")
     if len(exlet.steps) > MAX_STEPS:
-        yield FlowProblem(("steps",), f"it has {len(exlet.steps)} steps; at most {MAX_STEPS} are possible")
+        yield FlowProblem(("steps",), f"it has {len(exlet.steps)} steps; the limit is {MAX_STEPS}")
 
 
 # The arguments of one primitive
@@ -120,19 +120,19 @@ def _check_arguments(do: Primitive) -> _Wrong:
     match do:
         case Steer(action, target):
             if action not in STEERING:
-                yield ("action",), f"{action} is not done to a target"
+                yield ("action",), f"{action} has no target"
             elif action in ITEM_ONLY and target not in (ActionTarget.ITEM, ActionTarget.JOB):
-                yield ("target",), f"{action} is for an item, not for {_words(target)}"
+                yield ("target",), f"{action} applies to a task, not to {_words(target)}"
         case CompensateAction(given):
             if not given:
-                yield ("worklets",), "no worklet is named"
+                yield ("worklets",), "no worklet is given"
             if len(given) > MAX_WORKLETS:
-                yield ("worklets",), f"{len(given)} worklets at once; at most {MAX_WORKLETS} are possible"
+                yield ("worklets",), f"{len(given)} worklets at once; the limit is {MAX_WORKLETS}"
             yield from _check_worklets(given)
         case Select(worklet):
             yield from _check_worklet(worklet, ("worklet",))
             if worklet.take:
-                yield ("worklet", "take"), "what a selected worklet gives back are the outputs of its task"
+                yield ("worklet", "take"), "a selected worklet returns the outputs of its task"
         case Restage():
             yield from _check_restage(do)
         case FreeSpace(size):
@@ -144,20 +144,20 @@ def _check_arguments(do: Primitive) -> _Wrong:
             yield from _check_resubmit(do)
         case ClimbLadder(ladder):
             if ladder and not NAME.fullmatch(ladder):
-                yield ("ladder",), "this is no name of a ladder"
+                yield ("ladder",), "invalid name of a retry policy"
         case Notify(text, to):
             if not text.strip() or len(text) > MAX_TEXT:
-                yield ("text",), f"a text of 1 to {MAX_TEXT} characters is needed"
+                yield ("text",), f"expected a text of 1 to {MAX_TEXT} characters"
             if len(to) > MAX_RECIPIENTS:
-                yield ("to",), f"at most {MAX_RECIPIENTS} can be told at once"
+                yield ("to",), f"at most {MAX_RECIPIENTS} recipients are allowed"
             for place, one in enumerate(to):
                 if not one or not _WORD.fullmatch(one):
-                    yield ("to", place), "this is nobody's name or address"
+                    yield ("to", place), "invalid recipient"
         case AvoidHost(seconds, _):
             yield from _within("seconds", seconds, 1, MAX_WAIT, "seconds")
         case Hold(target, reason):
             if target in (ActionTarget.ALL_CASES, ActionTarget.ANCESTORS):
-                yield ("target",), f"a person is asked about a job, an item or a case, not about {_words(target)}"
+                yield ("target",), f"hold applies to a job, a task or a run, not to {_words(target)}"
             if len(reason) > MAX_TEXT:
                 yield ("reason",), f"it is longer than {MAX_TEXT} characters"
 
@@ -168,13 +168,13 @@ def _check_worklets(given: tuple[Worklet, ...]) -> _Wrong:
         yield from _check_worklet(worklet, ("worklets", place))
         for name in worklet.take:
             if name in taken:
-                yield ("worklets", place, "take", name), f"worklet {taken[name]} gives it back too; only one can"
+                yield ("worklets", place, "take", name), f"worklet {taken[name]} also returns it; only one may"
             taken.setdefault(name, place)
 
 
 def _check_worklet(worklet: Worklet, at: Place) -> _Wrong:
     if not worklet.flow or not _WORD.fullmatch(worklet.flow):
-        yield (*at, "flow"), "the version of a stored flow is needed"
+        yield (*at, "flow"), "expected the version of a stored flow"
     if len(worklet.give) + len(worklet.take) > MAX_MAPPINGS:
         yield at, f"at most {MAX_MAPPINGS} values can be mapped"
     if size_of(worklet.give) > MAX_GIVEN:
@@ -189,10 +189,10 @@ def _check_worklet(worklet: Worklet, at: Place) -> _Wrong:
             for path in paths:
                 if path[0] not in REFERENCES:
                     known = ", ".join(sorted(REFERENCES))
-                    yield (*at, "give", name), f"${{{'.'.join(path)}}} begins with none of {known}"
+                    yield (*at, "give", name), f"${{{'.'.join(path)}}} starts with none of {known}"
     for name, output in worklet.take.items():
         if not NAME.fullmatch(name) or not NAME.fullmatch(output):
-            yield (*at, "take", name), "a parameter of the case and the name of an output are needed"
+            yield (*at, "take", name), "expected a parameter of the run and the name of an output"
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -210,13 +210,13 @@ def _check_restage(do: Restage) -> _Wrong:
     changed = {"protocol": do.protocol or None, "buffer": do.buffer, "timeout": do.timeout}
     given = [name for name, value in changed.items() if value is not None]
     if do.how is Restaging.CHANGED and not given:
-        yield ("how",), "nothing is changed; one of protocol, buffer and timeout is needed"
+        yield ("how",), "nothing changes; set one of protocol, buffer and timeout"
     if do.how is not Restaging.CHANGED and given:
         yield ("how",), f"{', '.join(given)} can only be given with 'changed'"
     if do.place and do.how is not Restaging.OTHER_TARGET:
         yield ("place",), "a place can only be given with 'other-target'"
     if not _WORD.fullmatch(do.protocol) or not _WORD.fullmatch(do.place):
-        yield (), "a protocol and a place are short words"
+        yield (), "a protocol and a place must be short words"
     if do.buffer is not None:
         yield from _within("buffer", do.buffer, 512, 1 << 30, "bytes")
     if do.timeout is not None:
@@ -226,13 +226,13 @@ def _check_restage(do: Restage) -> _Wrong:
 def _check_resubmit(do: Resubmit) -> _Wrong:
     yield from _within("wait", do.wait, 0, MAX_WAIT, "seconds")
     if do.how is Resubmission.CHANGED and not do.needs:
-        yield ("needs",), "nothing is changed; say which need, and how"
+        yield ("needs",), "nothing changes; set a resource and its change"
     if do.how is Resubmission.SAME and do.needs:
         yield ("needs",), "needs can only be changed with 'changed' or 'other-domain'"
     if do.domain and do.how is not Resubmission.OTHER_DOMAIN:
         yield ("domain",), "a domain can only be given with 'other-domain'"
     if not _WORD.fullmatch(do.domain):
-        yield ("domain",), "this is no name of a domain"
+        yield ("domain",), "invalid name of a domain"
     for name, need in do.needs.items():
         yield from _check_need(name, need)
 
@@ -240,21 +240,21 @@ def _check_resubmit(do: Resubmit) -> _Wrong:
 def _check_need(name: Amount, need: NeedChange) -> _Wrong:
     at: Place = ("needs", name.value)
     if (need.factor is None) == (need.to is None):
-        yield at, "either a factor or an amount is needed"
+        yield at, "expected either a factor or an amount"
     if need.factor is not None and not 1 < need.factor <= MAX_FACTOR:
-        yield (*at, "factor"), f"a factor is above 1 and at most {MAX_FACTOR}"
+        yield (*at, "factor"), f"a factor must be greater than 1 and at most {MAX_FACTOR}"
     if need.factor is not None and need.at_most is None:
-        yield at, "a factor needs 'at_most', else it grows without end"
+        yield at, "a factor needs 'at_most' as a limit"
     for field, value in (("to", need.to), ("at_most", need.at_most)):
         if value is not None and not 1 <= value <= MAX_SIZE:
-            yield (*at, field), f"it is from 1 to {MAX_SIZE}"
+            yield (*at, field), f"expected 1 to {MAX_SIZE}"
     if need.to is not None and need.at_most is not None and need.to > need.at_most:
-        yield at, "it is to become more than 'at_most'"
+        yield at, "the amount is greater than 'at_most'"
 
 
 def _within(name: str, value: int, least: int, most: int, unit: str) -> _Wrong:
     if not least <= value <= most:
-        yield (name,), f"it is from {least} to {most} {unit}"
+        yield (name,), f"expected {least} to {most} {unit}"
 
 
 # What an exception of a type allows
@@ -264,14 +264,14 @@ def _check_kind(step: PlaybookStep, kind: ExceptionType) -> Iterator[str]:
     action, target = step.action, target_of(step.do)
     if kind is ExceptionType.SELECTION:
         if action is not Action.SELECT:
-            yield f"{action} is no selection; for a task that is bound late an exlet is one 'select'"
+            yield f"{action} is not a selection; for a late-bound task a playbook is one 'select'"
         return
     if action in ANYWHERE:
         return
     if kind.of_case and (action in JOB_PATTERNS or target in (ActionTarget.JOB, ActionTarget.ITEM)):
-        yield f"{kind} is about a case as a whole; {action} is for an item or its job"
+        yield f"{kind} concerns a whole run; {action} applies to a task or its job"
     if kind is ExceptionType.CASE_POST and action is not Action.COMPENSATE:
-        yield f"{kind}: the case is complete; only compensate is possible, not {action}"
+        yield f"{kind}: the run is complete; only compensate is possible, not {action}"
     if kind is ExceptionType.ITEM_POST and not (
         action is Action.COMPENSATE
         or (
@@ -279,19 +279,19 @@ def _check_kind(step: PlaybookStep, kind: ExceptionType) -> Iterator[str]:
             and target not in (ActionTarget.ITEM, ActionTarget.JOB)
         )
     ):
-        yield f"{kind}: the item is complete; compensate is possible, or suspend, continue and remove of more than the item"
+        yield f"{kind}: the task is complete; only compensate is possible, or suspend, continue and remove of more than the task"
     if action is Action.RESTART and kind not in EXECUTING:
         allowed = ", ".join(sorted(EXECUTING))
-        yield f"restart is for an item that executes ({allowed}); {kind} is none of them"
+        yield f"restart applies to an executing task ({allowed}); {kind} is not one of them"
     if action in JOB_PATTERNS and not kind.of_case and kind not in RESENDABLE:
-        yield f"{action} is for a job that was sent off; with {kind} there is none"
+        yield f"{action} needs a submitted job; with {kind} there is none"
     if action is Action.SELECT:
         yield from _select_kind(kind)
 
 
 def _select_kind(kind: ExceptionType) -> Iterator[str]:
     if kind.of_case:
-        yield "select is for the place of an item"
+        yield "select applies to a late-bound task"
 
 
 # What may follow what
@@ -308,22 +308,22 @@ def _check_order(steps: tuple[PlaybookStep, ...]) -> Iterator[FlowProblem]:
         at: Place = ("steps", place)
         action, target = step.action, target_of(step.do)
         if step.do in seen:
-            yield FlowProblem(at, f"step {seen.index(step.do)} does exactly this already")
+            yield FlowProblem(at, f"step {seen.index(step.do)} already does this")
         seen.append(step.do)
         if action is Action.SELECT and len(steps) > 1:
-            yield FlowProblem(at, "select does not mix with other steps")
+            yield FlowProblem(at, "select cannot be combined with other steps")
         if action is Action.HOLD and place != last:
-            yield FlowProblem(at, "hold is the last step: what comes after is up to a person")
+            yield FlowProblem(at, "hold must be the last step: a person decides what follows")
         over = next((one for one in ended if target in INSIDE[one]), None)
         if over is not None:
-            yield FlowProblem(at, f"nothing is left to be done to {_words(target)} after step {ended[over]}")
+            yield FlowProblem(at, f"nothing can be done to {_words(target)} after step {ended[over]}")
         if any(worklet.take for worklet in worklets_of(step.do)) and any(
             ActionTarget.CASE in INSIDE[one] for one in ended
         ):
-            yield FlowProblem(at, "the case is over by then; nothing can be given back to it")
+            yield FlowProblem(at, "the run has ended by then; nothing can be returned to it")
         if action in RESENDING:
             if resent is not None:
-                yield FlowProblem(at, f"step {resent} sends the work off already")
+                yield FlowProblem(at, f"step {resent} already submits the work")
             resent = place
         if action in PATTERNS and target in (ActionTarget.JOB, None):
             if words := why_not(action, pattern):
@@ -343,7 +343,7 @@ def _check_order(steps: tuple[PlaybookStep, ...]) -> Iterator[FlowProblem]:
         elif action is Action.CONTINUE:
             if suspended.pop(target, None) is None:
                 yield FlowProblem(
-                    at, f"{_words(target)} was not suspended by an earlier step; continue touches nothing else"
+                    at, f"{_words(target)} was not suspended by an earlier step; continue has no other effect"
                 )
         elif action in ENDING or action is Action.ROLLBACK:
             ended.setdefault(target, place)

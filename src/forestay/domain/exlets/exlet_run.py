@@ -1,4 +1,4 @@
-"""How an exlet is carried out: ``advance(run, event) -> (run, commands)``.
+"""How a playbook is run: ``advance(run, event) -> (run, commands)``.
 
 Pure and total. The steps are done in their order, each once: an event about a step that is not the present one, or that comes twice, changes nothing. What was told to
 the outside may be told again at any time (`ask_again`), since each step has an id under which it is done once.
@@ -113,7 +113,7 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
     """Read an event back; raises `ValueError` for what is none."""
     kind = {one.__name__: one for one in (StepDone, StepRefused, WorkletEnded, Stopped)}.get(data.get("type", ""))
     if kind is None:
-        raise ValueError(f"{data.get('type')!r} is no event of an exlet")
+        raise ValueError(f"{data.get('type')!r} is not an event of a playbook")
     values = {one.name: data[one.name] for one in fields(kind) if one.name in data}
     if "stage" in values:
         values["stage"] = StepStage(values["stage"])
@@ -208,7 +208,7 @@ class ExletRun:
     def from_plain(cls, data: Mapping[str, Any]) -> ExletRun:
         """Read a state back."""
         if data["format"] > FORMAT:
-            raise ValueError(f"the state has format {data['format']}; this release reads up to {FORMAT}")
+            raise ValueError(f"the state has format {data['format']}; this release supports up to {FORMAT}")
         return cls(
             incident=data["incident"],
             n=data["n"],
@@ -254,7 +254,7 @@ def advance(run: ExletRun, event: Event) -> tuple[ExletRun, tuple[Command, ...]]
         case StepRefused(step, reason, stage) if step == run.at and _is_about(run, stage):
             return _refused(run, reason)
         case WorkletEnded(step, place, well, reason) if step == run.at and run.stage is StepStage.WORKLETS:
-            return _worklet_ended(run, place, "" if well else reason or "it did not end well")
+            return _worklet_ended(run, place, "" if well else reason or "it failed")
         case _:
             return run, ()
 
@@ -290,7 +290,7 @@ def _begin(run: ExletRun) -> tuple[ExletRun, tuple[Command, ...]]:
             run = replace(run, stage=StepStage.WORKLETS, worklets={})
         elif do.action is Action.CONTINUE and target_of(do) not in run.held:
             # The exlet does not hold it: the suspend step was refused. Nothing is touched that another holds.
-            run = _next(run, StepEnd(StepState.REFUSED, "this exlet does not hold it"))
+            run = _next(run, StepEnd(StepState.REFUSED, "this playbook did not suspend it"))
             continue
         return run, (_ask(run),)
     held = bool(run.exlet.steps) and isinstance(run.exlet.steps[-1].do, Hold)

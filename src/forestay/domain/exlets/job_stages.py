@@ -74,7 +74,7 @@ def why_not(action: Action, before: Action | None) -> str:
         return ""
     if before is None:
         if action in (Action.REPOLL, Action.REREGISTER):
-            return f"{action} is for a job that was submitted again; resubmit comes first"
+            return f"{action} needs a resubmitted job; resubmit must come first"
         return ""
     earlier = PATTERNS[before]
     if pattern.brings not in earlier.then:

@@ -35,7 +35,7 @@ class Action(StrEnum):
     COMPENSATE = "compensate"
     """Runs worklets, and goes on when all of them have ended."""
     SELECT = "select"
-    """Runs a worklet in the item's place."""
+    """Runs a worklet for the late-bound task."""
     RESTAGE = "restage"
     FREE_SPACE = "free-space"
     RESERVE_SPACE = "reserve-space"
@@ -133,7 +133,7 @@ class Restaging(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restage:
-    """Brings the job's files again."""
+    """Stages the job's files again."""
 
     how: Restaging = Restaging.SAME
     protocol: str = ""
@@ -159,7 +159,7 @@ class FreeSpace:
 
 @dataclass(frozen=True, slots=True)
 class ReserveSpace:
-    """Reserves room where the job's files are to go."""
+    """Reserves space for the job's files."""
 
     size: int
     seconds: int = 86_400
@@ -197,7 +197,7 @@ class NeedChange:
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Tries the job again."""
+    """Retries the job."""
 
     how: Resubmission = Resubmission.SAME
     needs: Mapping[Amount, NeedChange] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def bpel_from_plain(plain: Mapping[str, Any]) -> BpelFlow:
 def message_from_plain(plain: object) -> dict[str, XmlElement]:
     """A message by its parts: each an element in its plain form, or a text. `ValueError` for anything else."""
     if not isinstance(plain, Mapping):
-        raise ValueError("a message is a record of its parts")  # noqa: TRY004 - one error for whatever is wrong
+        raise ValueError("a message must be an object with its parts")  # noqa: TRY004 - one error for whatever is wrong
     parts: dict[str, XmlElement] = {}
     for name, one in plain.items():
         if isinstance(one, str | int | float):
@@ -90,7 +90,7 @@ def message_from_plain(plain: object) -> dict[str, XmlElement]:
         elif isinstance(one, list) and _is_element(one, 0):
             parts[name] = from_plain(one)
         else:
-            raise ValueError(f"part {name[:100]} is no text and no element in its plain form")
+            raise ValueError(f"part {name[:100]} is neither a text nor an element in its plain form")
     return parts
 
 

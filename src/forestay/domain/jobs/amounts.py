@@ -29,7 +29,9 @@ def size_of(value: object) -> int:
         return whole
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError("a size is a number of bytes, or such as '4 GiB' (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)")
+        raise ValueError(
+            "a size is a number of bytes, or a text such as '4 GiB' (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)"
+        )
     return int(float(found[1]) * _UNITS[found[2]])
 
 
@@ -40,5 +42,5 @@ def duration_of(value: object) -> int:
         return whole
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError("a time is a number of seconds, or such as '90 min' (s, min, h, d)")
+        raise ValueError("a time is a number of seconds, or a text such as '90 min' (s, min, h, d)")
     return int(found[1]) * _SECONDS[found[2]]

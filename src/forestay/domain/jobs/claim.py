@@ -76,7 +76,7 @@ def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocu
     """The pilot has brought the inputs and starts the job."""
     held = document.claim
     if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
-        return TransitionRefused("the claim is not this pilot's any more")
+        return TransitionRefused("this pilot no longer holds the claim")
     if document.phase is not JobPhase.STAGING_IN:
         return document
     return step(document, Event.BEGIN, now=now, by=by, phase=JobPhase.EXECUTING)
@@ -120,7 +120,7 @@ def end(
     if any(one is not None and one.claim == ending.claim for one in carried):
         return Repeated(document)
     if document.min_writer > WRITER:
-        return Superseded("the document asks for a newer writer")
+        return Superseded("the document needs a newer release")
     if ending.token == document.token:
         if document.claim is not None and document.claim.id == ending.claim:
             return Applied(_settle(document, ending, now=now, by=by, answer=answer))
@@ -140,7 +140,7 @@ def release(
     if document.state is not State.RUNNING or held is None or held.id != claim_id:
         return TransitionRefused(f"claim {claim_id} does not hold the job (state {document.state})")
     if document.held_end is not None:
-        return TransitionRefused("the attempt has ended; its end is kept until the job is continued")
+        return TransitionRefused("the attempt has finished; its completion is kept until the job is continued")
     return _lose(
         document,
         now=now,
@@ -235,7 +235,7 @@ def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
 
 
 def _adopt(document: JobDocument, ending: AttemptResult, *, now: int, by: str) -> JobDocument:
-    note = f"late end adopted; claim {ending.claim}"
+    note = f"late completion accepted; claim {ending.claim}"
     if document.holders:
         return step(document, Event.KEEP_END, now=now, by=by, note=note, former_claim=None, held_end=ending)
     return step(document, Event.ADOPT, now=now, by=by, note=note, former_claim=None, last=ending, winner=ending)

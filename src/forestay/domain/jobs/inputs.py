@@ -98,12 +98,12 @@ def wrong_input(given: JobInput, outbound: OutboundPolicy) -> str | None:
         return why
     path = local_path(given.source)
     if path is not None:
-        return None if path.startswith("/") and "\0" not in path else "a whole path is needed, from the root on"
+        return None if path.startswith("/") and "\0" not in path else "an absolute path is required"
     other = produced(given.source)
     if other is not None:
         return wrong_name(other.path)
     if given.source.startswith("lfn:"):
-        words = "the name after lfn: is a path of letters, digits and . _ + = @ , : ~ -, without . or .. in it"
+        words = "the name after lfn: must be a path of letters, digits and . _ + = @ , : ~ -, without . or .."
         return None if catalogue_name(given.source) is not None else words
     if given.source.startswith(("http:", "https:")):
         return outbound.check(given.source)
@@ -114,5 +114,5 @@ def wrong_name(name: str) -> str | None:
     """Why a name is not one inside a job's folder."""
     parts = name.split("/")
     if not name or "\0" in name or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        return "a path inside the job's folder is needed, without . or .. in it"
+        return "expected a path inside the job's folder, without . or .."
     return None

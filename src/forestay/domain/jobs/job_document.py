@@ -233,7 +233,7 @@ class JobDocument:
     def whole(fields: dict[str, Any]) -> JobDocument:
         """A document of all its fields, as a store's format has read them."""
         if fields.keys() != FIELDS:
-            raise TypeError(f"a job document wants all its fields; these differ: {fields.keys() ^ FIELDS}")
+            raise TypeError(f"a job document needs all its fields; these differ: {fields.keys() ^ FIELDS}")
         document = object.__new__(JobDocument)
         document.__dict__.update(fields)
         return document

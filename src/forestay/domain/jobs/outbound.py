@@ -31,12 +31,12 @@ class OutboundPolicy:
         """Why this host may not be called, or None."""
         if any(_matches(host, one) for one in self._allowed):
             return None
-        return f"host {host} is not among the allowed hosts; an administrator sets {self._setting}"
+        return f"host {host} is not an allowed host; an administrator can set {self._setting}"
 
     def check(self, url: str) -> str | None:
         """Why this address may not be called, or None."""
         if _ODD.search(url):
-            return "spaces, control characters, backslashes and anything but ASCII must be percent-encoded"
+            return "spaces, control characters, backslashes and non-ASCII characters must be percent-encoded"
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port

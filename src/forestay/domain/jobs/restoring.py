@@ -33,7 +33,7 @@ def restored(
     if document.final or document.generation >= generation:
         return document
     if not allowed(document, Event.RESTORE):
-        return TransitionRefused("the document asks for a newer writer")
+        return TransitionRefused("the document needs a newer release")
     changes: dict[str, Any] = {"generation": generation, "overlap_possible": True}
     if external and HOLDER not in document.holders:
         changes["holders"] = (*document.holders, HOLDER)

@@ -33,7 +33,7 @@ class RunnerKind(StrEnum):
 
 
 class WhenExhausted(StrEnum):
-    """What becomes of a job whose attempts are used up."""
+    """What happens to a job whose attempts are used up."""
 
     FAIL = "fail"
     HOLD = "hold"

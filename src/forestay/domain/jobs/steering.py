@@ -27,7 +27,7 @@ def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str =
     if holder in document.holders:
         return document
     if len(document.holders) >= MAX_HOLDERS:
-        return TransitionRefused(f"{MAX_HOLDERS} holders hold the job already")
+        return TransitionRefused(f"{MAX_HOLDERS} holders already hold the job")
     holders = (*document.holders, holder)
     return step(document, Event.HOLD, now=now, by=by, note=reason or f"holder {holder}", holders=holders)
 
@@ -82,7 +82,7 @@ def force(
     event = Event.FORCE_COMPLETE if to is State.FORCED_COMPLETE else Event.FORCE_FAIL
     if expected != document.token:
         return TransitionRefused(
-            f"the job moved on: it is at generation {document.generation}, attempt {document.attempt}"
+            f"the job has changed: it is at generation {document.generation}, attempt {document.attempt}"
         )
     if not allowed(document, event):
         return TransitionRefused(f"the job is already {document.state}")
@@ -94,7 +94,7 @@ def take_notice(
 ) -> JobDocument | TransitionRefused:
     """Record how a try to notify went."""
     if document.delivery is None or not allowed(document, Event.NOTIFY):
-        return TransitionRefused(f"the job is {document.state}; nobody is to be notified")
+        return TransitionRefused(f"the job is {document.state}; no callback is due")
     delivery = replace(document.delivery, tries=document.delivery.tries + 1, due=due, done=done)
     return step(document, Event.NOTIFY, now=now, by=by, note=note, delivery=delivery)
 

@@ -82,7 +82,7 @@ class Unroutable:
 def unfit(need: RoutingNeed, offer: Offer) -> str:
     """Why a domain cannot run it; empty: it can."""
     if need.domain not in (ANY, offer.name):
-        return "another domain was asked for"
+        return "another domain was requested"
     if not offer.connected:
         return "it is not connected"
     if not offer.slots:
@@ -90,7 +90,7 @@ def unfit(need: RoutingNeed, offer: Offer) -> str:
     if need.cpus > offer.cpus or need.memory > offer.memory or need.gpus > offer.gpus:
         return "no slot there is large enough"
     if missing := sorted(need.labels - offer.labels):
-        return f"it does not have {', '.join(missing)}"
+        return f"it lacks {', '.join(missing)}"
     return ""
 
 

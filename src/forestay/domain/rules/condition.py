@@ -55,7 +55,7 @@ def check_bounds(text: str) -> tuple[str, ...]:
     if size > MAX_BYTES:
         wrong.append(f"the condition has {size} bytes; at most {MAX_BYTES} are allowed")
     if any(ord(one) < 32 and one not in "\t\n\r" for one in text) or any(0xD800 <= ord(one) < 0xE000 for one in text):
-        wrong.append("the condition has characters that no text has")
+        wrong.append("the condition has invalid characters")
     depth = deepest = 0
     for one in text:
         # Brackets inside quoted texts count too: the bound is there to keep the parser from deep recursion, not to be exact.

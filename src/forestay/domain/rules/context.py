@@ -48,79 +48,79 @@ _I, _N, _T, _B, _TEXTS = FieldType.INT, FieldType.NUMBER, FieldType.TEXT, FieldT
 
 FIELDS: tuple[Field, ...] = (
     Field("exception.type", _T, "the exception's type, such as `abort`"),
-    Field("exception.task", _T, "the task whose work item it concerns; empty for a case"),
-    Field("exception.trigger", _T, "what was raised from outside, by its name"),
-    Field("exception.item", _T, "of a timeout: the work item whose time is over; empty when it is the case's"),
-    Field("exception.level", _I, "how many times a ladder has been climbed for it"),
-    Field("cause", _T, "the classified reason, such as `memory`; `unknown` when in doubt"),
-    Field("confidence", _N, "how sure the classification is, from 0 to 1"),
-    Field("retry", _T, "what another try would need: `same`, `changed`, `elsewhere` or `no`"),
+    Field("exception.task", _T, "the task it concerns; empty for a run"),
+    Field("exception.trigger", _T, "the name of the external trigger"),
+    Field("exception.item", _T, "for a timeout: the task instance past its deadline; empty if it is the run's"),
+    Field("exception.level", _I, "how many retries by a retry policy it has had"),
+    Field("cause", _T, "the cause, such as `memory`, or `unknown`"),
+    Field("confidence", _N, "the confidence of the classification, from 0 to 1"),
+    Field("retry", _T, "what a retry needs: `same`, `changed`, `elsewhere` or `no`"),
     Field("pattern", _T, "the pattern that decided the cause"),
     Field("job.id", _T, "the job"),
     Field("job.name", _T, "its name"),
-    Field("job.owner", _T, "whose it is"),
+    Field("job.owner", _T, "its owner"),
     Field("job.team", _T, "the owner's team"),
     Field("job.labels", FieldType.WORDS, "its labels"),
     Field("job.parameters", FieldType.DATA, "its parameters"),
-    Field("job.index", _I, "its place in an array", optional=True),
+    Field("job.index", _I, "its index in an array", optional=True),
     Field("job.priority", _I, "its priority"),
     Field("job.attempt", _I, "the number of the attempt, from 1"),
     Field("job.generation", _I, "the generation"),
-    Field("job.faults", _I, "attempts that ended badly"),
-    Field("job.releases", _I, "attempts that were lost with their pilot"),
-    Field("job.cpus", _I, "what it was given: processors"),
-    Field("job.memory", _I, "bytes of memory; 0: not said"),
-    Field("job.disk", _I, "bytes of disk; 0: not said"),
+    Field("job.faults", _I, "attempts that failed"),
+    Field("job.releases", _I, "attempts lost with their pilot"),
+    Field("job.cpus", _I, "its number of processors"),
+    Field("job.memory", _I, "its memory in bytes; 0: not specified"),
+    Field("job.disk", _I, "its disk space in bytes; 0: not specified"),
     Field("job.gpus", _I, "GPUs"),
-    Field("job.wall", _I, "its limit of time in seconds", optional=True),
+    Field("job.wall", _I, "its time limit in seconds", optional=True),
     Field("job.age", _N, "seconds since it was submitted"),
-    Field("attempts", FieldType.RECORDS, "the earlier attempts, the oldest first: attempt, host, cause, exit_code, …"),
+    Field("attempts", FieldType.RECORDS, "the earlier attempts, oldest first: attempt, host, cause, exit_code, …"),
     Field("evidence.exit_code", _I, "the exit code", optional=True),
-    Field("evidence.signal", _I, "the signal it died of", optional=True),
+    Field("evidence.signal", _I, "the signal that killed it", optional=True),
     Field("evidence.scheduler", _T, "the batch system: `slurm`, `htcondor`, …, `none`"),
-    Field("evidence.scheduler_state", _T, "the batch system's word for its state"),
+    Field("evidence.scheduler_state", _T, "the state that the batch system reports"),
     Field("evidence.scheduler_reason", _T, "the batch system's reason"),
-    Field("evidence.hold_code", _I, "HTCondor's code of a hold", optional=True),
+    Field("evidence.hold_code", _I, "HTCondor's hold code", optional=True),
     Field("evidence.hold_subcode", _I, "its subcode", optional=True),
     Field("evidence.log_tail", FieldType.TEXTS, "the last lines of the log"),
-    Field("evidence.peak_memory", _I, "bytes it used at most", optional=True),
-    Field("evidence.memory_limit", _I, "bytes it was allowed", optional=True),
-    Field("evidence.oom_kills", _I, "processes that the kernel killed for memory", optional=True),
-    Field("evidence.disk_left", _I, "bytes left on the disk it wrote to", optional=True),
+    Field("evidence.peak_memory", _I, "its peak memory in bytes", optional=True),
+    Field("evidence.memory_limit", _I, "its memory limit in bytes", optional=True),
+    Field("evidence.oom_kills", _I, "processes killed by the kernel's out-of-memory killer", optional=True),
+    Field("evidence.disk_left", _I, "free bytes on the disk it wrote to", optional=True),
     Field("evidence.wall_time", _N, "seconds it ran", optional=True),
-    Field("evidence.time_limit", _N, "seconds it was allowed", optional=True),
-    Field("evidence.node", _T, "the node as the batch system calls it"),
-    Field("evidence.transfer", _T, "what the transfer said when it failed"),
-    Field("evidence.stage", _T, "how far it was: `staging-in`, `executing`, `staging-out`, `cleanup`; empty if unknown"),
-    Field("evidence.more", FieldType.DATA, "what else was told"),
+    Field("evidence.time_limit", _N, "its time limit in seconds", optional=True),
+    Field("evidence.node", _T, "the node's name in the batch system"),
+    Field("evidence.transfer", _T, "the error message of a failed transfer"),
+    Field("evidence.stage", _T, "the stage it reached: `staging-in`, `executing`, `staging-out`, `cleanup`; empty if unknown"),
+    Field("evidence.more", FieldType.DATA, "other evidence"),
     Field("case.id", _T, "the case"),
     Field("case.flow", _T, "the flow's name"),
     Field("case.version", _T, "the flow's version"),
     Field("case.data", FieldType.DATA, "the case's data"),
-    Field("case.depth", _I, "how many cases stand above it"),
-    Field("case.age", _N, "seconds since it began"),
-    Field("item.name", _T, "the work item"),
+    Field("case.depth", _I, "how many parent runs it has"),
+    Field("case.age", _N, "seconds since it started"),
+    Field("item.name", _T, "the task instance"),
     Field("item.status", _T, "its status"),
     Field("item.data", FieldType.DATA, "its data"),
-    Field("item.round", _I, "which time it is run"),
+    Field("item.round", _I, "the number of its round"),
     Field("item.age", _N, "seconds since it was enabled"),
-    Field("items", FieldType.WORDS, "the status of every work item of the case, by name"),
+    Field("items", FieldType.WORDS, "the status of every task of the run, by name"),
     Field("host.name", _T, "the host"),
     Field("host.closed", _B, "whether it is closed to new jobs"),
-    Field("host.jobs_1h", _I, "jobs that ended there within the hour"),
-    Field("host.faults_1h", _I, "faults there within the hour"),
+    Field("host.jobs_1h", _I, "jobs completed there within the last hour"),
+    Field("host.faults_1h", _I, "failures there within the last hour"),
     Field("site.name", _T, "the site"),
-    Field("site.open", _B, "whether it takes pilots"),
+    Field("site.open", _B, "whether it accepts pilots"),
     Field("site.pilots", _I, "its pilots"),
-    Field("site.waiting", _I, "jobs that wait for it"),
-    Field("site.faults_1h", _I, "faults there within the hour"),
+    Field("site.waiting", _I, "jobs waiting for it"),
+    Field("site.faults_1h", _I, "failures there within the last hour"),
     Field("history.same_cause", _I, "earlier attempts of this job with the same cause"),
     Field("history.same_host", _I, "earlier attempts of this job on the same host"),
-    Field("history.cause_1h", _I, "faults of the same cause within the hour, over all jobs of the tenant"),
-    Field("history.flow_1h", _I, "faults of the same flow within the hour"),
-    Field("history.owner_1h", _I, "faults of the same owner within the hour"),
+    Field("history.cause_1h", _I, "failures with the same cause within the last hour, over all jobs of the tenant"),
+    Field("history.flow_1h", _I, "failures of the same flow within the last hour"),
+    Field("history.owner_1h", _I, "failures of the same owner within the last hour"),
     Field("history.succeeded", _I, "jobs of the same task that have succeeded"),
-    Field("external", FieldType.DATA, "what registered sources outside say, by the source's name"),
+    Field("external", FieldType.DATA, "values of registered external sources, by name"),
     Field("now.hour", _I, "the hour of the day in UTC"),
     Field("now.weekday", _I, "the day of the week, 1 for Monday"),
 )  # fmt: skip
@@ -155,7 +155,7 @@ def read_context(told: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
             continue
         if value is None:
             if not field.optional:
-                wrong.append(f"{name}: it is never unknown; leave it out or give a {field.kind}")
+                wrong.append(f"{name}: it is never null; omit it or give a {field.kind}")
             continue
         fitting, problem = _fit(field, value, left)
         if problem:
@@ -184,7 +184,7 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
         return value, ""
     if kind is _TEXTS and type(value) is list and _fits_whole(value, left):
         return value, ""
-    bad = f"it is {type(value).__name__}; a {field.kind} is needed"
+    bad = f"it is {type(value).__name__}; expected a {field.kind}"
     if field.kind is FieldType.TRUTH:
         return (value, "") if isinstance(value, bool) else (None, bad)
     if isinstance(value, bool):
@@ -200,14 +200,14 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
             return None, bad
         wanted: type = str if field.kind is FieldType.TEXTS else Mapping
         if not all(isinstance(one, wanted) for one in value):
-            return None, f"a member is of another type; a {field.kind} is needed"
+            return None, f"an element has another type; expected a {field.kind}"
         # The newest stands last; it is kept, also when the texts together are too long.
         kept = [_plain(one, left, DEEPEST) for one in reversed(value[-MOST_MEMBERS:])]
         return kept[::-1], ""
     if not isinstance(value, Mapping):
         return None, bad
     if field.kind is FieldType.WORDS and not all(isinstance(one, str) for one in value.values()):
-        return None, f"a member is of another type; a {field.kind} is needed"
+        return None, f"an element has another type; expected a {field.kind}"
     return _plain(value, left, DEEPEST), ""
 
 

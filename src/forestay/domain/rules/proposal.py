@@ -293,15 +293,15 @@ def in_words(one: Proposal) -> Iterator[str]:
     """A proposal in plain words: what was seen, and what follows."""
     where = " and ".join(f"{name} {value}" for name, value in one.facts)
     did = {
-        FollowUpKind.RETRY: "another try mended",
-        FollowUpKind.ELSEWHERE: "another try on another host mended",
-        FollowUpKind.MORE: f"another try with more {' and '.join(one.remedy.amounts)} mended",
+        FollowUpKind.RETRY: "a retry recovered",
+        FollowUpKind.ELSEWHERE: "a retry on another host recovered",
+        FollowUpKind.MORE: f"a retry with more {' and '.join(one.remedy.amounts)} recovered",
         FollowUpKind.FAIL: "a person gave up",
-        FollowUpKind.COMPLETE: "a person counted as done",
-        FollowUpKind.ASK: "further tries were in vain for",
+        FollowUpKind.COMPLETE: "a person marked as complete",
+        FollowUpKind.ASK: "further retries did not help",
     }[one.remedy.kind]
     hand = f", {one.by_hand} of them by hand" if one.by_hand else ""
-    yield f"Of faults with {where}, {did} {one.helped} of {one.tried}{hand}."
+    yield f"Of failures with {where}, {did} {one.helped} of {one.tried}{hand}."
     if one.against:
         yield f"It did not hold for {one.tried - one.helped}, such as {one.against[0]}."
 

@@ -45,9 +45,9 @@ class DecisionError(StrEnum):
 
 
 WORDS: Mapping[DecisionError, str] = {
-    DecisionError.STOPS: "would stop a job that a further try mended",
-    DecisionError.COUNTS: "would count a job as done that only a further try completed",
-    DecisionError.IN_VAIN: "would try again what was tried and failed the same way",
+    DecisionError.STOPS: "would stop a job that a further attempt recovered",
+    DecisionError.COUNTS: "would mark a job as complete that only a further attempt completed",
+    DecisionError.IN_VAIN: "would retry what was already retried and failed in the same way",
 }
 
 

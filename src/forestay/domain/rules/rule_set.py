@@ -195,16 +195,16 @@ def _check_few(tree: RuleTree, changes: Sequence[RuleChange], key: TreeKey) -> S
         if change.key != key or rule is None:
             continue
         wrong += [
-            f"rule {rule.id} has a branch to {child}, which does not hang there"
+            f"rule {rule.id} has a branch to {child}, which is not attached there"
             for child in (rule.true_child, rule.false_child)
             if child is not None and (child not in tree.rules or tree.rules[child].parent != rule.id)
         ]
         if rule.parent is not None:
             above = tree.rules.get(rule.parent)
             if above is None or rule.id not in (above.true_child, above.false_child):
-                wrong.append(f"rule {rule.id} hangs on no branch")
+                wrong.append(f"rule {rule.id} is attached to no branch")
         elif rule.id != ROOT:
-            wrong.append(f"rule {rule.id} hangs on no branch")
+            wrong.append(f"rule {rule.id} is attached to no branch")
     return wrong
 
 

@@ -201,7 +201,7 @@ def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
             coming = rule.false_child
         else:
             # What is no truth value is an error, however true it looks.
-            message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
+            message = answer.message if isinstance(answer, Erred) else "the condition did not return a truth value"
             return Walk(tree, satisfied, tested, ConditionVerdict.ERROR, message, shadow)
     return Walk(
         tree, satisfied, tested, ConditionVerdict.FALSE if satisfied == ROOT else ConditionVerdict.TRUE, "", shadow
@@ -214,18 +214,20 @@ def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | RuleChangeRefused:
     Where the rule is true, that walk then ends in it; no walk that takes another way is changed.
     """
     if rule.id in tree.rules:
-        return RuleChangeRefused(f"there is a rule {rule.id} already")
+        return RuleChangeRefused(f"there is already a rule {rule.id}")
     if rule.conclusion.empty:
-        return RuleChangeRefused("a rule needs a conclusion: an exlet or at least one step")
+        return RuleChangeRefused("a rule needs a conclusion: a playbook or at least one step")
     if on.verdict is ConditionVerdict.ERROR:
-        return RuleChangeRefused(f"rule {on.last_tested} errs on the cornerstone; mend or remove it first")
+        return RuleChangeRefused(
+            f"rule {on.last_tested} has an error on the reference incident; correct or remove it first"
+        )
     above = tree.rules.get(on.last_tested)
     if above is None:
-        return RuleChangeRefused(f"rule {on.last_tested}, on which the walk ended, is there no more; walk again")
+        return RuleChangeRefused(f"rule {on.last_tested}, where the evaluation ended, no longer exists; evaluate again")
     refines = on.last_tested == on.last_satisfied
     taken = above.true_child if refines else above.false_child
     if taken is not None:
-        return RuleChangeRefused(f"rule {taken} stands in that place by now; walk again")
+        return RuleChangeRefused(f"rule {taken} is now at that position; evaluate again")
     child = replace(rule, parent=above.id, true_child=None, false_child=None)
     return with_rules(tree, _linked(above, child.id, refines=refines), child)
 
@@ -270,9 +272,9 @@ def check_tree(tree: RuleTree) -> tuple[str, ...]:
     root = tree.rules.get(ROOT)
     if root is None or root.parent is not None or root.condition != ALWAYS:
         return ("there is no root whose condition is true",)
-    wrong = [f"rule {key} is kept under the name of {rule.id}" for key, rule in tree.rules.items() if key != rule.id]
+    wrong = [f"rule {key} is stored under the name of {rule.id}" for key, rule in tree.rules.items() if key != rule.id]
     if root.false_child is not None:
-        wrong.append("the root has a false branch, on which no walk can come")
+        wrong.append("the root has a false branch, which no evaluation can reach")
     seen = {ROOT}
     waiting = [root]
     while waiting:
@@ -282,15 +284,15 @@ def check_tree(tree: RuleTree) -> tuple[str, ...]:
                 continue
             rule = tree.rules.get(child)
             if rule is None:
-                wrong.append(f"rule {above.id} has a branch to {child}, which is not there")
+                wrong.append(f"rule {above.id} has a branch to {child}, which does not exist")
             elif child in seen:
-                wrong.append(f"rule {child} hangs on more than one branch")
+                wrong.append(f"rule {child} is attached to more than one branch")
             else:
                 if rule.parent != above.id:
-                    wrong.append(f"rule {child} hangs on {above.id} and names {rule.parent} as its parent")
+                    wrong.append(f"rule {child} is attached to {above.id} but names {rule.parent} as its parent")
                 seen.add(child)
                 waiting.append(rule)
-    wrong += [f"rule {one} hangs on no branch" for one in tree.rules if one not in seen]
+    wrong += [f"rule {one} is attached to no branch" for one in tree.rules if one not in seen]
     wrong += [
         f"rule {rule.id} has no conclusion" for rule in tree.rules.values() if rule.id != ROOT and rule.conclusion.empty
     ]

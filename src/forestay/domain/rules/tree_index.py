@@ -245,7 +245,9 @@ class TreeIndex:
                 if answer is False:
                     continue
                 if answer is not True:
-                    message = answer.message if isinstance(answer, Erred) else "the condition gave no truth value"
+                    message = (
+                        answer.message if isinstance(answer, Erred) else "the condition did not return a truth value"
+                    )
                     return Walk(self.tree, satisfied, name, ConditionVerdict.ERROR, message, shadow)
                 satisfied = tested = name
                 head = rule.true_child

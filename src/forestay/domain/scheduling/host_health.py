@@ -148,7 +148,7 @@ def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     counted = len(health.failures)
     causes = sorted({one.cause for one in health.failures if one.cause})
     span = max(1, (now - health.failures[0].at) // 1000) if health.failures else 1
-    words = f"{counted} jobs failed there within {_words(span)}, and none went well"
+    words = f"{counted} jobs failed there within {_words(span)}, and none succeeded"
     return replace(
         health,
         standing=HostStatus.CLOSED,
@@ -210,14 +210,14 @@ def explained(health: HostHealth, now: int) -> str:
     """How a host stands, in plain words."""
     match health.standing:
         case HostStatus.OPEN if health.failures:
-            return f"open; {len(health.failures)} jobs failed there since something last went well"
+            return f"open; {len(health.failures)} jobs failed there since the last success"
         case HostStatus.OPEN:
             return "open"
         case HostStatus.PROBING:
             return f"on trial with one job: {health.reason}"
     if health.by:
         until = f", for {_words(max(1, (health.until - now) // 1000))} more" if health.until else ""
-        return f"closed by {health.by}{until}: {health.reason or 'no reason was given'}"
+        return f"closed by {health.by}{until}: {health.reason or 'no reason given'}"
     wait = max(0, (health.probe_at - now) // 1000)
     when = f"in {_words(wait)}" if wait else "with the next job"
     return f"closed: {health.reason}; tried again {when}"

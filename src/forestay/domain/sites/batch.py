@@ -117,8 +117,8 @@ def ended_event(start: BatchOutcome) -> str:
     return f"{','.join(start.nodes) or '?'}: {start.word}"
 
 
-SILENT = BatchOutcome(BatchState.UNKNOWN, reason="the batch system does not answer")
-FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="neither the queue nor the accounting knows it")
+SILENT = BatchOutcome(BatchState.UNKNOWN, reason="the batch system does not respond")
+FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="it is neither in the queue nor in the accounting data")
 """Both answered. A controller that is killed forgets the newest jobs; their processes may live for a while."""
 
 

@@ -103,7 +103,7 @@ def told(launch: Launch, report: LaunchReport, *, now: int) -> Launch | NotNext:
         if launch.state is not LaunchState.PLANNED:
             return NotNext(f"it is {launch.state} already")
         if report.tries != launch.tries + 1:
-            return NotNext(f"{launch.tries} tries are written down")
+            return NotNext(f"{launch.tries} tries are recorded")
         return replace(launch, tries=report.tries, tried=now, changed=now)
     if ORDER.index(report.state) <= ORDER.index(launch.state):
         if report.batch_job and not launch.batch_job:

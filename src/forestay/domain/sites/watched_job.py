@@ -172,10 +172,10 @@ def obstacle(
     if fate(outcome) is not WatchedJobAction.FAILED or (details is not None and details.waiting):
         return ""
     if not vouching.covers(job, outcome):
-        return f"job {job.id} ended while no watcher vouched for it, so its user may have seen it fail; submit it again"
+        return f"job {job.id} ended while no watcher was active, so its user may have seen it fail; submit it again"
     if vouching.is_late(outcome, now):
         return (
-            f"job {job.id} was not decided on within {vouching.seconds:g} seconds after its end, so it is shown as failed; "
+            f"job {job.id} got no decision within {vouching.seconds:g} seconds after its end, so it is shown as failed; "
             "submit it again"
         )
     if details is not None and not details.requeue:

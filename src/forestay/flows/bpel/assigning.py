@@ -97,7 +97,7 @@ class Assigning:
         if not isinstance(value, list):
             return string(value)
         if len(value) != 1:
-            raise standard_fault("selectionFailure", f"{len(value)} nodes where one is wanted")
+            raise standard_fault("selectionFailure", f"{len(value)} nodes; expected one")
         node = value[0]
         return node.copy() if isinstance(node, XmlElement) else node.text
 
@@ -140,14 +140,16 @@ class Assigning:
     def into(self, place: Value, value: XmlElement | str | Whole, copy: Copy) -> None:
         if not isinstance(place, list) or len(place) != 1:
             found = len(place) if isinstance(place, list) else 0
-            raise standard_fault("selectionFailure", f"{found} places where one is wanted", copy.to.line)
+            raise standard_fault("selectionFailure", f"{found} targets; expected one", copy.to.line)
         self.replace(place[0], value, keep_name=copy.keep_name)
 
     def store(self, held: ScopeVariable, part: str, value: XmlElement | str | Whole, *, keep_name: bool) -> None:
         """Give a variable, or a part of it, a value."""
         if isinstance(value, dict):
             if part or (not held.is_message and WHOLE not in value):
-                raise standard_fault("mismatchedAssignmentFailure", f"a message does not fit into {held.declared.name}")
+                raise standard_fault(
+                    "mismatchedAssignmentFailure", f"a message cannot be assigned to {held.declared.name}"
+                )
             held.value = value
             return
         if not held.is_message:

@@ -15,7 +15,7 @@ def seconds_of(text: str) -> float:
     """The seconds of a duration such as ``PT1M30S``; a year has 365 days, a month 30. `ValueError`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()[1:]) or text.strip().endswith("T"):
-        raise ValueError(f"{text[:40]!r} is no duration such as PT1M30S")
+        raise ValueError(f"{text[:40]!r} is not a duration such as PT1M30S")
     amount = sum(float(given) * unit for given, unit in zip(found.groups()[1:], _SECONDS, strict=True) if given)
     return -amount if found[1] else amount
 
@@ -25,5 +25,5 @@ def moment_of(text: str) -> float:
     try:
         found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is no moment such as 2026-05-01T12:00:00Z") from None
+        raise ValueError(f"{text[:40]!r} is not a time such as 2026-05-01T12:00:00Z") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

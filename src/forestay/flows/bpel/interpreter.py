@@ -105,9 +105,7 @@ class Interpreter:
     async def do(self, activity: Activity, context: ExecutionContext) -> None:
         self.busy += 1
         if self.busy > MAX_BUSY:
-            raise ProcessStopped(
-                f"line {activity.std.line}: {MAX_BUSY} activities without anything from outside; it runs in circles"
-            )
+            raise ProcessStopped(f"line {activity.std.line}: {MAX_BUSY} activities without an external event; it loops")
         std = activity.std
         try:
             if std.targets and not await self.joined(activity, context):

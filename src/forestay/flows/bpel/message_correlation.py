@@ -107,7 +107,7 @@ class MessageCorrelation:
         for other in self.receivers:
             same = (other.partner, other.operation, other.wanted) == (one.partner, one.operation, tuple(wanted))
             if same and other.arrived is not arrived and not other.arrived.done():
-                raise standard_fault("conflictingReceive", f"{one.operation} is waited for already", line)
+                raise standard_fault("conflictingReceive", f"{one.operation} is already being waited for", line)
         return _Receiver(one.partner, one.operation, tuple(wanted), place, arrived, at)
 
     def _fits(self, receiver: _Receiver, letter: Incoming) -> bool:

@@ -37,7 +37,7 @@ class Messages:
         key = (activity.partner, activity.operation, activity.exchange)
         if not self.correlation.requests.get(key):
             raise standard_fault(
-                "missingRequest", f"nobody waits for an answer to {activity.operation}", activity.std.line
+                "missingRequest", f"no request waits for a reply to {activity.operation}", activity.std.line
             )
         message = _outgoing(at, activity.variable, activity.to_parts, activity.std.line)
         self.correlation.correlate(at, activity.correlations, message, activity.std.line)

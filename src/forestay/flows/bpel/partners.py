@@ -85,7 +85,7 @@ class Partners(ABC):
         if binding is None and call.operation in self.bpel.jobs:
             binding = Binding(OperationKind.RUN, job=call.operation)
         if binding is None:
-            why = f"no mapping says what {call.operation} of {call.partner} is"
+            why = f"no mapping defines {call.operation} of {call.partner} is"
             raise Fault(f"{{{JOBS}}}unknownOperation", why=why, line=call.line)
         match binding.kind:
             case OperationKind.RUN:

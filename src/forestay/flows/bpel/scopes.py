@@ -105,9 +105,7 @@ class Values:
         """An unsigned whole number; a fault otherwise."""
         text = self.text(at, expression).strip()
         if not text.isdecimal() or len(text) > 9:
-            raise standard_fault(
-                "invalidExpressionValue", f"{text[:40]!r} is no unsigned whole number", expression.line
-            )
+            raise standard_fault("invalidExpressionValue", f"{text[:40]!r} is not an unsigned integer", expression.line)
         return int(text)
 
     def variable(self, at: Running, name: str) -> Value:

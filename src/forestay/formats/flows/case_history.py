@@ -43,10 +43,10 @@ def _because(facts: Facts, name: str = "reason") -> str:
 
 def _started(facts: Facts) -> str:
     if facts.get("undo"):
-        return "What this case did is being undone"
+        return "The run is being compensated"
     given = ", ".join(f"{name}={value!r}" for name, value in (facts.get("params") or {}).items())
     by = "Another case" if facts.get("parent") else (facts.get("owner") or "Somebody")
-    return f"{by} started the case" + (f" with {given}" if given else "")
+    return f"{by} started the run" + (f" with {given}" if given else "")
 
 
 def _submitted(facts: Facts) -> str:
@@ -61,34 +61,38 @@ def _shard(facts: Facts) -> str:
 
 def _jobs_ended(facts: Facts) -> str:
     well, bad, skipped = (_bits(facts.get(name)) for name in ("well", "bad", "skipped"))
-    parts = [f"{well:,} well"] * bool(well) + [f"{bad:,} badly"] * bool(bad) + [f"{skipped:,} skipped"] * bool(skipped)
-    return f"{item_of(facts)}: {jobs(well + bad + skipped)} ended so far, {', '.join(parts) or 'none'}{_because(facts)}"
+    parts = (
+        [f"{well:,} succeeded"] * bool(well)
+        + [f"{bad:,} failed"] * bool(bad)
+        + [f"{skipped:,} skipped"] * bool(skipped)
+    )
+    return (
+        f"{item_of(facts)}: {jobs(well + bad + skipped)} finished so far, {', '.join(parts) or 'none'}{_because(facts)}"
+    )
 
 
 def _shard_ended(facts: Facts) -> str:
     well, bad = int(facts.get("well") or 0), int(facts.get("bad") or 0)
-    return f"{item_of(facts)}: shard {facts.get('shard', 0)} ended, {well:,} jobs well, {bad:,} badly{_because(facts)}"
+    return f"{item_of(facts)}: shard {facts.get('shard', 0)} finished, {well:,} jobs succeeded, {bad:,} failed{_because(facts)}"
 
 
 def _case_ended(facts: Facts) -> str:
-    return f"{item_of(facts)}: sub-case {facts.get('index', 0)} ended {'well' if facts.get('well') else 'badly'}{_because(facts)}"
+    return f"{item_of(facts)}: sub-flow run {facts.get('index', 0)} {'succeeded' if facts.get('well') else 'failed'}{_because(facts)}"
 
 
 def _verb(facts: Facts) -> str:
-    on = facts.get("item") or "the case"
-    return (
-        f"{facts.get('by') or 'Somebody'} asked to {str(facts.get('kind', '')).replace('-', ' ')} {on}{_because(facts)}"
-    )
+    on = facts.get("item") or "the run"
+    return f"{facts.get('by') or 'Somebody'} requested: {str(facts.get('kind', '')).replace('-', ' ')} {on}{_because(facts)}"
 
 
 def _steered(facts: Facts) -> str:
-    what = {"cancel": "cancelled", "hold": "held back", "continue": "let go on"}.get(str(facts.get("verb")), "steered")
+    what = {"cancel": "cancelled", "hold": "held", "continue": "continued"}.get(str(facts.get("verb")), "steered")
     return f"{item_of(facts)}: its jobs are {what}"
 
 
 def _ended(facts: Facts) -> str:
     outcome = str(facts.get("outcome") or "finished").replace("_", " ")
-    return f"The case ended: {outcome}{_because(facts)}"
+    return f"The run ended: {outcome}{_because(facts)}"
 
 
 def _other(facts: Facts) -> str:
@@ -101,24 +105,24 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "submit_jobs": _submitted,
     "start-shard": _shard,
     "start-case": lambda facts: (
-        f"{item_of(facts)}: sub-case {(facts.get('parent') or {}).get('index', 0)} started ({facts.get('id')})"
+        f"{item_of(facts)}: sub-flow run {(facts.get('parent') or {}).get('index', 0)} started ({facts.get('id')})"
     ),
     "list_files": lambda facts: f"{item_of(facts)}: {facts.get('pattern', 'files')} is listed",
     "watch_files": lambda facts: f"{item_of(facts)}: {facts.get('pattern', 'files')} is watched",
-    "bind_worklet": lambda facts: f"{item_of(facts)}: a flow for the place {facts.get('place')} is looked for",
-    "prepare_case": lambda facts: f"{item_of(facts)}: a sub-case is prepared",
-    "last_state": lambda facts: f"The case {facts.get('ended')} is to be undone",
+    "bind_worklet": lambda facts: f"{item_of(facts)}: a worklet for {facts.get('place')} is being selected",
+    "prepare_case": lambda facts: f"{item_of(facts)}: a sub-flow run is prepared",
+    "last_state": lambda facts: f"The run {facts.get('ended')} is to be compensated",
     "steer_jobs": _steered,
-    "tell_many": lambda facts: f"{len(facts.get('targets') or ())} shards or sub-cases are told",
-    "check_jobs": lambda facts: f"{item_of(facts)}: no news for a while; the case looks itself how its jobs stand",
-    "report": lambda facts: f"{item_of(facts) or 'The case'}: {facts.get('kind')}{_because(facts, 'detail')}",
-    "refused": lambda facts: f"It could not be done{_because(facts)}",
+    "tell_many": lambda facts: f"{len(facts.get('targets') or ())} shards or sub-flow runs are notified",
+    "check_jobs": lambda facts: f"{item_of(facts)}: no events for a while; the run polls its jobs",
+    "report": lambda facts: f"{item_of(facts) or 'The run'}: {facts.get('kind')}{_because(facts, 'detail')}",
+    "refused": lambda facts: f"It failed{_because(facts)}",
     "JobsEnded": _jobs_ended,
     "ShardEnded": _shard_ended,
     "CaseEnded": _case_ended,
     "FilesAppeared": lambda facts: f"{item_of(facts)}: {facts.get('count', 0)} files so far",
     "Verb": _verb,
-    "state": lambda facts: f"The case is {str(facts.get('state')).replace('_', ' ')}",
-    "trouble": lambda facts: f"A worker could not go on{_because(facts)}",
+    "state": lambda facts: f"The run is {str(facts.get('state')).replace('_', ' ')}",
+    "trouble": lambda facts: f"An orchestrator could not continue{_because(facts)}",
     "ended": _ended,
 }

@@ -25,24 +25,24 @@ def _because(facts: Facts) -> str:
 
 
 def _about(facts: Facts) -> str:
-    return str(facts.get("item") or "the case")
+    return str(facts.get("item") or "the run")
 
 
 _EVENTS = {
-    "case-started": "The case started",
-    "case-completed": "The case is complete",
-    "case-failed": "The case has failed",
-    "case-removed": "The case was removed",
-    "case-triggered": "An exception was raised for the case",
+    "case-started": "The run started",
+    "case-completed": "The run is complete",
+    "case-failed": "The run has failed",
+    "case-removed": "The run was removed",
+    "case-triggered": "An exception was raised for the run",
     "item-enabled": "is about to start",
     "item-started": "has started",
     "item-completed": "is complete",
-    "item-aborted": "did not end well",
+    "item-aborted": "failed",
     "item-failed": "was given up",
     "item-removed": "was removed",
-    "item-timed-out": "ran past its time",
-    "item-unplaced": "finds nothing that can take it",
-    "item-violated": "does not keep what it must keep",
+    "item-timed-out": "missed its deadline",
+    "item-unplaced": "cannot run on any pilot",
+    "item-violated": "violates a constraint",
     "item-triggered": "An exception was raised for it",
 }
 
@@ -65,10 +65,10 @@ def _incident(facts: Facts) -> str:
 
 def _decision(facts: Facts) -> str:
     verdict = {
-        "exlet": "an exlet is carried out",
-        "hold": "a person is asked",
-        "fail": "it is given up",
-        "retry": "it is tried again",
+        "exlet": "a playbook is run",
+        "hold": "held for a person",
+        "fail": "it is failed",
+        "retry": "it is retried",
     }
     said = verdict.get(str(facts.get("verdict")), str(facts.get("verdict")))
     return f"Decision {facts.get('n')} by {facts.get('by')}: {said}{_because(facts)}"
@@ -76,14 +76,14 @@ def _decision(facts: Facts) -> str:
 
 def _step(facts: Facts) -> str:
     if not facts.get("over"):
-        worklet = f" by case {facts['worklet']}" if facts.get("worklet") else ""
-        return f"Step {facts.get('action')} begins{worklet}"
+        worklet = f" by run {facts['worklet']}" if facts.get("worklet") else ""
+        return f"Step {facts.get('action')} started{worklet}"
     return f"Step {facts.get('action')} is {facts.get('state')}{_because(facts)}"
 
 
 def _order(facts: Facts) -> str:
     waiting = f" after {facts['wait']} s" if facts.get("wait") else ""
-    return f"Ordered of the engine {facts.get('engine')}: {facts.get('verb')} {_about(facts)}{waiting}"
+    return f"Command to the engine {facts.get('engine')}: {facts.get('verb')} {_about(facts)}{waiting}"
 
 
 _WORDS: dict[str, Callable[[Facts], str]] = {
@@ -93,7 +93,7 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "step": _step,
     "order": _order,
     "answer": lambda facts: (
-        f"The engine answers: {facts.get('outcome')}" + (f": {facts['detail']}" if facts.get("detail") else "")
+        f"The engine replied: {facts.get('outcome')}" + (f": {facts['detail']}" if facts.get("detail") else "")
     ),
     "standing": lambda facts: f"Incident {facts.get('incident')} is {facts.get('state')}{_because(facts)}",
     "audit": lambda facts: f"{facts.get('by')}: {facts.get('what')}{_because(facts)}",

@@ -76,7 +76,7 @@ def _flow(fields: Fields, data: object, at: Place, *, outer: bool = True) -> Flo
     known = ["name", "params", "on_failure", "deadline", "flows", "tasks", "outputs", "description"]
     record = fields.record(data, at, ["forestay", *known], what="a flow", needed=["name", "tasks"])
     if outer and (record.get("forestay") != LANGUAGE or record.get("forestay") is True):
-        fields.wrong((*at, "forestay") if "forestay" in record else at, f"say 'forestay: {LANGUAGE}', the version of this language")  # fmt: skip
+        fields.wrong((*at, "forestay") if "forestay" in record else at, f"add 'forestay: {LANGUAGE}', the version of this language")  # fmt: skip
     flows = fields.record(record.get("flows", {}), (*at, "flows"), None, what="sub-flows by name")
     return Flow(
         name=fields.text(record.get("name", "-"), (*at, "name")),
@@ -103,7 +103,7 @@ def _task(fields: Fields, name: str, data: object, at: Place) -> Task:
         data = {"command": list(_NO_COMMAND)}
     kinds = [kind for kind in KINDS if kind in data]
     if len(kinds) != 1:
-        said = f"it is {' and '.join(kinds)} at once" if kinds else "it does not say what it does"
+        said = f"it is {' and '.join(kinds)} at once" if kinds else "it has no kind"
         fields.wrong(at, f"{said}; a task has one of {', '.join(KINDS)}")
     kind = kinds[0] if kinds else ""
     record = fields.record(data, at, [*ANY_TASK, *_own_fields(kind)], what="a task")

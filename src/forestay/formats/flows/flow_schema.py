@@ -56,21 +56,21 @@ def _optional(schema: Schema) -> Schema:
 
 def _job() -> Schema:
     return {
-        "command": _said({"type": "array", "items": _ref("word"), "minItems": 1}, "The words of the command; ${…} is filled in. A word that is one reference to a list becomes many words."),
+        "command": _said({"type": "array", "items": _ref("word"), "minItems": 1}, "The words of the command; ${…} is substituted. A word that is a reference to a list becomes several words."),
         "run": {"anyOf": [_TEXT, {"type": "array", "items": _ref("word"), "minItems": 1}], "description": "A line for the shell, or a list of words as 'command'."},
         "environment": _by_name(_ref("word"), "Environment variables, the same for all jobs of a scatter."),
         "resources": _said(_ref("resources"), "What the job needs."),
         "inputs": _by_name(_TEXT, "Files by their name in the job's folder: an address, or the output of a task."),
-        "staging": _one_of(Staging, "How inputs are brought: four at once, or one after the other."),
-        "outputs": _by_name(_TEXT, "Files that must exist when the job ends well: a pattern by the name that other tasks use."),
+        "staging": _one_of(Staging, "How inputs are staged: four at once, or one after the other."),
+        "outputs": _by_name(_TEXT, "Files that must exist when the job succeeds: a pattern by the name that other tasks use."),
         "result": _said(_MAYBE_TEXT, "A JSON file that the job writes; its content is tasks.NAME.result."),
-        "effects": _one_of(Effects, "external: a second run would repeat effects outside."),
-        "max_attempts": _said(_WHOLE, "How often a job is tried: 1 to 100."),
+        "effects": _one_of(Effects, "external: a second attempt would repeat external effects."),
+        "max_attempts": _said(_WHOLE, "Maximum number of attempts: 1 to 100."),
         "retry_wait": _said(_ref("duration"), "The wait before the second attempt; doubled for each one after it."),
-        "when_exhausted": _one_of(WhenExhausted, "What becomes of a job whose attempts are used up."),
+        "when_exhausted": _one_of(WhenExhausted, "What happens to a job whose attempts are used up."),
         "expected_runtime": _said(_optional(_ref("duration")), "An alert is raised when a job takes longer."),
         "priority": _said(_WHOLE, "-1000 to 1000; higher comes first."),
-        "labels": _by_name(_ref("word"), "Labels of the jobs, to find them by."),
+        "labels": _by_name(_ref("word"), "Labels of the jobs."),
         "wait": {"type": "boolean", "description": "false: fire and forget."},
     }  # fmt: skip
 
@@ -87,7 +87,7 @@ def _source() -> Schema:
                 required=["range"],
                 description="Whole numbers: [first, end] or [first, end, step].",
             ),
-            _record({"files": _TEXT}, required=["files"], description="The files that match when the task begins."),
+            _record({"files": _TEXT}, required=["files"], description="The files that match when the task starts."),
             _record({"lines": _TEXT}, required=["lines"], description="The lines of a file."),
             _record(
                 {"watch": _TEXT, "until": until},
@@ -100,13 +100,13 @@ def _source() -> Schema:
 
 def _task() -> Schema:
     common: Schema = {
-        "after": _said({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}, "Tasks that must have ended before."),
-        "when": _said(_ref("condition"), "The task is skipped when this does not hold."),
+        "after": _said({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}, "Tasks that must have finished before."),
+        "when": _said(_ref("condition"), "The task is skipped if this is false."),
         "scatter": _by_name(_source(), "One job for each value; several variables make the product."),
-        "tolerate": _said(_WHOLE, "So many elements of a scatter may fail."),
-        "compensate": _said(_optional(_ref("compensation")), "What undoes the task if the case fails later."),
-        "deadline": _said(_optional(_ref("deadline")), "From the task's beginning."),
-        "when_failed": _one_of(WhenFailed, "What a failure means: the case fails, someone is asked, or it goes on."),
+        "tolerate": _said(_WHOLE, "The number of scatter elements that may fail."),
+        "compensate": _said(_optional(_ref("compensation")), "What compensates the task if the run fails later."),
+        "deadline": _said(_optional(_ref("deadline")), "Measured from the task's start."),
+        "when_failed": _one_of(WhenFailed, "What follows a failure: the run fails, a person is asked, or the run continues."),
     }  # fmt: skip
     params = _by_name({}, "Parameters of the flow.")
     outputs = _by_name({}, "Values from inside, for the tasks after.")
@@ -115,17 +115,15 @@ def _task() -> Schema:
         "run": _job(),
         "flow": {
             "flow": _said(_TEXT, "A flow under 'flows', or a flow's version."),
-            "domain": _said(_MAYBE_TEXT, "Where it may run: a peer by its name, or 'any' domain; without it, here."),
+            "domain": _said(_MAYBE_TEXT, "Where it may run: a peer by name, or 'any' domain; default: here."),
             "params": params,
         },
         "worklet": {
-            "worklet": _said(_TEXT, "A place: the flow is chosen when the task begins."),
-            "default": _said(
-                _MAYBE_TEXT, "The flow to run when none is bound to the place: one under 'flows', or a version."
-            ),
+            "worklet": _said(_TEXT, "The name of the late-bound task; its flow is chosen when it starts."),
+            "default": _said(_MAYBE_TEXT, "The flow to run if none is bound: one under 'flows', or a version."),
             "params": params,
         },
-        "merge": {"merge": _by_name({}, "Values of tasks before, gathered under this task's name.")},
+        "merge": {"merge": _by_name({}, "Values of earlier tasks, collected under this task's name.")},
         "loop": {"loop": _ref("loop"), "outputs": outputs},
         "choose": {"choose": _ref("choice"), "outputs": outputs},
     }
@@ -138,19 +136,21 @@ def _task() -> Schema:
 
 def flow_schema() -> Schema:
     """The whole schema."""
-    tasks = _by_name(_ref("task"), "Tasks by name. A task begins when all it comes after or refers to has ended.")
+    tasks = _by_name(
+        _ref("task"), "Tasks by name. A task starts when all tasks that it comes after or refers to have finished."
+    )
     flow: Schema = {
         "forestay": {"const": LANGUAGE, "description": "The version of this language."},
         "name": _said(_TEXT, "Letters, digits, '-' and '_'."),
         "description": {"description": "For people."},
         "params": _by_name({}, "Parameters and their defaults; null: a case must give one."),
-        "on_failure": _one_of(OnFailure, "What becomes of the rest when a task has failed."),
-        "deadline": _said(_optional(_ref("deadline")), "From the case's beginning."),
+        "on_failure": _one_of(OnFailure, "What happens to the rest when a task has failed."),
+        "deadline": _said(_optional(_ref("deadline")), "Measured from the run's start."),
         "flows": _by_name(_ref("subflow"), "Sub-flows by the name that tasks use."),
         "tasks": tasks,
-        "outputs": _by_name({}, "What the case gives back."),
+        "outputs": _by_name({}, "What the run returns."),
     }
-    undo = _job() | {"tries": _said(_WHOLE, "How often it is run before a person is asked.")}
+    undo = _job() | {"tries": _said(_WHOLE, "How often it is tried before a person is asked.")}
     undo_kinds = [
         _record({name: field for name, field in undo.items() if name == kind or name not in ("command", "run")}, required=[kind])
         for kind in ("command", "run")
@@ -185,9 +185,9 @@ def flow_schema() -> Schema:
             "compensation": {"anyOf": undo_kinds},
             "loop": _record(
                 {
-                    "at_most": _said(_WHOLE, "The most rounds."),
-                    "while": _said(_ref("condition"), "Asked before a round."),
-                    "until": _said(_ref("condition"), "Asked after a round."),
+                    "at_most": _said(_WHOLE, "The maximum number of rounds."),
+                    "while": _said(_ref("condition"), "Evaluated before each round."),
+                    "until": _said(_ref("condition"), "Evaluated after each round."),
                     "then": _one_of(AtMaximum, "What happens when the condition is not met after the last round."),
                     "tasks": tasks,
                 },
@@ -195,7 +195,7 @@ def flow_schema() -> Schema:
             ),
             "choice": _record(
                 {
-                    "take": _one_of(BranchSelection, "Every branch whose condition holds, or the first."),
+                    "take": _one_of(BranchSelection, "Every branch whose condition is true, or the first."),
                     "branches": _by_name(
                         _record({"when": _ref("condition"), "tasks": tasks}, required=["when", "tasks"])
                     ),

@@ -76,7 +76,7 @@ def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str
             f"backend parameters that are not known here: {', '.join(unknown)}; there is {', '.join(PARAMETERS)}"
         )
     kept = {name: value for name, value in resources.backend_parameters.items() if name.lower() in PARAMETERS}
-    warnings = tuple(f"the backend parameter {name} is not known here and was left out" for name in unknown)
+    warnings = tuple(f"the backend parameter {name} is not known here and was ignored" for name in unknown)
     changed = replace(task, resources=replace(resources, backend_parameters=kept))
     return changed, _asked(given), warnings
 
@@ -93,7 +93,7 @@ def _asked(given: Mapping[str, str]) -> Asked:
         attempts = int(given.get("max_attempts", "1"))
         priority = int(given.get("priority", "0"))
     except ValueError as error:
-        raise ParameterRefused(f"a backend parameter makes no sense: {error}") from error
+        raise ParameterRefused(f"invalid backend parameter: {error}") from error
     if not 1 <= attempts <= 100 or abs(priority) > HIGHEST_PRIORITY or not 0 < (wall or 1) <= _YEAR:
         raise ParameterRefused(
             "max_attempts is from 1 to 100, priority from -1000 to 1000, wall a time of at most a year"

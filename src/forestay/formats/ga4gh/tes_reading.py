@@ -78,7 +78,7 @@ class _TaskFields(Fields):
         record = self._record(data, at, "a task", "executors")
         executors = self._each(record, "executors", at, self._executor)
         if "executors" in record and not executors:
-            self.wrong((*at, "executors"), "at least one executor is needed")
+            self.wrong((*at, "executors"), "at least one executor is required")
         resources = record.get("resources")
         return TaskDocument(
             executors=executors,
@@ -181,10 +181,10 @@ class _TaskFields(Fields):
         if given is None:
             return ()
         if not isinstance(given, list):
-            self.wrong((*at, name), f"a list is needed here, not {type(given).__name__}")
+            self.wrong((*at, name), f"expected a list, not {type(given).__name__}")
             return ()
         if len(given) > MAX_LIST:
-            self.wrong((*at, name), f"at most {MAX_LIST} are taken here")
+            self.wrong((*at, name), f"at most {MAX_LIST} are allowed")
             return ()
         return tuple(read(one, (*at, name, place)) for place, one in enumerate(given))
 
@@ -196,20 +196,20 @@ class _TaskFields(Fields):
         try:
             text.encode()
         except UnicodeEncodeError:
-            self.wrong(at, "half a character (a lone surrogate) is in it")
+            self.wrong(at, "it contains a lone surrogate")
             return "-"
         return text
 
     def _needed(self, record: dict[str, object], name: str, at: Place) -> str:
         text = self._text_of(record, name, at)
         if name in record and not text:
-            self.wrong((*at, name), "a text is needed here")
+            self.wrong((*at, name), "expected a text")
         return text
 
     def _word_of(self, data: object, at: Place) -> str:
         word = self._whole_text(data, at)
         if "\0" in word:
-            self.wrong(at, "a zero byte is in it")
+            self.wrong(at, "it contains a zero byte")
         return word
 
     def _texts_of(self, record: dict[str, object], name: str, at: Place) -> dict[str, str]:
@@ -231,7 +231,7 @@ class _TaskFields(Fields):
     def _path(self, data: object, at: Place) -> str:
         path = self._word_of(data, at)
         if not path.startswith("/") or ".." in path.split("/"):
-            self.wrong(at, "a whole path is needed, from the root of the container on, without .. in it")
+            self.wrong(at, "an absolute path in the container is required, without ..")
         return path
 
     def _type(self, record: dict[str, object], at: Place) -> FileType:

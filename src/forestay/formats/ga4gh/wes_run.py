@@ -128,8 +128,8 @@ def request_from_json(known: Mapping[str, Any]) -> RunRequest:
 
 def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence[RequestError]]:
     """The request that a form is, or everything that is wrong with it."""
-    wrong = [RequestError(name, "this field is not known") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
-    wrong += [RequestError(name, "it is needed") for name in NEEDED if not fields.get(name)]
+    wrong = [RequestError(name, "unknown field") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
+    wrong += [RequestError(name, "it is required") for name in NEEDED if not fields.get(name)]
     wrong += [
         RequestError(name, f"it has at most {MAX_TEXT} characters")
         for name in TEXTS
@@ -140,7 +140,7 @@ def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence
         objects[name], problems = _object(name, fields.get(name, ""), texts=name != PARAMETERS)
         wrong += problems
     if fields.get("workflow_engine_version") and not fields.get("workflow_engine"):
-        wrong.append(RequestError("workflow_engine", "it is needed where its version is given"))
+        wrong.append(RequestError("workflow_engine", "it is required together with its version"))
     if wrong:
         return None, wrong
     known = {name: fields.get(name, "") for name in TEXTS}
@@ -153,17 +153,17 @@ def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], li
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return {}, [RequestError(name, f"this is not JSON: {error}")]
+        return {}, [RequestError(name, f"invalid JSON: {error}")]
     if value is None:
         return {}, []
     if not isinstance(value, dict):
-        return {}, [RequestError(name, "an object is needed")]
+        return {}, [RequestError(name, "expected an object")]
     if not texts:
         return value, []
     if len(value) > MAX_TAGS:
         return {}, [RequestError(name, f"it has at most {MAX_TAGS} members")]
     bad = [one for one, given in value.items() if not isinstance(given, str) or len(one) + len(given) > MAX_TEXT]
-    return value, [RequestError(f"{name}.{one[:100]}", "a text is needed, not a very long one") for one in bad[:20]]
+    return value, [RequestError(f"{name}.{one[:100]}", "expected a text of limited length") for one in bad[:20]]
 
 
 def with_places(value: object, places: Mapping[str, str]) -> object:
@@ -273,7 +273,7 @@ def service_info_json(
         "id": name,
         "name": "Forestay",
         "type": {"group": "org.ga4gh", "artifact": "wes", "version": VERSION},
-        "description": "Flows that go on when jobs, nodes, data, networks and schedulers fail.",
+        "description": "Flows that continue when jobs, nodes, data, networks and schedulers fail.",
         "organization": {"name": name, "url": url},
         "version": version,
         "workflow_type_versions": {one: {"workflow_type_version": list(known)} for one, known in types.items()},

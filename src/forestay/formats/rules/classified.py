@@ -33,7 +33,7 @@ def answer(line: bytes, classifier: Classifier) -> dict[str, Any]:
     except RecursionError:
         return {"error": "this is nested too deep"}
     except ValueError as error:
-        return {"error": f"this is no JSON: {error}" if line.strip() else "there is nothing in this line"}
+        return {"error": f"invalid JSON: {error}" if line.strip() else "the line is empty"}
     if not isinstance(plain, dict):
         return {"error": 'an evidence record is a JSON object, such as {"exit_code": 137}'}
     return finding_to_json(classifier.classify(read_evidence(plain)))

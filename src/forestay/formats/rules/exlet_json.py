@@ -80,10 +80,10 @@ def read_exlet(
         data, (), ["forestay", "name", "description", "steps"], what="an exlet", needed=["name", "steps"]
     )
     if record.get("forestay", LANGUAGE) != LANGUAGE or record.get("forestay") is True:
-        read.wrong(("forestay",), f"say 'forestay: {LANGUAGE}', the version of this language")
+        read.wrong(("forestay",), f"add 'forestay: {LANGUAGE}', the version of this language")
     steps = record.get("steps", [])
     if not isinstance(steps, list):
-        read.wrong(("steps",), "a list of steps is needed here")
+        read.wrong(("steps",), "expected a list of steps")
         steps = []
     exlet = Exlet(
         name=read.text(record.get("name", "-"), ("name",)),
@@ -150,7 +150,7 @@ def _value(read: Fields, action: Action, name: str, data: object, at: Place) -> 
             return read.one_of(AvoidScope, data, at)
         case "worklets":
             if not isinstance(data, list):
-                read.wrong(at, "a list of worklets is needed here")
+                read.wrong(at, "expected a list of worklets")
                 return (Worklet("-"),)
             return tuple(_worklet(read, one, (*at, place)) for place, one in enumerate(data))
         case "worklet":
@@ -184,7 +184,7 @@ def _needs(read: Fields, data: object, at: Place) -> dict[Amount, NeedChange]:
         fields_of = read.record(value, place, ["factor", "to", "at_most"], what="a change of a need")
         factor = fields_of.get("factor")
         if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
-            read.wrong((*place, "factor"), "a number is needed here")
+            read.wrong((*place, "factor"), "expected a number")
             factor = None
         bounds = {
             one: read.number_in(number, fields_of[one], (*place, one)) for one in ("to", "at_most") if one in fields_of

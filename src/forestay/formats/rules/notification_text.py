@@ -84,8 +84,8 @@ def notification_text(letter: Notification, url: str) -> str:
             lines.append(f"  and {rest} more")
         lines.append("")
     if len(letter.topics) > SHOWN:
-        lines += [f"And {len(letter.topics) - SHOWN} topics more.", ""]
-    lines.append(f"What waits, and what can be done: forestay inbox, forestay alerts, or {url}")
+        lines += [f"And {len(letter.topics) - SHOWN} more topics.", ""]
+    lines.append(f"Details and next steps: forestay inbox, forestay alerts, or {url}")
     return "\n".join(lines) + "\n"
 
 
@@ -109,9 +109,9 @@ def _headline(one: PendingEvents) -> str:
     if topic.kind is NotificationKind.ALERT:
         return f"{topic.cause}{of}" if many == 1 else f"{many} alerts {topic.cause}{of}"
     if topic.kind is NotificationKind.AUDIT:
-        return f"where the audit log of {_line(topic.tenant)} ends"
-    what = "1 failure waits" if many == 1 else f"{many} failures wait"
-    return f"{what} for a person: {topic.cause}{of}"
+        return f"end of the audit log of {_line(topic.tenant)}"
+    what = "1 failure" if many == 1 else f"{many} failures"
+    return f"Attention needed: {what}, {topic.cause}{of}"
 
 
 def _line(text: str) -> str:

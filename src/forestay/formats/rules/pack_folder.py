@@ -105,7 +105,7 @@ def shipped_packs() -> Packs:
 def _files(root: Traversable) -> list[tuple[str, Traversable]]:
     """The YAML files of a folder and of the folders in it, in the order of their names."""
     if not root.is_dir():
-        raise NotADirectoryError(f"{root} is no folder")
+        raise NotADirectoryError(f"{root} is not a folder")
     found = []
     for one in sorted(root.iterdir(), key=lambda one: one.name):
         if one.is_dir():

@@ -98,7 +98,7 @@ def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
         answer = classifier.classify(evidence)
         if answer.cause is not pattern.cause:
             by = f"by {answer.pattern}" if answer.pattern else answer.words
-            found.append(f"{pattern.name}: match {number} is answered with {answer.cause} ({by}), not {pattern.cause}")
+            found.append(f"{pattern.name}: match {number} is classified as {answer.cause} ({by}), not {pattern.cause}")
     for number, plain in enumerate(one.fixtures.passes, 1):
         if pattern.match(PreparedEvidence(read_evidence(plain))) is not None:
             found.append(f"{pattern.name}: pass {number} is matched, and should not be")
@@ -122,7 +122,7 @@ class _PackReader:
         self.known(value, _PACK_FIELDS, _PACK_FIELDS, ())
         name = value.get("pack", "")
         if "pack" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong(("pack",), "a pack's name is words in lower case with hyphens between")
+            self.wrong(("pack",), "a pack's name consists of lower-case words joined by hyphens")
         self.pack = str(name)
         version = value.get("version", 1)
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -157,7 +157,7 @@ class _PackReader:
         self.known(value, _FIELDS, _NEEDED, path)
         name = value.get("name", "")
         if "name" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong((*path, "name"), "a name is words in lower case with hyphens between")
+            self.wrong((*path, "name"), "a name consists of lower-case words joined by hyphens")
         cause = self.one_of(value, "cause", tuple(str(one) for one in Cause), path)
         retry = self.one_of(value, "retry", tuple(str(one) for one in RetryNeed), path)
         confidence = self.between(value, "confidence", 0.0, 1.0, path)
@@ -209,7 +209,7 @@ class _PackReader:
         ]
         stage = [one for one in self.texts(value, "stage", path) if self.among(one, AttemptStage, (*path, "stage"))]
         if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless", "not_lines")):
-            self.wrong(path, "a scheduler, a stage, 'not_lines' or an 'unless' alone says nothing about a cause")
+            self.wrong(path, "a scheduler, a stage, 'not_lines' or 'unless' alone does not indicate a cause")
         return PatternConditions(
             exit_code=self.wholes(value, "exit_code", path),
             hold_code=self.wholes(value, "hold_code", path),
@@ -286,6 +286,6 @@ class _PackReader:
     def compare(self, given: object, measure: str, path: Place) -> MeasureComparison | None:
         found = _BOUND.fullmatch(given.strip()) if isinstance(given, str) else None
         if found is None:
-            self.wrong((*path, measure), "a comparison is such as '>=0.95', '<100 MB' or '>0'")
+            self.wrong((*path, measure), "expected a comparison such as '>=0.95', '<100 MB' or '>0'")
             return None
         return MeasureComparison(measure, found[1], float(found[2]) * _UNITS.get(found[3] or "B", 1))

@@ -43,7 +43,7 @@ class Fields:
     ) -> dict[str, object]:
         """A record; with ``known`` no other fields are allowed in it."""
         if not isinstance(data, dict):
-            self.wrong(at, f"{what} is needed here: a record, not {_shown(data)}")
+            self.wrong(at, f"{what}: expected an object, not {_shown(data)}")
             return {}
         for name in needed:
             if name not in data:
@@ -58,7 +58,7 @@ class Fields:
 
     def text(self, data: object, at: Place, *, empty: bool = False) -> str:
         if not isinstance(data, str) or (not data and not empty):
-            self.wrong(at, f"a text is needed here, not {_shown(data)}")
+            self.wrong(at, f"expected a text, not {_shown(data)}")
             return "-"
         return data
 
@@ -70,14 +70,14 @@ class Fields:
 
     def texts(self, data: object, at: Place) -> list[str]:
         if not isinstance(data, list):
-            self.wrong(at, f"a list is needed here, not {_shown(data)}")
+            self.wrong(at, f"expected a list, not {_shown(data)}")
             return []
         return [self.text(one, (*at, place)) for place, one in enumerate(data)]
 
     def words(self, data: object, at: Place) -> list[str]:
         """Words of a command: numbers and truth values may be written without quotes."""
         if not isinstance(data, list) or not data:
-            self.wrong(at, f"a list of words is needed here, not {_shown(data)}")
+            self.wrong(at, f"expected a list of words, not {_shown(data)}")
             return []
         return [self._word(one, (*at, place)) for place, one in enumerate(data)]
 
@@ -86,7 +86,7 @@ class Fields:
             return data
         if isinstance(data, int | float):
             return json.dumps(data)
-        self.wrong(at, f"a word is needed here, not {_shown(data)}")
+        self.wrong(at, f"expected a word, not {_shown(data)}")
         return "-"
 
     def words_by_name(self, data: object, at: Place) -> dict[str, str]:
@@ -100,13 +100,13 @@ class Fields:
     def whole(self, data: object, at: Place) -> int:
         whole = whole_of(data)
         if whole is None:
-            self.wrong(at, f"a whole number is needed here, not {_shown(data)}")
+            self.wrong(at, f"expected an integer, not {_shown(data)}")
             return 1
         return whole
 
     def truth(self, data: object, at: Place) -> bool:
         if not isinstance(data, bool):
-            self.wrong(at, f"true or false is needed here, not {_shown(data)}")
+            self.wrong(at, f"expected true or false, not {_shown(data)}")
             return True
         return data
 
@@ -124,7 +124,7 @@ class Fields:
                 return member
         names = ", ".join(member.value for member in members)
         hint = did_you_mean(data, [member.value for member in members]) if isinstance(data, str) else ""
-        self.wrong(at, f"one of {names} is needed here, not {_shown(data)}{hint if 'did' in hint else ''}")
+        self.wrong(at, f"one of {names} is expected, not {_shown(data)}{hint if 'did' in hint else ''}")
         return members[0]
 
 

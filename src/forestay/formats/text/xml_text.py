@@ -84,10 +84,10 @@ class _XmlReading:
                     self.refuse(f"a tag is longer than {MAX_TAG} bytes")
             self.parser.Parse(b"", True)  # noqa: FBT003
         except expat.ExpatError as error:
-            message = f"this is no XML: {expat.ErrorString(error.code)}"
+            message = f"invalid XML: {expat.ErrorString(error.code)}"
             raise XmlRefused(error.lineno, error.offset + 1, message) from None
         if self.root is None:
-            raise XmlRefused(1, 1, "there is nothing in it")
+            raise XmlRefused(1, 1, "it is empty")
         return self.root
 
     def refuse(self, message: str) -> NoReturn:

@@ -78,7 +78,7 @@ def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> YamlDocument:
         mark = getattr(why, "problem_mark", None)
         document.positions[()] = _position(mark)
         problem = getattr(why, "problem", None) or "characters that are not allowed"
-        document.findings.append(FlowProblem((), f"this is no YAML: {problem}"))
+        document.findings.append(FlowProblem((), f"Invalid YAML: {problem}"))
         return document
     document.value = _plain(node, (), document)
     return document
@@ -96,7 +96,7 @@ def _compose(text: str, loader: Any) -> _YamlNode:
         node: _YamlNode | None = None
         match event:
             case yaml.DocumentStartEvent() if root:
-                raise _Refused(at, "there is a second document; a file holds one")
+                raise _Refused(at, "there is a second document; only one is allowed")
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 _no_tag(event.tag, at)
                 if len(stack) >= MAX_DEPTH:
@@ -126,7 +126,7 @@ def _compose(text: str, loader: Any) -> _YamlNode:
         if node is not None:
             _add(stack[-1][0] if stack else None, node, root)
     if not root:
-        raise _Refused(Position(1, 1), "there is nothing in it")
+        raise _Refused(Position(1, 1), "it is empty")
     return root[0]
 
 
@@ -179,7 +179,7 @@ def _add(parent: _YamlNode | None, node: _YamlNode, root: list[_YamlNode]) -> No
         raise _Refused(node.at, "'<<' is not supported; write the fields out")
     for key, _ in pairs:
         if key.value == node.value:
-            raise _Refused(node.at, f"{node.value!r} stands here twice; the first is in line {key.at.line}")
+            raise _Refused(node.at, f"{node.value!r} occurs twice; first in line {key.at.line}")
     pairs.append((node, _PENDING))
 
 

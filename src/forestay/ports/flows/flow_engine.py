@@ -34,7 +34,7 @@ class CaseStart:
     """The flow's plain form."""
     params: Mapping[str, object] = field(default_factory=dict)
     worklet: Mapping[str, Any] = field(default_factory=dict)
-    """Of a case that an exlet starts: ``exlet`` (the name of its run), ``step`` and ``place``, told when the case has ended, and ``ancestor``, the case above."""
+    """Of a case that an exlet starts: ``exlet`` (the name of its run), ``step`` and ``place``, told when the run has ended, and ``ancestor``, the case above."""
     held: tuple[str, ...] = ()
     """The incidents for which it may not begin yet; it has them answered when it is there."""
     parent: Mapping[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ async def committed_digests(results: Results, document: JobDocument) -> Mapping[
     """The files of a committed manifest and their digests. `Permanent` if it cannot be read, or is not the committed one."""
     winner = document.winner
     if winner is None or winner.manifest is None:
-        raise Permanent(f"job {document.id} has committed no outputs")
+        raise Permanent(f"job {document.id} has no committed outputs")
     manifest = winner.manifest
     if not committed_manifest_is_own(document):
         raise Permanent(f"the manifest {manifest.path} is not in the folder of its attempt")
@@ -33,7 +33,7 @@ async def committed_digests(results: Results, document: JobDocument) -> Mapping[
     content = await results.read(folder, name, MAX_MANIFEST)
     if content is None:
         raise Permanent(
-            f"the manifest {manifest.path} cannot be read here; the setting outputs names the folders of outputs"
+            f"the manifest {manifest.path} cannot be read here; the setting `outputs` lists the output folders"
         )
     if hashlib.sha256(content).hexdigest() != manifest.sha256:
         raise Permanent(f"{manifest.path} is not the manifest that was committed")

@@ -77,7 +77,7 @@ class StorageAccess:
         known = self.elements[element]
         door = known.doors[0]
         if door.kind is not AccessProtocol.S3:
-            raise Permanent(f"{element} takes files without signed addresses")
+            raise Permanent(f"{element} needs no signed addresses")
         return {path: self._place(known, door, path, "PUT", PUT_SECONDS) for path in paths}
 
     async def listed(self, tenant: str, manifest: Manifest) -> Mapping[str, ManifestFile]:
@@ -125,7 +125,7 @@ class StorageAccess:
         """The door that this process can go through."""
         found = next((door for door in element.doors if door.kind in self.files), None)
         if found is None:
-            raise Permanent(f"nothing here reaches {element.name}")
+            raise Permanent(f"no transport for {element.name}")
         return found
 
     def _place(

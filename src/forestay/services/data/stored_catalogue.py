@@ -56,7 +56,7 @@ class StoredCatalogue:
         def change(known: LogicalFile) -> LogicalFile:
             for what, before, told in (("size", known.size, size), ("digest", known.sha256, sha256)):
                 if before is not None and told is not None and before != told:
-                    raise Conflict(f"the {what} of {name} is known to be {before}, not {told}")
+                    raise Conflict(f"the {what} of {name} is {before}, not {told}")
             told_file = replace(known, size=known.size if size is None else size, sha256=known.sha256 or sha256)
             return told_file.with_replica(replica)
 
@@ -100,7 +100,7 @@ class StoredCatalogue:
             after = change(before)
             return None if after == before else Document(id_, tenant, KIND, file_as_plain(after)), after
 
-        unsure = f"what is known of {name} could not be written; ask again"
+        unsure = f"the catalogue entry of {name} could not be stored; try again"
         return await update_document(self.documents, id_, changed, tries=TRIES, unsure=unsure)
 
 

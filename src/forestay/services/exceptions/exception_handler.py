@@ -174,7 +174,7 @@ class ExceptionHandler:
                 await self.acting.brakes.storms.notice(tenant, some)
 
     async def _settle(self, decisions: Sequence[Decision]) -> None:
-        """Say where incidents stand for which there is nothing to carry out."""
+        """Say incident status for which there is nothing to carry out."""
         for decision in decisions:
             await self.acting.note(
                 decision.incident, decision.n, _STATES[decision.verdict], str(decision.detail.get("words", ""))
@@ -379,7 +379,7 @@ class ExceptionHandler:
         try:
             await self.act(incident, agreed)
         except NotFound:
-            await self.acting.note(incident.id, agreed.n, IncidentState.HELD, "its case is gone")
+            await self.acting.note(incident.id, agreed.n, IncidentState.HELD, "its run no longer exists")
         self.answered += 1
 
 
@@ -434,10 +434,10 @@ def _of_house(incident: Incident, course: ExceptionAction, now: int, n: int, see
 
 
 _WORDS = {
-    ExceptionAction.IGNORE: "no rule answers, and the house wants nothing done",
-    ExceptionAction.LADDER: "no rule answers; the house tries it again by its ladder",
-    ExceptionAction.HOLD: "no rule answers; a person is asked",
-    ExceptionAction.FAIL: "no rule answers; the house fails it",
+    ExceptionAction.IGNORE: "no rule matches; ignored by the default policy",
+    ExceptionAction.LADDER: "no rule matches; retried by the default retry policy",
+    ExceptionAction.HOLD: "no rule answers; held for a person",
+    ExceptionAction.FAIL: "no rule matches; failed by the default policy",
 }
 
 

@@ -97,7 +97,7 @@ class Triggers:
         return answer
 
     async def raise_new(self, what: TriggerRequest) -> str:
-        """Suspend the case, write down what happened, and tell the administrators; the incident. `Conflict` if the case has ended."""
+        """Suspend the case, write down what happened, and tell the administrators; the incident. `Conflict` if the run has ended."""
         raised = await self._raised(what)
         now = self.clock.now()
         holder = holder_of(raised.id)
@@ -107,13 +107,13 @@ class Triggers:
         try:
             answer = await self.engine.send_verb(what.case.case, verb)
         except NotFound:
-            raise Conflict("the case has ended") from None
+            raise Conflict("the run has ended") from None
         except Unanswered:
             answer = None  # the order stands, and its engine obeys it when it asks the next time
         if answer is not None and not answer.accepted:
             raise Conflict(answer.detail)
         incident = incident_raised(raised)
-        note = f"{what.trigger}; the case is suspended until someone has looked"
+        note = f"{what.trigger}; the run is suspended until a person decides"
         standing = replace(status_of(incident), state=IncidentState.HELD, due=None, note=note[:1000])
         await self.answers.incidents.add_incidents([(incident, standing)])
         words = f"{what.by} reports for case {what.case.case} of {what.case.name}: {what.trigger}"
@@ -131,7 +131,7 @@ class Triggers:
         if what.item:
             found = item_in(state, what.item)
             if found is None:
-                raise NotFound(f"the case has no item {what.item}")
+                raise NotFound(f"the run has no task {what.item}")
             round_ = int(found.get("round", 0))
         context["exception"] = {"trigger": what.trigger}
         context["external"] = {"raised": {"by": what.by, "reason": what.reason}}
@@ -156,9 +156,9 @@ class Triggers:
         incidents = self.answers.incidents
         stored = (await incidents.get_standings([incident.id])).get(incident.id)
         if stored is None or stored.standing.state in CLOSED:
-            raise Conflict("the incident is answered already")
+            raise Conflict("the incident is already answered")
         if stored.standing.state is IncidentState.ACTING:
-            raise Conflict("an exlet is being carried out for it; look again when that is over")
+            raise Conflict("a playbook is running for it; try again later")
         n = stored.standing.n + 1
         while await incidents.get_decision(incident.id, n) is not None:
             n += 1
@@ -169,7 +169,7 @@ class Triggers:
         )
         (agreed,) = await agreed_on(self.answers.incidents, [decision])
         if agreed.by != by or agreed.exlet != decision.exlet:
-            raise Conflict("somebody else was quicker; look at the incident again")
+            raise Conflict("the incident has changed; read it again")
         return await self.answers.act(incident, agreed, by_person=True)
 
 

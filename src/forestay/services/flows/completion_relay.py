@@ -366,7 +366,7 @@ class CompletionRelay:
                 room.well, room.bad = room.well & ~ended, room.bad & ~ended
                 return
             await self._read([room])
-        self.troubled(f"what was delivered to {room.tie.room} could not be written down; it may be told again")
+        self.troubled(f"what was delivered to {room.tie.room} could not be recorded; it may be delivered again")
         room.ended |= news
 
 

@@ -117,7 +117,7 @@ class FlowJobs:
             common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
             given = list(parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places))
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise Permanent(f"the jobs of {order.work} cannot be made: {error}") from error
+            raise Permanent(f"the jobs of {order.work} cannot be created: {error}") from error
         self._check_inputs(batch, common.specification.inputs, [(at, given[at]) for at in wanted])
         named = specification_named(batch.tenant, asdict(common.specification))
         specification = replace(common.specification, id=named)
@@ -158,7 +158,7 @@ class FlowJobs:
 
     async def steer(self, batch: JobBatch, verb: str, holder: str) -> None:
         """Cancel, hold or continue the jobs of a batch that have not ended."""
-        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"case:{batch.case}", reason="by its case")
+        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"case:{batch.case}", reason="by its run")
 
     async def check(self, batch: JobBatch) -> Plain:
         """Look how the jobs of a shard stand: the ends that it does not know of, and what the store has lost is made again.
@@ -196,7 +196,7 @@ class FlowJobs:
                 place = batch.first + at - batch.base
                 if batch.cancelled or delivered >> place & 1:
                     bad |= 1 << place
-                    reason = reason or f"the document of job {names[at]} was lost after it had ended"
+                    reason = reason or f"the document of job {names[at]} was lost after its completion"
                 else:
                     again.append(at)
             await self._create(batch, again, generation=1)
@@ -231,7 +231,7 @@ class FlowJobs:
             result = await self.ends.result(winners[at], file) if at in winners else None
             size += len(json.dumps(result))
             if size > most:
-                raise Permanent(f"its results are larger than {most} bytes together; gather them by another job")
+                raise Permanent(f"its results are larger than {most} bytes together; collect them in another job")
             found.append(result)
         return found
 
@@ -250,7 +250,7 @@ class FlowJobs:
         try:
             params = case_params(plan, command, member=member, files=outputs.places)
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise Permanent(f"the parameters of the sub-flow cannot be made: {error}") from error
+            raise Permanent(f"the parameters of the sub-flow cannot be computed: {error}") from error
         name = str(json.loads(text)["name"])
         held = ""
         if self.checks is not None:
@@ -282,7 +282,7 @@ class FlowJobs:
                 why = wrong_input(one, self.staging) or ("two inputs have this name" if one.name in names else None)
                 names.add(one.name)
                 if why:
-                    raise Permanent(f"the jobs of {batch.order.work} cannot be made: input {one.name}: {why}")
+                    raise Permanent(f"the jobs of {batch.order.work} cannot be created: input {one.name}: {why}")
 
 
 def _round(batch: JobBatch) -> ItemRound:

@@ -43,7 +43,7 @@ class FlowStore:
         for one in _all(flow):
             text = orjson.dumps(flow_as_plain(one))
             if len(text) > MAX_FLOW:
-                raise Permanent(f"flow {one.name} has {len(text)} bytes as JSON; at most {MAX_FLOW} are possible")
+                raise Permanent(f"flow {one.name} has {len(text)} bytes as JSON; the limit is {MAX_FLOW}")
             name = record_of(tenant, version_of(one))
             # As text: the order of tasks counts, and not every store keeps the order of names in a record.
             body = {"name": one.name, "flow": text.decode()}
@@ -55,7 +55,7 @@ class FlowStore:
         """Store a process with its job definitions; its version. `Permanent` if it is too large."""
         size = len(orjson.dumps(flow.as_plain()))
         if size > MAX_FLOW:
-            raise Permanent(f"the process has {size} bytes with its jobs as JSON; at most {MAX_FLOW} are possible")
+            raise Permanent(f"the process has {size} bytes with its jobs as JSON; the limit is {MAX_FLOW}")
         return await self.put_python(flow, tenant=tenant)
 
     async def put_python(self, flow: PythonFlow | BpelFlow, *, tenant: str) -> str:
@@ -75,7 +75,7 @@ class FlowStore:
         """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
         plain = orjson.loads(await self.text(tenant, version))
         if not is_python(plain):
-            raise NotFound(f"flow {version[:64]} is no Python flow")
+            raise NotFound(f"flow {version[:64]} is not a Python flow")
         return python_from_plain(plain)
 
     async def plan(self, tenant: str, version: str) -> FlowPlan:

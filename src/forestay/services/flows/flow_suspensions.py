@@ -169,7 +169,7 @@ class FlowSuspensions:
                 with suppress(PortError):
                     await self.refresh()
                 return after
-        raise Transient("the gate could not be written; ask again")
+        raise Transient("the suspension could not be stored; try again")
 
     async def _set_mark(self, name: str) -> None:
         """Make known that a gate has changed. Always a write: whoever changes the same gate at this moment must notice."""
@@ -183,7 +183,7 @@ class FlowSuspensions:
             (result,) = await self.documents.put([(document, mark.version if mark is not None else None)])
             if isinstance(result, Written):
                 return
-        raise Transient("the gate was written but not made known; ask again")
+        raise Transient("the suspension was stored but not announced; try again")
 
 
 def gate_of(tenant: str, version: str) -> str:

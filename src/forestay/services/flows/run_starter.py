@@ -120,10 +120,10 @@ def check_params(known: Set[str], needed: Iterable[str], given: Mapping[str, obj
     if unknown or missing:
         parts = [f"unknown: {', '.join(unknown)}"] if unknown else []
         parts += [f"missing: {', '.join(missing)}"] if missing else []
-        raise Permanent(f"the parameters do not fit the flow; {'; '.join(parts)}")
+        raise Permanent(f"the parameters do not match the flow; {'; '.join(parts)}")
     try:
         size = len(orjson.dumps(given))
     except TypeError as error:
-        raise Permanent(f"the parameters cannot be kept: {error}") from error
+        raise Permanent(f"the parameters cannot be stored: {error}") from error
     if size > MAX_PARAMS:
-        raise Permanent(f"the parameters have {size} bytes as JSON; at most {MAX_PARAMS} are possible")
+        raise Permanent(f"the parameters have {size} bytes as JSON; the limit is {MAX_PARAMS}")

@@ -48,7 +48,7 @@ COMMANDS = 60.0
 """Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
 ANSWER = 15.0
 """Seconds after which an exception service that does not answer is away."""
-ONLY_LOOKS = "whoever looks after this job only looks on"
+ONLY_LOOKS = "the watcher of this job is in observe-only mode"
 
 
 class _Reported(NamedTuple):
@@ -115,7 +115,7 @@ class BatchJobRecovery:
         except (PortError, TimeoutError) as error:
             async with self._act:
                 self.spool.vouch(0)
-            self.troubled(f"failed jobs are shown as failed: the exception service does not answer: {error}")
+            self.troubled(f"failed jobs are shown as failed: the Forestay server does not respond: {error}")
         else:
             self.spool.vouch(max(90.0, 10 * self.every), hide=self.decide_within + COMMANDS)
 
@@ -136,7 +136,7 @@ class BatchJobRecovery:
         """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
         later; the word of another user is ignored."""
         for word in [word for word in words if word.cluster]:
-            self.troubled(f"word {word.file} is ignored: jobs of other clusters are not watched")
+            self.troubled(f"record {word.file} is ignored: jobs of other clusters are not watched")
             self.spool.discard(word)
         words = [word for word in words if not word.cluster]
         names = {word.id for word in words}
@@ -157,7 +157,7 @@ class BatchJobRecovery:
                 self._foreign.add(word)
                 self.rejected += 1
                 self.troubled(
-                    f"word {word.file} of user {word.owner} is ignored: job {word.id} belongs to user {identity.owner}"
+                    f"record {word.file} of user {word.owner} is ignored: job {word.id} belongs to user {identity.owner}"
                 )
                 self.spool.discard(word)
         self._foreign &= set(words)
@@ -198,7 +198,7 @@ class BatchJobRecovery:
                 case WatchedJobAction.FAILED if self.acting and self._vouching().is_late(
                     outcome, self.clock.now() / 1000
                 ):
-                    self.troubled(f"job {job.id} was not decided on in time and is shown as failed")
+                    self.troubled(f"job {job.id} got no decision in time and is shown as failed")
                     await self._settle(job, "case-failed")
                 case _:
                     pass
@@ -242,7 +242,7 @@ class BatchJobRecovery:
         except Permanent as error:
             self.troubled(f"one of the new jobs could not be run again if it failed: {error}")
         except PortError as error:
-            self.troubled(f"whether new jobs may be run again is looked at later: {error}")
+            self.troubled(f"whether new jobs may be run again is checked later: {error}")
             return
         self._allowed.update(new)
 
@@ -307,9 +307,9 @@ class BatchJobRecovery:
                     del self._reported[known.job.id]
 
     async def _do(self, order: OrderedAction, job: WatchedJob | None) -> None:
-        """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
+        """Carry an order out and answer it. What the batch system does not respond now is tried at the next look."""
         if job is None:
-            refusal = "the job has ended, and nobody looks after it any more"
+            refusal = "the job has ended and is no longer watched"
         elif not self.acting:
             refusal = ONLY_LOOKS
         else:
@@ -322,7 +322,7 @@ class BatchJobRecovery:
             except Permanent as error:
                 refusal, job = str(error), None
             except PortError as error:
-                self.troubled(f"order {order.id} waits: {error}")
+                self.troubled(f"command {order.id} waits: {error}")
                 return
         await self.service.answer(order.id, "refused" if refusal else "done", refusal)
         if job is not None:
@@ -344,7 +344,7 @@ class BatchJobRecovery:
     async def _again(self, order: OrderedAction, job: WatchedJob) -> None:
         details = (await self.steering.details([job.id])).get(job.id)
         if details is None:
-            raise Permanent("the batch system has forgotten the job; submit it again")
+            raise Permanent("the batch system no longer has the job; submit it again")
         known = self._reported.get(job.id)
         # With other needs it is the job that is mended; as it was, it is where it ran.
         avoid = known.nodes if known is not None and not order.needs else ()

@@ -94,7 +94,7 @@ class ProxyPilot:
             known = self._seen.get(server)
             gone = server in dead or (known is None and self.clock.now() - one.registered > FRESH)
             if gone and server != self.beats.server:
-                why = "the server that relayed it is gone; its task is looked for"
+                why = "the server of its relay is gone; its task is being looked up"
                 taken = await self.release.of_pilots([one.id], by=relay.pilot, reason=why, overlap_possible=False)
                 await self.release.mark(one.id, PilotState.GONE, "its server is gone")
                 self.taken += taken

@@ -159,7 +159,7 @@ class TaskProxy:
             try:
                 moved = await self._look(whole=whole)
             except Transient as error:
-                self.told("the task server is not reached", {"detail": str(error)})
+                self.told("the task server cannot be reached", {"detail": str(error)})
                 if self.server.silent >= self.policy.patience:
                     await self._give_up(str(error))
                 await self.server.rest()

@@ -116,7 +116,7 @@ class TaskSender:
             try:
                 made = await self.server.call(self.server.service.create(body, key=key))
             except NotFound as error:
-                raise Permanent(f"it has no tasks at this address: {error}") from error
+                raise Permanent(f"there is no TES service at this address: {error}") from error
             except Unreached as error:
                 if downstream_of(one.document) == ANY_DOWNSTREAM:
                     # Another server may take it at once; nothing was tried here.
@@ -125,7 +125,7 @@ class TaskSender:
                 if await self._given_up(one, str(error)):
                     return None
             except Transient as error:
-                self.told("a creation was not answered", {"job": one.document.id, "detail": str(error)})
+                self.told("a create request got no response", {"job": one.document.id, "detail": str(error)})
                 began = self.clock.monotonic()
                 while one in self.held:
                     found = await self._find(one)
@@ -156,7 +156,7 @@ class TaskSender:
             task_id, surplus = chosen(found)
             for other in surplus:
                 self.doubled += 1
-                self.told("a task was made twice", {"job": one.document.id, "kept": task_id, "cancelled": other})
+                self.told("a task was created twice", {"job": one.document.id, "kept": task_id, "cancelled": other})
                 self.spawn(self.server.cancel(other))
             return task_id
         return None

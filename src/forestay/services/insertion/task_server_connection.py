@@ -91,7 +91,7 @@ class TaskServerConnection:
 
     def _answered(self) -> None:
         if self._silent_since is not None:
-            self.told("the task server answers", {"silent": round(self.silent, 1)})
+            self.told("the task server responds", {"silent": round(self.silent, 1)})
         self._silent_since, self._wait = None, 0.0
 
     async def rest(self) -> None:

@@ -88,7 +88,7 @@ class TesTasks:
 
     async def cancel(self, stored: Stored, *, by: str) -> object:
         """End a task; one that has ended stays as it is."""
-        answer = await self.steer.cancel(stored.document.id, by=by, reason="asked by TES")
+        answer = await self.steer.cancel(stored.document.id, by=by, reason="requested through TES")
         if BRINGS in stored.document.labels:
             await self.steer.cancel(outputs_job(stored.document.id), by=by, reason="its task was cancelled")
         return answer
@@ -146,7 +146,7 @@ class TesTasks:
         job = outputs_job(task.id)
         ending = task.winner or task.last
         if task.state is State.CANCELLED or ending is None or ending.manifest is None:
-            await self.steer.cancel(job, by=HOLDER, reason="there is nothing to bring")
+            await self.steer.cancel(job, by=HOLDER, reason="there is nothing to copy")
             return
         answer = await self.steer.let_go(job, holder=HOLDER, by=HOLDER)
         if not isinstance(answer, WriteApplied):

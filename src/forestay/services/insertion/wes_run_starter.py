@@ -101,15 +101,15 @@ class WesRunStarter:
     async def _version(self, request: RunRequest, files: Mapping[str, bytes], tenant: str) -> str:
         """The stored flow that is meant."""
         if request.engine not in ("", "forestay"):
-            raise Permanent(f"there is no engine {request.engine[:100]} here; the only one is forestay")
+            raise Permanent(f"there is no engine {request.engine[:100]} here; the only engine is forestay")
         python = PYTHON.get(request.type)
         language = self.languages.get(request.type)
         versions = python if python is not None else language.versions if language is not None else None
         if versions is None:
             known = ", ".join(sorted({*self.languages, *PYTHON}))
-            raise Permanent(f"workflow type {request.type[:100]} is not run here; these are: {known}")
+            raise Permanent(f"workflow type {request.type[:100]} is not supported; supported: {known}")
         if request.type_version not in versions:
-            raise Permanent(f"workflow type {request.type} is run in version {', '.join(versions)}")
+            raise Permanent(f"workflow type {request.type} is supported in version {', '.join(versions)}")
         if python is not None:
             return await self.flows.put_python(self._python(request, files), tenant=tenant)
         assert language is not None  # noqa: S101 - seen above
@@ -125,7 +125,7 @@ class WesRunStarter:
         try:
             text = files[request.url].decode()
         except UnicodeDecodeError as error:
-            raise Permanent(f"{request.url[:200]} is no text: {error}") from error
+            raise Permanent(f"{request.url[:200]} is not text: {error}") from error
         read = language.read(text, files)
         if read.flow is None:
             raise InvalidFlow(read.problems)
@@ -156,8 +156,8 @@ def _own(owner: str, key: str) -> str:
 
 def _not_there(url: str) -> str:
     if ":" in url:
-        return "flows are not fetched from addresses: attach the file and give its name as workflow_url"
-    return f"no attachment is called {url[:200]}; workflow_url names one, or is the version of a stored flow"
+        return "flows are not downloaded: attach the file and use its name as workflow_url"
+    return f"there is no attachment {url[:200]}; workflow_url names one, or is the version of a stored flow"
 
 
 def _check_files(files: Mapping[str, bytes]) -> None:
@@ -167,7 +167,7 @@ def _check_files(files: Mapping[str, bytes]) -> None:
         raise Permanent(f"the attachments of a run have at most {MAX_BYTES} bytes together")
     for name in files:
         if len(name) > 500 or wrong_name(name) or "\\" in name:
-            raise Permanent(f"attachment {name[:100]!r}: a relative path is needed, without . or .. in it")
+            raise Permanent(f"attachment {name[:100]!r}: expected a relative path, without . or ..")
     for name in files:
         if any(other.startswith(f"{name}/") for other in files):
             raise Permanent(f"attachment {name[:100]!r} is a file and a folder at once")

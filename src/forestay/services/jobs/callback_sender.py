@@ -99,7 +99,7 @@ class CallbackSender:
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.delivery is None or document.delivery.done or document.delivery.tries >= tries:
-                return TransitionRefused("someone else has told it")
+                return TransitionRefused("somebody else sent it")
             return take_notice(document, due=due, done=failure is None, now=now, by="keeper", note=note)
 
         def already_applied(document: JobDocument) -> bool:

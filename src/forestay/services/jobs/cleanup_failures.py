@@ -61,7 +61,7 @@ class CleanupFailures:
                 event=event,
             )
             made.append(replace(incident, id=name, event=event))
-        words = "the job's outcome stands; what it left on its host has to be cleared away by hand"
+        words = "the job's result is unchanged; remove its files on the host manually"
         standings = [status_of(one).moved(IncidentState.IGNORED, now=now, n=1, note=words, due=None) for one in made]
         await self.incidents.add_incidents(list(zip(made, standings, strict=True)))
         await self.incidents.add_decisions(
@@ -74,6 +74,6 @@ class CleanupFailures:
 
 def _alert(document: JobDocument, claim: str, cleanup: FailedCleanup, now: int) -> Record:
     host = document.last.host if document.last is not None else ""
-    words = f"job {document.name} of {document.owner} left its working folder behind on {host} ({cleanup.error})"
+    words = f"job {document.name} of {document.owner} left its working folder on {host} ({cleanup.error})"
     body = {"alert": "cleanup-failed", "words": words, "attempt": document.attempt}
     return Record(f"alert:cleanup:{document.id}:{claim}", document.tenant, "alert", document.id, now, body)

@@ -51,4 +51,4 @@ class CommittedOutputs:
 
 
 def _confirm(document: JobDocument) -> JobDocument | TransitionRefused:
-    return TransitionRefused("the job has committed no outputs") if document.winner is None else confirm(document)
+    return TransitionRefused("the job has no committed outputs") if document.winner is None else confirm(document)

@@ -32,9 +32,9 @@ def read_claims(claims: Mapping[str, object], by: ClaimMap, *, expires: int) -> 
     """Who that is; raises `BadToken` when a claim is missing, or says what cannot be a name here."""
     subject = claim(claims, by.subject)
     if by.subject == "email" and claims.get("email_verified") is not True:
-        raise BadToken("the provider has not verified the address by which people are known here")
+        raise BadToken("the provider has not verified the e-mail address")
     if not isinstance(subject, str) or not WORD.fullmatch(subject):
-        raise BadToken(f"the claim {by.subject} is missing, or cannot be a name here")
+        raise BadToken(f"the claim {by.subject} is missing or not a valid name")
     roles = frozenset(
         role for value in ("*", *values(claim(claims, by.roles_claim))) for role in by.roles.get(value, ())
     )
@@ -51,7 +51,7 @@ def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:
         raise BadToken(f"the claim {by.tenant_claim} names {'no tenant' if not found else 'more than one tenant'}")
     (tenant,) = found
     if not WORD.fullmatch(tenant):
-        raise BadToken(f"the claim {by.tenant_claim} cannot be a tenant's name")
+        raise BadToken(f"the claim {by.tenant_claim} is not a valid tenant")
     return tenant
 
 

@@ -198,7 +198,7 @@ class JobCompletions:
             try:
                 await self.faulted(faults)
             except Exception as error:
-                self.troubled(f"{len(faults)} fault(s) stay due: {type(error).__name__}: {error}")
+                self.troubled(f"{len(faults)} failure(s) stay due: {type(error).__name__}: {error}")
 
     async def _note_sources(self, batch: Sequence[_Asked]) -> None:
         """Which replica failed is a help for the jobs to come, and worth no end."""
@@ -210,7 +210,7 @@ class JobCompletions:
                 try:
                     await self.staged(one.tenant, one.report.staging)
                 except PortError as error:
-                    self.troubled(f"a failed source is not noted: {error}")
+                    self.troubled(f"a failed source could not be recorded: {error}")
 
     async def _note_leftovers(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
         """What could not be cleared away changes nothing about how a job ended; it is told to whoever looks after the host."""

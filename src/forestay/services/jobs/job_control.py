@@ -82,7 +82,7 @@ class JobControl:
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.attempt != attempt:
-                return TransitionRefused(f"the job moved on: it is at attempt {document.attempt}")
+                return TransitionRefused(f"the job has changed: it is at attempt {document.attempt}")
             return release(document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True)
 
         return await self._moved_on(
@@ -131,7 +131,7 @@ class JobControl:
                 return steering.cancel(document, now=now, by=by, reason=reason)
             if verb == "hold":
                 if holder in document.holders:
-                    return TransitionRefused("it holds the job already")
+                    return TransitionRefused("it already holds the job")
                 return steering.hold(document, holder=holder, now=now, by=by, reason=reason)
             return steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer)
 
@@ -147,7 +147,7 @@ class JobControl:
             await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, WriteUnsettled):
-                raise Transient(f"the store did not settle job {job}: {answer.detail}")
+                raise Transient(f"the store did not confirm the write to job {job}: {answer.detail}")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
         """Leave an order for the pilot that held the job; whichever server has its channel passes it on.

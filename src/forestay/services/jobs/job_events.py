@@ -44,7 +44,7 @@ class EventCursor(NamedTuple):
         """Read a mark back; `ValueError` for anything else."""
         at, job, rev = text.split(":")
         if not (at.isascii() and at.isdigit() and rev.isascii() and rev.isdigit() and len(at) < 16 and len(rev) < 16):
-            raise ValueError("not a mark")
+            raise ValueError("not an event id")
         return cls(int(at), job, int(rev))
 
 

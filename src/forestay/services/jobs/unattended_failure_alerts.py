@@ -46,6 +46,6 @@ def _lost(document: JobDocument, now: int) -> bool:
 def _alert(document: JobDocument, now: int) -> Record:
     last = document.last
     how = "" if last is None else f" ({last.reason}, exit code {last.exit_code}, on {last.host})"
-    words = f"job {document.name} of {document.owner} is {document.state}{how}, and nobody waits for it"
+    words = f"job {document.name} of {document.owner} is {document.state}{how}, and is unattended"
     body = {"alert": "forgotten-job-failed", "words": words, "attempt": document.attempt}
     return Record(f"alert:forgotten:{document.id}", document.tenant, "alert", document.id, now, body)

@@ -23,7 +23,7 @@ LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
 PEOPLE = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.RULE_AUTHOR, Role.APPROVER, Role.ADMINISTRATOR})
 """The roles that a browser may have; those of programs stay with programs."""
-REFUSED = "this link was used, has expired, or never was; `forestay link` makes a new one"
+REFUSED = "this link is used, expired or unknown; `forestay link` creates a new one"
 """Which of the three is nobody's business."""
 
 
@@ -56,7 +56,7 @@ class BrowserSessions:
         body = {"subject": subject, "expires": expires, "used": False, "roles": given, "until": until}
         (written,) = await self.documents.put([(Document(_name(once), tenant, KIND, body), None)])
         if not isinstance(written, Written):
-            raise Transient("the link could not be kept; ask again")
+            raise Transient("the link could not be stored; try again")
         return LoginLink(once, expires)
 
     async def redeem(self, once: str) -> tuple[str, Principal]:
@@ -74,7 +74,7 @@ class BrowserSessions:
             [(document._replace(body={**document.body, "used": True}), stored.version)]
         )
         if isinstance(written, Unknown):
-            raise Transient("the store did not say clearly whether the link was taken; try it again, or make a new one")
+            raise Transient("it is unknown whether the link was used; try it again, or create a new one")
         if not isinstance(written, Written):
             raise BadToken(REFUSED)
         roles = document.body.get("roles")

@@ -112,9 +112,7 @@ class JobPruner:
                 return None, None
             return Document(MARK, "", MARK, {"before": before}), None
 
-        await update_document(
-            self.documents, MARK, change, tries=TRIES, unsure="it could not be kept up to when jobs go"
-        )
+        await update_document(self.documents, MARK, change, tries=TRIES, unsure="the pruning limit could not be stored")
 
 
 async def _needed(document: JobDocument, cases: RunLiveness | None) -> bool:

@@ -115,7 +115,9 @@ class TracedIncidentStore:
             else:
                 began = self._begun.pop(f"{one.incident}:{one.n}:{one.step}", one.at)
                 more |= {"forestay.action": one.action, "forestay.step": one.step}
-                error = None if one.detail.get("state") == "done" else str(one.detail.get("detail", "it was not done"))
+                error = (
+                    None if one.detail.get("state") == "done" else str(one.detail.get("detail", "it was not executed"))
+                )
                 spans = [_span(one.id, f"exlet: {one.action}", context, above, began, one.at, more, error)]
             self.jobs.traces.tell(spans)
 

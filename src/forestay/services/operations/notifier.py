@@ -119,7 +119,7 @@ class Notifier:
             after = was_sent(standing, letter) if over else was_not_sent(standing, letter, self.clock.now())
             return (None if after == standing else _document(told.addressee, after)), None
 
-        unsure = "a letter was sent, and may be sent again"
+        unsure = "a notification was sent, and may be sent again"
         await update_document(self.documents, document_of(told.addressee), settle, tries=TRIES, unsure=unsure)
 
     async def _put(self, addressee: ChannelFilter, tray: Outbox, expected: Version | None) -> bool:
@@ -152,7 +152,7 @@ class Notifier:
         for tenant in sorted(frozenset().union(*wanted)):
             head = await self.audit.head(tenant)
             anchor = f"{head.number}:{head.hash}"
-            words = f"{anchor}, to be checked by `forestay audit verify --anchor {anchor}`"
+            words = f"{anchor}, check it with `forestay audit verify --anchor {anchor}`"
             found.append(
                 NotificationEvent(f"audit:{tenant}:{hour}", Topic(tenant, NotificationKind.AUDIT, "", ""), hour, words)
             )
@@ -199,7 +199,7 @@ def _of_incident(standing: IncidentStatus) -> NotificationEvent:
     owner = "" if standing.group else standing.owner
     topic = Topic(standing.tenant, NotificationKind.WAITS, standing.cause, owner)
     what = f"job {standing.job[:8]}" if standing.job else f"case {standing.case} {standing.item}".strip()
-    words = f"{what}: {standing.kind.value}, {standing.note or 'a person is asked'}"
+    words = f"{what}: {standing.kind.value}, {standing.note or 'held for a person'}"
     return NotificationEvent(f"{standing.id}:{standing.n}", topic, standing.changed, words, (standing.owner,))
 
 

@@ -118,9 +118,9 @@ class OidcProvider:
         """Who has come back, and where they go on; raises `BadToken`."""
         begun = self.identity.unseal(kept, purpose=PURPOSE)
         if not secrets.compare_digest(state.encode(), begun["state"].encode()):
-            raise BadToken("this is not the log-in that was begun here; begin again")
+            raise BadToken("this log-in was not started here; start again")
         if issuer not in ("", self.terms.issuer):
-            raise BadToken("the answer comes from another provider")
+            raise BadToken("the response comes from another provider")
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -134,30 +134,30 @@ class OidcProvider:
             raise BadToken(str(error)) from error
         token = traded.get("id_token")
         if not isinstance(token, str):
-            raise BadToken("the provider gave no token that says who this is")
+            raise BadToken("the provider returned no identity token")
         claims = await self._claims(token)
         expires = self._check(claims, audience=self.terms.client)
         nonce = claims.get("nonce")
         if not isinstance(nonce, str) or not secrets.compare_digest(nonce.encode(), begun["nonce"].encode()):
             raise BadToken("the provider's token belongs to another log-in")
         if len(values(claims.get("aud"))) > 1 and claims.get("azp") != self.terms.client:
-            raise BadToken("the provider's token was made for another client")
+            raise BadToken("the provider's token is for another client")
         return read_claims(claims, self.terms.by, expires=expires), begun["on"]
 
     def _check(self, claims: Mapping[str, object], *, audience: str) -> int:
         """When the claims end (seconds since 1970), if they are the provider's, for us and of now."""
         now, leeway = self.clock.now() // 1000, self.terms.leeway
         if claims.get("iss") != self.terms.issuer:
-            raise BadToken("the token is of another issuer")
+            raise BadToken("the token has another issuer")
         if audience not in values(claims.get("aud")):
             raise BadToken("the token is for another service")
         ends = claims.get("exp")
         if not _a_time(ends):
-            raise BadToken("the token has no end")
+            raise BadToken("the token has no expiry")
         for name in ("nbf", "iat"):
             begins = claims.get(name, 0)
             if not _a_time(begins) or float(begins) > now + leeway:  # type: ignore[arg-type]
-                raise BadToken("the token is not good yet")
+                raise BadToken("the token is not valid yet")
         if now >= int(ends) + leeway:  # type: ignore[call-overload]
             raise BadToken("the token has expired")
         return int(ends)  # type: ignore[call-overload, no-any-return]
@@ -193,12 +193,12 @@ class OidcProvider:
     async def _read(self) -> _Documents:
         about = await self.endpoints.read(self.terms.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if about.get("issuer") != self.terms.issuer:
-            raise Transient(f"the provider calls itself otherwise than {self.terms.issuer}")
+            raise Transient(f"the provider's issuer is not {self.terms.issuer}")
         secure = self.terms.issuer.startswith("https:")
         for name in ("jwks_uri", *(("authorization_endpoint", "token_endpoint") if self.terms.client else ())):
             where = about.get(name)
             if not isinstance(where, str) or not where.startswith("https://" if secure else ("https://", "http://")):
-                raise Transient(f"the provider's {name} is no address that could be trusted")
+                raise Transient(f"the provider's {name} is not a trusted address")
         shown = await self.endpoints.read(str(about["jwks_uri"]))
         return _Documents(about, self.signatures.keys(shown), shown)
 

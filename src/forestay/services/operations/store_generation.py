@@ -67,9 +67,7 @@ class GenerationRaiser:
         done = RaisedGeneration(generation)
         while below := await self._below(generation, done, by, reason):
             if below == await self._left(generation):
-                raise Permanent(
-                    f"{below} jobs cannot be brought to generation {generation}: they ask for a newer release"
-                )
+                raise Permanent(f"{below} jobs cannot be raised to generation {generation}: they need a newer release")
         await self._end(generation, by, reason)
         return done
 
@@ -86,14 +84,14 @@ class GenerationRaiser:
             return _document(number, unfinished=True, at=now, by=by, reason=reason), number
 
         return await update_document(
-            self.documents, NAME, begun, tries=TRIES, unsure="the generation was not written; run it again"
+            self.documents, NAME, begun, tries=TRIES, unsure="the generation was not stored; run it again"
         )
 
     async def _end(self, generation: int, by: str, reason: str) -> None:
         def ended(_: StoredDocument | None) -> tuple[Document, None]:
             return _document(generation, unfinished=False, at=self.clock.now(), by=by, reason=reason), None
 
-        unsure = "all jobs are done, but that was not written down; run it again"
+        unsure = "all jobs are done, but this could not be recorded; run it again"
         await update_document(self.documents, NAME, ended, tries=TRIES, unsure=unsure)
 
     def _query(self, generation: int) -> JobQuery:
@@ -134,7 +132,7 @@ class GenerationRaiser:
             if not isinstance(answer, WriteApplied):
                 if isinstance(answer, TransitionRefused):
                     continue
-                raise Transient("the store did not take every job; run it again")
+                raise Transient("the store did not accept every job; run it again")
             done.jobs += 1
             done.running += one.document.claim is not None
             done.held += HOLDER in answer.stored.document.holders

@@ -54,7 +54,7 @@ class PeerLeases:
         # Nobody can have a stamp that was not given yet.
         end = lease_end(min(stamp, now), peer.lease)
         if end <= now:
-            raise Conflict("the stamp is too old: its lease has lapsed; ask for a new one")
+            raise Conflict("the timestamp is too old: its lease has expired; request a new one")
         await self._set(peer.name, lambda until: max(until, end))
 
     async def end(self, peer: str) -> None:
@@ -72,7 +72,7 @@ class PeerLeases:
             document = Document(_name(peer), "", KIND, {"peer": peer, "until": after})
             return (document if after != before else None), None
 
-        unsure = "the lease could not be written down; ask again"
+        unsure = "the lease could not be stored; try again"
         await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
 
     async def open(self, peer: str, tenant: str = "") -> Mapping[str, CaseSummary]:
@@ -128,7 +128,7 @@ class PeerLeases:
                 f"lapsed:{case}",
                 VerbKind.FORCE_FAIL,
                 by=f"{OWNER}{peer}",
-                reason="the lease of the domain that sent it has lapsed",
+                reason="the lease of the sending domain has expired",
             )
             with suppress(NotFound):
                 await self.engine.send_verb(case, verb)

@@ -88,7 +88,7 @@ class PeerLinks:
             after = change(before)
             return Document(_name(peer), "", KIND, asdict(after) | {"offer": dict(after.offer)}), (before, after)
 
-        unsure = "the link to the peer could not be written down"
+        unsure = "the link to the peer could not be stored"
         return await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
 
 

@@ -144,11 +144,11 @@ class PeerPoller:
         for placed, run in found:
             if run is None:
                 # It took the run and knows nothing of it: its store was lost, and everything that ran with it.
-                await self._quietly(self.places.move(placed, f"{peer.name} knows nothing of it any more"))
+                await self._quietly(self.places.move(placed, f"{peer.name} no longer has it"))
             elif run.stopped and not placed.cancelled:
                 if run.state in ENDED:
                     self.moved += 1
-                    await self._quietly(self.places.move(placed, f"{peer.name} stopped it: the lease had lapsed"))
+                    await self._quietly(self.places.move(placed, f"{peer.name} stopped it: the lease had expired"))
             elif run.state in ENDED:
                 over.append((placed, run))
             elif placed.cancelled:
@@ -175,11 +175,11 @@ class PeerPoller:
             return
         for placed in await self.places.at(peer.name):
             if placed.cancelled:
-                gone = PeerRun("CANCELED", {}, f"{peer.name} is away, and what ran there has stopped")
+                gone = PeerRun("CANCELED", {}, f"{peer.name} is unreachable, and its run there has stopped")
                 await self._tell([(placed, gone)])
                 continue
             self.moved += 1
-            await self._quietly(self.places.move(placed, f"{peer.name} was away for longer than its lease"))
+            await self._quietly(self.places.move(placed, f"{peer.name} was unreachable for longer than its lease"))
 
     async def _quietly(self, work: Awaitable[Placing]) -> None:
         try:

@@ -57,11 +57,11 @@ class PeerRegistry:
             return None
         peer = self._known.get(issuer)
         if peer is None:
-            raise BadToken("no peer of this domain has signed the token; its administrator registers peers")
+            raise BadToken("the token is not signed by a peer of this domain; its administrator registers peers")
         who = self.tokens.verify(token, peer.key)
         tenant = peer.tenants.get(who.tenant)
         if tenant is None:
-            raise BadToken("this domain takes nothing from that tenant of the peer")
+            raise BadToken("this domain accepts nothing from that tenant of the peer")
         ends = self.clock.now() // 1000 + SHORT
         return Principal(f"{OWNER}{peer.name}", tenant, frozenset({Role.SUBMITTER}), ends)
 
@@ -113,7 +113,7 @@ class PeerRegistry:
         self._known = {key: one for key, one in self._known.items() if one.name != name}
 
     async def _write(self, name: str, change: Callable[[StoredDocument | None], Document]) -> None:
-        unsure = "the peer could not be written down; ask again"
+        unsure = "the peer could not be stored; try again"
         await update_document(
             self.documents, _name(name), lambda stored: (change(stored), None), tries=TRIES, unsure=unsure
         )

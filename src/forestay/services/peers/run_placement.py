@@ -91,7 +91,7 @@ class RunPlacement:
             return await self.over(placed)
         peer = await self.peers.get(placed.at)
         if peer is None:
-            raise Transient(f"{placed.at} is no peer any more")
+            raise Transient(f"{placed.at} is no longer a peer")
         link = await self.links.get(peer.name)
         text = await self.flows.text(placed.tenant, placed.flow)
         who = Caller(placed.tenant, placed.owner)
@@ -141,7 +141,7 @@ class RunPlacement:
             return Document(f"left:{left.key}", left.tenant, OVER, body), None
 
         await update_document(
-            self.documents, f"left:{left.key}", known, tries=TRIES, unsure="a late end was not written down"
+            self.documents, f"left:{left.key}", known, tries=TRIES, unsure="a late completion could not be recorded"
         )
 
     async def over(self, placed: Placing) -> Placing:
@@ -174,7 +174,7 @@ class RunPlacement:
             kind = OVER if after.state is PlacingState.OVER else _kind_at(after.at)
             return (Document(_name(case), after.tenant, kind, after.as_plain()) if after != before else None), after
 
-        unsure = "where the sub-flow is could not be written down"
+        unsure = "the placement of the sub-flow could not be stored"
         return await update_document(self.documents, _name(case), changed, tries=TRIES, unsure=unsure)
 
     async def _start_here(self, placed: Placing) -> None:
@@ -200,12 +200,12 @@ class RunPlacement:
         plan = await self.flows.plan(wanted.tenant, wanted.flow)
         if plan.grown:
             if wanted.wanted not in (ANY, HERE):
-                raise Permanent("a flow in Python or BPEL is not sent to other domains")
+                raise Permanent("flows in Python or BPEL cannot run in other domains")
             return HERE
         peers, links = await self._links()
         able = {name: one for name, one in peers.items() if wanted.tenant in one.sends}
         if wanted.wanted not in (ANY, HERE) and wanted.wanted not in able:
-            raise Permanent(f"tenant {wanted.tenant} sends nothing to a domain {wanted.wanted}; see `forestay peers`")
+            raise Permanent(f"tenant {wanted.tenant} may not use the domain {wanted.wanted}; see `forestay peers`")
         offers = [self._offer(one, links[name]) for name, one in able.items()]
         own = await self.offer.offer(wanted.tenant)
         offers.append(replace(own, sent=self._sent_to(HERE, id(own))))

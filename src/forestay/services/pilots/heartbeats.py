@@ -184,7 +184,7 @@ class Heartbeats:
             bucket.dirty = True
             for one in waiting:
                 if not one.done():
-                    one.set_exception(Transient(f"the beat could not be stored: {error}"))
+                    one.set_exception(Transient(f"the heartbeat could not be stored: {error}"))
             return
         for one in waiting:
             if not one.done():

@@ -129,7 +129,7 @@ class OrphanScanner:
             )
             given_up.append(pilot)
         for pilot in given_up:
-            await self.release.mark(pilot, PilotState.SILENT, "no beat for more than its lease")
+            await self.release.mark(pilot, PilotState.SILENT, "no heartbeat for longer than its lease")
         # What a release did not settle, or no search has shown yet, the sweep finds: the pilot is buried.
         self.memory = bury(self.memory, given_up)
 
@@ -172,7 +172,7 @@ class OrphanScanner:
         self.memory, lost = forgotten(self.memory, held, beats, lease=self.lease, now=self.fair)
         # A living pilot says itself that it does not run the job; of one that is not heard nobody knows.
         alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & beats.keys()
-        for heard, reason in ((True, "its pilot does not know of the claim"), (False, "its pilot is not heard")):
+        for heard, reason in ((True, "its pilot does not have the claim"), (False, "its pilot is silent")):
             jobs = [running[one.claim] for one in lost if (one.pilot in alive) is heard]
             self.forgotten_found += await self.release.release(
                 jobs, by="orphan watch", reason=reason, overlap_possible=not heard

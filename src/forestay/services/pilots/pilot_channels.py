@@ -135,7 +135,7 @@ class PilotChannels:
                 await self._bury(closed)
             except PortError as error:
                 # Not settled: look again. Until then the leases hold.
-                self.troubled(f"{len(closed)} closed channel(s) could not be looked into: {error}")
+                self.troubled(f"{len(closed)} closed channel(s) could not be checked: {error}")
                 self._closed += closed
                 self._troubled_at = self.clock.monotonic()
                 self._wake.set()
@@ -188,7 +188,7 @@ class PilotChannels:
 
     async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
         jobs = [one for one in held if one.document.claim is not None and one.document.claim.pilot in dead]
-        reason = "its pilot died: the channel it held closed"
+        reason = "its pilot died: its channel closed"
         await self.release.release(jobs, by="server", reason=reason, overlap_possible=False)
 
     async def _order_loop(self) -> None:

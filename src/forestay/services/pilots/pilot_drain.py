@@ -81,7 +81,7 @@ class PilotDrain:
             changed = replace(stored.pilot, drain=words, changed=self.clock.now())
             if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
                 return
-        raise Transient(f"the order for pilot {name} could not be written down; ask again")
+        raise Transient(f"the command for pilot {name} could not be stored; try again")
 
     async def ordered(self, pilot: str) -> bool:
         """Whether a pilot that opens a channel here has been ordered to drain; it may not have heard it."""

@@ -58,12 +58,12 @@ class PilotEnrolment:
     async def make(self, *, tenant: str, site: str, launch: str, by: str, seconds: int) -> EnrolmentSecret:
         """A secret for one pilot; `Transient` if the store did not take it for sure."""
         if not 1 <= seconds <= LONGEST:
-            raise Permanent(f"a secret is good for 1 to {LONGEST} seconds")
+            raise Permanent(f"a secret is valid for 1 to {LONGEST} seconds")
         text = MARK + self.ids.claim() + self.ids.claim()
         enrolment = Enrolment(tenant, site, launch, by, self.clock.now() + 1000 * seconds)
         (written,) = await self.documents.put([(_document(text, enrolment), None)])
         if not isinstance(written, Written):
-            raise Transient("the enrolment could not be kept; ask again")
+            raise Transient("the enrolment could not be stored; try again")
         return EnrolmentSecret(text, enrolment.expires)
 
     async def redeem(self, secret: str, who: EnrolmentCandidate) -> Enrolment | NotGood | ForAnother:
@@ -87,7 +87,7 @@ class PilotEnrolment:
                 return None, after
             return _document(secret, after), after
 
-        unsure = "the store did not say clearly who used the enrolment secret; ask again"
+        unsure = "it is unknown who used the enrolment secret; try again"
         return await update_document(self.documents, _name(secret), used, tries=TRIES, unsure=unsure)
 
 

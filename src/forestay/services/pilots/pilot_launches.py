@@ -52,7 +52,7 @@ class PilotLaunches:
         if others:
             stored = await self._get(tenant, site, others)
             if len(stored) < len(others):
-                raise Transient("the launches could not be written down; ask again")
+                raise Transient("the launches could not be stored; try again")
             written |= {one: launch for one, (launch, _) in stored.items()}
         return written
 
@@ -125,7 +125,7 @@ class PilotLaunches:
                 if isinstance(result, Written):
                     answers[after.id] = after
         if len(answers) < len(changes):
-            raise Transient("the store did not say clearly what stands; tell again")
+            raise Transient("the result of the write is unknown; report again")
         return answers
 
 

@@ -53,7 +53,7 @@ class PilotRevocations:
             changed = replace(stored.pilot, revoked=words, changed=self.clock.now())
             if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
                 return
-        raise Transient(f"that pilot {name} is revoked could not be written down; ask again")
+        raise Transient(f"the revocation of pilot {name} could not be stored; try again")
 
     async def look(self, back: int) -> None:
         """Hear of what was revoked elsewhere in the last milliseconds."""

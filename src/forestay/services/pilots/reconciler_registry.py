@@ -57,7 +57,9 @@ class ReconcilerRegistry:
             body[self.name] = {"at": now, "version": self.version}
             return Document(NAME, "", KIND, body), None
 
-        await update_document(self.documents, NAME, written, tries=TRIES, unsure="the keepers' word was not taken")
+        await update_document(
+            self.documents, NAME, written, tries=TRIES, unsure="the reconciler's report could not be stored"
+        )
 
     async def run(self) -> None:
         """Note every so often, until cancelled. A store that is away makes us silent, and no more."""

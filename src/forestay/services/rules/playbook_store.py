@@ -85,7 +85,7 @@ class PlaybookStore:
         """Keep an exlet that has passed its check; the same content again is the same version."""
         text = orjson.dumps(exlet_as_plain(exlet))
         if len(text) > MAX_EXLET:
-            raise Permanent(f"the exlet has {len(text)} bytes as JSON; at most {MAX_EXLET} are possible")
+            raise Permanent(f"the exlet has {len(text)} bytes as JSON; the limit is {MAX_EXLET}")
         version, now, name = version_of(exlet), self.clock.now(), name_of(tenant, exlet.name)
         body: dict[str, object] = {"exlet": text.decode(), "version": version, "by": by, "at": now}
         await self._keep_version(Document(version_name(tenant, exlet.name, version), tenant, VERSION, body))
@@ -102,7 +102,7 @@ class PlaybookStore:
             if isinstance(result, Written):
                 self._seen.pop((tenant, exlet.name), None)
                 return StoredPlaybook(exlet, version, by, now, entries)
-        raise Transient("the exlet could not be written; send it again")
+        raise Transient("the playbook could not be stored; send it again")
 
     async def _keep_version(self, document: Document) -> None:
         (result,) = await self.documents.put([(document, None)])
@@ -156,7 +156,7 @@ def concluded_in_place(
 
 def _fitting(exlet: Exlet, kind: ExceptionType, ladders: Container[str] | None, whose: str) -> Exlet | str:
     wrong = [f"{one.where}: {one.message}" for one in check_exlet(exlet, kind, ladders=ladders)]
-    return f"{whose} is wrong for {kind}: {'; '.join(wrong[:3])}" if wrong else exlet
+    return f"{whose} is not valid for {kind}: {'; '.join(wrong[:3])}" if wrong else exlet
 
 
 def name_of(tenant: str, name: str) -> str:

@@ -227,7 +227,7 @@ class RuleCache:
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:
         """What the rules say to an exception. `Transient` while nothing is known yet, `Permanent` if a set that is asked cannot be read: nobody decides by half of the rules."""
         if self._fresh is None:
-            raise Transient("the rules are not read yet")
+            raise Transient("the rules are not loaded yet")
         for name, why in self._unreadable.items():
             if _seat_of(name) in ((tenant, flow), (tenant, None)):
                 raise Permanent(f"the rules of {name} cannot be read: {why}")

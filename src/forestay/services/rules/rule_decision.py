@@ -34,7 +34,7 @@ def decision_by_rule(
     path = [{"rule": one.rule, "verdict": one.verdict.value, "message": one.message} for one in by.walk.path]
     detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path, **(seen or {})}
     if ruling.verdict is ConditionVerdict.ERROR:
-        said = f"rule {ruling.flagged} of {by.rule_set} erred ({by.walk.path[-1].message}); nothing acts before someone has looked"
+        said = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); held for a person"
         return _held(incident, f"{by.rule_set}#{ruling.flagged}", said, detail, now, n)
     name = f"{by.rule_set}#{ruling.rule}"
     if isinstance(exlet, str):

@@ -137,9 +137,9 @@ class RuleEditor:
         if not trial.problems:
             answer = trial.answers[0]
             if isinstance(answer, Erred):
-                reasons.append(f"the condition errs on its cornerstone: {answer.message}")
+                reasons.append(f"the condition has an error on its reference incident: {answer.message}")
             elif answer is False:
-                reasons.append("the condition is not true on its cornerstone")
+                reasons.append("the condition is not true for its reference incident")
         if reasons or trial.problems:
             return NotEdited(tuple(reasons), trial.problems)
         key = tree_key(draft.type, draft.task)
@@ -187,13 +187,13 @@ class RuleEditor:
 
         def made(current: RuleSet) -> NextRuleSet | NotEdited:
             if expected is not None and current.version != expected:
-                raise Conflict(f"{rule_set} was changed while the rule was replayed; ask again")
+                raise Conflict(f"{rule_set} was changed while the rule was replayed; try again")
             found = current.find(rule)
             if found is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
             key, one = found
             if one.state is to:
-                return NotEdited((f"rule {rule} is {to} already",))
+                return NotEdited((f"rule {rule} is already {to}",))
             tree = with_rules(current.tree(key), replace(one, state=to))
             if to is RuleState.ACTIVE and kept is not None:
                 done = walk(tree, self.conditions.over(kept))
@@ -201,7 +201,7 @@ class RuleEditor:
                     above = [r.id for r in tree.way_to(rule)[1:-1] if r.state is RuleState.SHADOW]
                     return NotEdited(
                         (
-                            f"it would not be reached on its cornerstone: first promote {', '.join(above) or 'the rules above it'}",
+                            f"it would not be reached for its reference incident: first promote {', '.join(above) or 'the rules above it'}",
                         )
                     )
             return _next(current, key, tree, rule)
@@ -236,7 +236,7 @@ class RuleEditor:
             except Conflict:
                 continue
             return Edited(version)
-        raise Conflict(f"{rule_set} is being changed by others all the time; try again")
+        raise Conflict(f"{rule_set} is being changed by others; try again")
 
     async def diff(self, rule_set: RuleSetId, old: int, new: int | None = None) -> tuple[RuleChange, ...]:
         """What differs between two versions, the newest unless named."""
@@ -260,14 +260,14 @@ class RuleEditor:
                 return later
             overturned = await self._overturned(current, later, new)
             if overturned and not confirmed:
-                return NotEdited(("earlier cornerstones would be answered otherwise",), (), overturned)
+                return NotEdited(("this rule would change the result for earlier reference incidents",), (), overturned)
             version = RuleSetVersion(rule_set, current.version + 1, later.changes, by, self.clock.now(), note, replayed)
             try:
                 await self.rules.store(version)
             except Conflict:
                 continue
             return Edited(version, overturned=overturned)
-        raise Conflict(f"{rule_set} is being changed by others all the time; try again")
+        raise Conflict(f"{rule_set} is being changed by others; try again")
 
     async def _overturned(self, old: RuleSet, later: NextRuleSet, added: str) -> tuple[Overturned, ...]:
         """The cornerstones of every changed tree that would come to something else, the shadows counted."""
@@ -310,11 +310,11 @@ class RuleEditor:
 def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str, ...]:
     """Everything that is wrong with what a rule concludes."""
     if conclusion.empty:
-        return ("a rule needs a conclusion: an exlet or at least one step",)
+        return ("a rule needs a conclusion: a playbook or at least one step",)
     if conclusion.exlet and conclusion.steps:
         return ("a rule concludes an exlet by its name or steps of its own, not both",)
     if conclusion.exlet:
-        return () if NAME.fullmatch(conclusion.exlet) else (f"{conclusion.exlet!r} is no name of an exlet",)
+        return () if NAME.fullmatch(conclusion.exlet) else (f"{conclusion.exlet!r} is not a valid name of a playbook",)
     try:
         steps = tuple(step_from_plain(one) for one in conclusion.steps)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -328,7 +328,7 @@ def _written_for(tree: RuleTree) -> Mapping[str, str]:
 
 def _told(done: Walk) -> str:
     if done.verdict is ConditionVerdict.ERROR:
-        return f"rule {done.flagged} errs"
+        return f"rule {done.flagged} has an evaluation error"
     return f"rule {done.last_satisfied}" if done.verdict is ConditionVerdict.TRUE else "no rule"
 
 

@@ -59,7 +59,7 @@ class RulePromotion:
         summary = _summary(done, tallies, reason if confirmed else "")
         reasons = wrong_in_words(wrong)
         if errors:
-            reasons.append(f"{errors} × its condition errs, and nothing would act")
+            reasons.append(f"{errors} × its condition has an error, and no action would be taken")
         if reasons and not (confirmed and reason):
             examples = tuple(name for tally in tallies for name in tally.examples)
             return NotPromoted(tuple(reasons), examples, summary)

@@ -310,9 +310,9 @@ class RuleReplay:
         reasons = [*(f"{name}: context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
         trial = await self.trying.try_out(draft.condition, [context])
         if not trial.problems and isinstance(answer := trial.answers[0], Erred):
-            reasons.append(f"{name}: the condition errs on its cornerstone: {answer.message}")
+            reasons.append(f"{name}: the condition has an error on its reference incident: {answer.message}")
         elif not trial.problems and trial.answers[0] is False:
-            reasons.append(f"{name}: the condition is not true on its cornerstone")
+            reasons.append(f"{name}: the condition is not true for its reference incident")
         if reasons or trial.problems:
             return NotReplayed(tuple(reasons), trial.problems)
         key = tree_key(draft.type, draft.task)

@@ -100,7 +100,7 @@ class RuleStore:
         rule_set, number = version.rule_set, version.number
         name, token = version_name(rule_set, number), uuid4().hex
         if number != await self.newest(rule_set) + 1:
-            raise Conflict(f"{rule_set} has moved on; look at it again")
+            raise Conflict(f"{rule_set} has changed; read it again")
         body = {**version_as_plain(version), "token": token}
         (result,) = await self.documents.put([(Document(name, rule_set.tenant, VERSION, body), None)])
         if not isinstance(result, Written):
@@ -110,7 +110,7 @@ class RuleStore:
             if found.document.body.get("token") != token:
                 # Its writer may have died: nobody gets past this number before the head names it.
                 await self._move_head(rule_set, number)
-                raise Conflict(f"{rule_set} has moved on; look at it again")
+                raise Conflict(f"{rule_set} has changed; read it again")
         await self._move_head(rule_set, number)
 
     async def _move_head(self, rule_set: RuleSetId, number: int) -> None:
@@ -135,7 +135,7 @@ class RuleStore:
             await self.documents.put(
                 [(Document(MARK, "", "rules-mark", {"heads": named}), found.version if found else None)]
             )
-        raise Transient("the mark of the rules could not be written")
+        raise Transient("the version mark of the rules could not be stored")
 
     async def mark(self) -> StoredDocument | None:
         """What names the versions of all sets; realtime."""

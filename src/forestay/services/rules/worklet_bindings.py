@@ -73,7 +73,7 @@ class WorkletBindings:
         wrong = check_exlet(exlet, ExceptionType.SELECTION)
         if wrong or not isinstance(exlet.steps[0].do, Select):
             said = "; ".join(f"{one.where}: {one.message}" for one in wrong)
-            raise Permanent(f"rule {rule} concludes no worklet: {said or exlet.name}")
+            raise Permanent(f"rule {rule} does not conclude a worklet: {said or exlet.name}")
         worklet = exlet.steps[0].do.worklet
         await self.flows.plan(tenant, worklet.flow)
         data: Mapping[str, object] = {"params": params, "case": case}
@@ -108,7 +108,7 @@ class WorkletBindings:
             (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
             if isinstance(result, Written):
                 return
-        raise Transient("the binding could not be written; ask again")
+        raise Transient("the binding could not be stored; try again")
 
 
 def place_of(tenant: str, place: str) -> str:

@@ -43,26 +43,26 @@ class WorkletReplacement:
         `NotFound` if there is no such case.
         """
         if (await self.engine.describe(case)).tenant != tenant:
-            raise NotFound(f"there is no case {case}")
+            raise NotFound(f"there is no run {case}")
         state = await self.engine.state(case)
         plan = await self.flows.plan(tenant, state["version"])
         run = FlowRun.from_plain(plan, state)
         found = run.items.get(item)
         if found is None:
-            return Replaced(done=False, detail=f"the case has no item {item}")
+            return Replaced(done=False, detail=f"the run has no task {item}")
         task = plan.tasks.get(found.task)
         pattern = task.task.pattern if task is not None else None
         if not isinstance(pattern, WorkletPattern):
-            return Replaced(done=False, detail="the item is not bound late; nothing chooses for it")
+            return Replaced(done=False, detail="the task is not late-bound")
         if found.ended:
-            return Replaced(done=False, detail=f"the item has ended already: {found.state}")
+            return Replaced(done=False, detail=f"the task has already ended: {found.state}")
         running = str(found.changes.get("flow") or found.bound)
         params = filled_map(pattern.params, values_for(RunUpdate(run, at), found))
         chosen = await self.worklets.bound(tenant, pattern.place, case=case, params=params)
         if chosen is None:
-            return Replaced(done=False, detail="nothing is chosen for the place now; what runs goes on", flow=running)
+            return Replaced(done=False, detail="no worklet is chosen now; the running one continues", flow=running)
         if chosen.flow == running:
-            return Replaced(done=False, detail="the same worklet is chosen; what runs goes on", flow=running)
+            return Replaced(done=False, detail="the same worklet is chosen; the running one continues", flow=running)
         changes = {"flow": chosen.flow, "params": dict(chosen.params)}
         verb = Verb(at, order, VerbKind.REPLACE, item=item, by=by, reason="another worklet is chosen", changes=changes)
         answer = await self.engine.send_verb(case, verb)

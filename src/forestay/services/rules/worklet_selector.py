@@ -59,11 +59,13 @@ class WorkletSelector:
             return None
         if ruling.verdict is ConditionVerdict.ERROR:
             said = ruling.by.walk.path[-1].message
-            raise Permanent(f"rule {ruling.flagged} of {ruling.by.rule_set} erred ({said}); no worklet is chosen")
+            raise Permanent(
+                f"rule {ruling.flagged} of {ruling.by.rule_set} has an evaluation error ({said}); no worklet is chosen"
+            )
         name = f"{ruling.by.rule_set}#{ruling.rule}"
         exlet = await self.exlets.concluded(tenant, ruling.conclusion, ExceptionType.SELECTION)
         if isinstance(exlet, str):
-            raise Permanent(f"rule {name} concludes no worklet: {exlet}")
+            raise Permanent(f"rule {name} does not conclude a worklet: {exlet}")
         return name, exlet
 
 

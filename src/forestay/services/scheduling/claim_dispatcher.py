@@ -364,7 +364,7 @@ class ClaimDispatcher:
         return ProposedWrite(stored.document.id, decide, already_applied, known=stored, no_retry=True)
 
     async def _give_back(self, jobs: Sequence[Stored]) -> None:
-        why = "the pilot's request was gone before its answer"
+        why = "the pilot's request ended before its response"
         now = self.clock.now()
         await self.writer.write(
             [release_write(one, by="server", reason=why, overlap_possible=False, now=now) for one in jobs]

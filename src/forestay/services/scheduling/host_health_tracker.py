@@ -326,7 +326,7 @@ class HostHealthTracker:
             body = health.as_plain(dict(list(after.items())[-MOST_HOSTS:]))
             return None if after == before else Document(name, tenant, KIND, body), (before, after)
 
-        unsure = "the hosts' health could not be written; ask again"
+        unsure = "the health of the hosts could not be stored; try again"
         before, after = await update_document(self.documents, name, changed, tries=TRIES, unsure=unsure)
         if after != before:
             await self._tell(tenant, before, after)

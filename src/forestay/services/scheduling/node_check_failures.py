@@ -40,7 +40,7 @@ class NodeCheckFailures:
         said = "; ".join(f"{check}: {words}" for check, words in found)
         body = {
             "alert": ALERT,
-            "words": f"a pilot of site {unfit.site} on {unfit.host} ended before it took any job: {said}",
+            "words": f"a pilot of site {unfit.site} on {unfit.host} exited before it took a job: {said}",
             "host": unfit.host,
             "site": unfit.site,
             "launch": unfit.launch,

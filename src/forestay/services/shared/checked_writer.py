@@ -144,7 +144,7 @@ class CheckedWriter:
                 confirming.add(len(changes))
                 next_document: JobDocument | TransitionRefused = confirm(document)
             elif one.fresh and one.proposed.no_retry:
-                one.answer = TransitionRefused("someone else's write stands")
+                one.answer = TransitionRefused("somebody else's write took effect")
                 continue
             else:
                 next_document = one.proposed.decide(document)

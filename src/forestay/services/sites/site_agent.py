@@ -151,7 +151,7 @@ class SiteAgent:
             outcomes = await self.reader.outcome([one.batch_job for one in known]) if known else {}
         except PortError as error:
             self._reading.failed(now, str(error))
-            self.told("the batch system is not read", {"detail": str(error)})
+            self.told("the batch system cannot be polled", {"detail": str(error)})
             outcomes = {}
         self.passed("asked")
         self._forgotten = {
@@ -163,7 +163,7 @@ class SiteAgent:
         silent = [one for one in outcomes.values() if one.state is BatchState.UNKNOWN and one != FORGOTTEN]
         if known and outcomes and len(silent) == len(outcomes):
             self._reading.failed(
-                now, next(iter(outcomes.values())).reason or "the batch system says nothing of its jobs"
+                now, next(iter(outcomes.values())).reason or "the batch system does not report its jobs"
             )
         elif outcomes or not known:
             self._reading.good()
@@ -289,7 +289,7 @@ class SiteAgent:
             if not isinstance(error, Transient):
                 self._unsent.add(launch)
             self._submitting.failed(self.clock.monotonic(), str(error))
-            self.told("nobody knows whether a pilot was submitted", {"launch": launch, "detail": str(error)})
+            self.told("it is unknown whether a pilot was submitted", {"launch": launch, "detail": str(error)})
             return True
         self.passed("submitted")
         if isinstance(answer, SubmitRefused):
@@ -301,7 +301,7 @@ class SiteAgent:
         return True
 
     async def _refused(self, launch: str, size: str, answer: SubmitRefused) -> bool:
-        self.told("a pilot was not taken", {"launch": launch, "why": answer.why, "words": answer.words})
+        self.told("a pilot was refused", {"launch": launch, "why": answer.why, "words": answer.words})
         if answer.why is not SubmitRefusal.REFUSED:
             self._unsent.add(launch)
             self._submitting.failed(self.clock.monotonic(), f"{answer.why}: {answer.words}")

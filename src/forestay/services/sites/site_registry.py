@@ -60,14 +60,14 @@ class SiteRegistry:
             known = None if stored is None else _site(stored.document.body)
             if known is not None and known.agent != agent and not known.overdue(now):
                 raise Conflict(
-                    f"another agent looks after site {site}, on {known.host}; stop it first, or wait until it has been silent "
+                    f"another agent manages site {site}, on {known.host}; stop it first, or wait until it has been silent "
                     f"for {max(LEAST, PATIENCE * known.every):.0f} seconds"
                 )
             told = Site(site, agent, host, now, every, said)
             body = {"site": site, "agent": agent, "host": host, "seen": now, "every": every, "said": dict(said)}
             return Document(name, tenant, KIND, body), told
 
-        unsure = "the site could not be written down; ask again"
+        unsure = "the site could not be stored; try again"
         return await update_document(self.documents, name, heard, tries=TRIES, unsure=unsure)
 
     async def get(self, tenant: str, site: str) -> Site | None:

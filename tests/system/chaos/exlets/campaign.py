@@ -1,4 +1,4 @@
-"""Trial after trial: an exlet is carried out, whoever carries it out is killed at one pass of one point, and the end must be as if nobody had been."""
+"""Trial after trial: a playbook is run, whoever carries it out is killed at one pass of one point, and the end must be as if nobody had been."""
 
 from __future__ import annotations
 

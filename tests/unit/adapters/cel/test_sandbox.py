@@ -41,7 +41,7 @@ LONG = "a" * 100
     [
         (f"{LINES}.map(x, {LINES}.join('').replace('a', 'bbbbbbbbbbbb')).join('').size() > 0", "250 ms|more than"),  # whichever is first
         (f"[1,2,3].all(a, {MANY}.map(x, '{LONG}' + '{LONG}').size() > 0)", "more than"),
-        (f"{LINES}.all(x, {LINES}.all(y, x == y))", "iterations"),
+        (f"{LINES}.all(x, {LINES}.all(y, x == y))", "iteration limit"),
     ],
     ids=["time", "memory", "iterations"],
 )  # fmt: skip

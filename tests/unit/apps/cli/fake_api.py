@@ -132,7 +132,7 @@ def incident_json(number: int, **fields: Any) -> dict[str, Any]:
         "due": None, "cause": "unknown", "flow": "", "case": "", "item": "", "job": "", "group": "", "note": "1 of 1 attempts used", "attempt": 1,
         "context": {
             "evidence": {"exit_code": 7, "log_tail": "starting\nquux: all seats are taken\n"},
-            "finding": {"confidence": 0.2, "words": "No pattern knows this failure.", "lines": [], "advice": "Look at the log.", "retry": "no"},
+            "finding": {"confidence": 0.2, "words": "No pattern matches.", "lines": [], "advice": "Look at the log.", "retry": "no"},
         },
         "decisions": [{"verdict": "hold", "by": "house policy", "exlet": None, "detail": {"words": "1 of 1 attempts used"}}], "steps": [],
     } | fields  # fmt: skip
@@ -302,7 +302,7 @@ class FakeApi:
 
     def _steer(self, job: dict[str, Any], verb: str, body: dict[str, Any]) -> tuple[int, Any]:
         if verb in {"release", "force-complete", "force-fail"} and body["expected_attempt"] != job["attempt"]:
-            return 409, f"the job moved on: it is at attempt {job['attempt']}"
+            return 409, f"the job has changed: it is at attempt {job['attempt']}"
         if verb == "cancel" and job["state"] == "cancelled":
             return 409, "the job is already cancelled"
         changes: dict[str, dict[str, Any]] = {

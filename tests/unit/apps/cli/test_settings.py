@@ -80,7 +80,7 @@ def test_the_token_of_a_dev_server_goes_to_it_alone(lonely: Shell, tmp_path: Pat
     assert lonely("status").code == 0
     ended = lonely("status", "--server", api.url.replace("127.0.0.1", "localhost"))
     assert ended.code == 2
-    assert "no token is known" in ended.err
+    assert "There is no token" in ended.err
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
@@ -116,7 +116,7 @@ def test_nothing_is_set(lonely: Shell) -> None:
     assert (ended.code, ended.out) == (2, "")
     assert "forestay dev" in ended.err
     config = lonely("config")
-    assert (config.code, "no server is known" in config.err) == (0, True)
+    assert (config.code, "No server is configured" in config.err) == (0, True)
 
 
 def test_config_never_shows_the_token(forestay: Shell) -> None:

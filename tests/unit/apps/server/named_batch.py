@@ -76,7 +76,7 @@ class NamedBatch:
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         self.questions += 1
         if self.down:
-            raise Transient("Slurm's queue does not answer")
+            raise Transient("Slurm's queue does not respond")
         found: dict[str, tuple[BatchJob, ...]] = {}
         for job in self.jobs.values():
             if job.name in names:

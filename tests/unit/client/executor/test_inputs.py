@@ -137,7 +137,7 @@ def test_a_job_is_not_taken_before_its_producer_has_ended_well(client: ForestayC
         client.submit([{}, {}], waiting)
     (problem,) = refused.value.problems
     assert problem["at"] == "body.jobs.0.specification.inputs"
-    assert "is available and has committed no outputs; submit this one when it has" in str(problem["detail"])
+    assert "is available and has no committed outputs; submit this job later" in str(problem["detail"])
     with pytest.raises(BadRequest) as refused:
         client.submit([{}], spec("cat x", {"name": "x", "source": "job:no-such-job/made"}))
     assert "there is no job no-such-job" in str(refused.value.problems[0]["detail"])

@@ -100,7 +100,7 @@ def test_a_step_may_be_refused_and_the_exlet_goes_on() -> None:
 def test_what_the_exlet_did_not_suspend_is_not_continued() -> None:
     made = Exlet("mend", (PlaybookStep(SUSPEND, WhenRefused.GO_ON), PlaybookStep(Notify("hm")), PlaybookStep(CONTINUE)))
     run, _ = begin(made)
-    run, _ = tell(run, StepRefused(0, "16 holders hold the item already"))
+    run, _ = tell(run, StepRefused(0, "16 holders already suspended the task"))
     run, command = tell(run, StepDone(1))
     assert command == FinishExlet(PlaybookRunState.COMPLETE)
     assert run.ends[2].state is StepState.REFUSED

@@ -261,7 +261,7 @@ def test_a_late_item_is_cancelled_and_fails() -> None:
     world.fire("a@1")
     world.run_out()
     assert world.run.items["a"].state is ItemState.FAILED
-    assert world.run.items["a"].reason == "it was not done within 60 s"
+    assert world.run.items["a"].reason == "it did not finish within 60 s"
 
 
 def test_a_late_case_is_stopped_and_compensated() -> None:

@@ -55,7 +55,7 @@ def test_what_helped_three_times_is_proposed_and_what_helped_twice_is_not() -> N
     assert proposed(seen(), seen()) == []
     (one,) = proposed(seen(), seen(), seen())
     assert (one.condition, one.steps, one.helped, one.tried) == ('cause == "node"', ({"action": "ladder"},), 3, 3)
-    assert list(in_words(one)) == ["Of faults with cause node, another try mended 3 of 3."]
+    assert list(in_words(one)) == ["Of failures with cause node, a retry recovered 3 of 3."]
 
 
 @pytest.mark.ledger("P0-30")

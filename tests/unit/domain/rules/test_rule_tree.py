@@ -188,18 +188,18 @@ def test_a_rule_is_refused_where_its_place_is_taken_or_a_rule_errs() -> None:
     erred = walk(tree, evaluate_in({**dict.fromkeys(LETTERS, False), "a": Erred("no such key")}), shadow=True)
     refused = add(tree, rule(3, "c"), erred)
     assert isinstance(refused, RuleChangeRefused)
-    assert "r1 errs" in refused.reason
+    assert "r1 has an error" in refused.reason
 
 
 def test_every_broken_link_is_found() -> None:
     whole = _grown(("a", "a"), ("b", "ab"))
     lost = RuleTree({one: rule for one, rule in whole.rules.items() if one != "r2"})
-    assert check_tree(lost) == ("rule r1 has a branch to r2, which is not there",)
+    assert check_tree(lost) == ("rule r1 has a branch to r2, which does not exist",)
     assert check_tree(RuleTree({})) == ("there is no root whose condition is true",)
     ring = with_rules(whole, Rule("r2", "b", Conclusion("x"), parent="r1", true_child="r1"))
     assert any("more than one branch" in wrong for wrong in check_tree(ring))
     stray = with_rules(whole, Rule("r3", "b", Conclusion("x"), parent="r1"))
-    assert check_tree(stray) == ("rule r3 hangs on no branch",)
+    assert check_tree(stray) == ("rule r3 is attached to no branch",)
 
 
 def test_a_rule_and_a_tree_are_told_in_words() -> None:

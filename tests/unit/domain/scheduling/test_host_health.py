@@ -145,7 +145,7 @@ def test_it_is_read_back_as_it_was_written() -> None:
 def test_the_words_say_why_and_when() -> None:
     health = close(after(*(sure(number, number * SECOND) for number in range(5))), now=5 * SECOND, policy=POLICY)
     assert explained(health, 5 * SECOND) == (
-        "closed: 5 jobs failed there within 5 s, and none went well (node); tried again in 30 s"
+        "closed: 5 jobs failed there within 5 s, and none succeeded (node); tried again in 30 s"
     )
 
 

@@ -169,10 +169,10 @@ def test_anything_is_read_or_refused_in_words(data: Any) -> None:
         ({"executors": [{"image": "a", "command": ["a\0"]}]}, "executors[0].command[0]", "zero"),
         (minimal(inputs=[{"url": "/a"}]), "inputs[0]", "path"),
         (minimal(inputs=[{"path": "/a"}]), "inputs[0]", "url"),
-        (minimal(inputs=[{"path": "a", "url": "/a"}]), "inputs[0].path", "whole path"),
-        (minimal(inputs=[{"path": "", "content": "x"}]), "inputs[0].path", "whole path"),
-        (minimal(outputs=[{"path": "", "url": "/o"}]), "outputs[0].path", "whole path"),
-        (minimal(inputs=[{"path": "/a/../b", "url": "/a"}]), "inputs[0].path", "whole path"),
+        (minimal(inputs=[{"path": "a", "url": "/a"}]), "inputs[0].path", "absolute path"),
+        (minimal(inputs=[{"path": "", "content": "x"}]), "inputs[0].path", "absolute path"),
+        (minimal(outputs=[{"path": "", "url": "/o"}]), "outputs[0].path", "absolute path"),
+        (minimal(inputs=[{"path": "/a/../b", "url": "/a"}]), "inputs[0].path", "absolute path"),
         (minimal(inputs=[{"path": "/a", "url": "/a", "type": "LINK"}]), "inputs[0].type", "FILE"),
         (minimal(inputs=[{"path": "/a", "content": "x" * (MAX_CONTENT + 1)}]), "inputs[0].content", "at most"),
         (minimal(inputs=[{"path": "/a", "content": "x", "type": "DIRECTORY"}]), "inputs[0].content", "folder"),
@@ -182,7 +182,7 @@ def test_anything_is_read_or_refused_in_words(data: Any) -> None:
         (minimal(resources={"cpu_cores": -1}), "resources.cpu_cores", "negative"),
         (minimal(resources={"ram_gb": float("nan")}), "resources.ram_gb", "number"),
         (minimal(tags={"a": 1}), "tags.a", "text"),
-        (minimal(name="\ud800"), "name", "character"),
+        (minimal(name="\ud800"), "name", "surrogate"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(data: Any, where: str, word: str) -> None:

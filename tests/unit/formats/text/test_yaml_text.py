@@ -41,7 +41,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "line", "column", "words"),
     [
-        ("a: 1\nb: 2\na: 3", 3, 1, "'a' stands here twice; the first is in line 1"),
+        ("a: 1\nb: 2\na: 3", 3, 1, "'a' occurs twice; first in line 1"),
         ("a: 1\n---\nb: 2", 2, 1, "second document"),
         ("a: !!python/object/apply:os.system ['x']", 1, 4, "tags such as"),
         ("a: !x 1", 1, 4, "tags such as"),
@@ -49,10 +49,10 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("[1]: a", 1, 1, "a key must be a text"),
         ("a: *x", 1, 4, "nothing before this is marked &x"),
         ("a: &x [*x]", 1, 8, "nothing before this is marked &x"),
-        ("a: [1, 2\nb: 3", 2, 2, "no YAML"),
-        ("\ta: 1", 1, 1, "no YAML"),
-        ("a: \x00", 1, 1, "no YAML"),
-        ("", 1, 1, "nothing in it"),
+        ("a: [1, 2\nb: 3", 2, 2, "Invalid YAML"),
+        ("\ta: 1", 1, 1, "Invalid YAML"),
+        ("a: \x00", 1, 1, "Invalid YAML"),
+        ("", 1, 1, "it is empty"),
         ("a: &d {x: 1}\nb:\n  <<: *d", 3, 3, "'<<' is not supported"),
         ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), 1, MAX_DEPTH + 1, "nested more than"),
         (LAUGHS, 6, 8, "more than 100000 values"),

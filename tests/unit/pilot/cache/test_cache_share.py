@@ -122,7 +122,7 @@ def test_a_pilot_reads_from_another_hosts_cache_and_keeps_it(share: CacheShare, 
 
 def test_what_is_not_the_file_is_not_taken(share: CacheShare, tmp_path: Path) -> None:
     target = tmp_path / "in"
-    with pytest.raises(PeerError, match="not the file"):
+    with pytest.raises(PeerError, match="not the requested"):
         fetch_peer(share.url, ticket(share), NAME, str(target), sha256=sha256_of(b"other"))
     with pytest.raises(PeerError, match="403"):
         fetch_peer(share.url, "1.2", NAME, str(target))

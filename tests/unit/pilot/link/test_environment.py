@@ -71,7 +71,7 @@ def test_everything_that_is_wrong_is_said_at_once(place: Any, tmp_path: Path) ->
 
 
 def test_too_little_space(place: Any) -> None:
-    assert "are needed" in failed(place(space=1 << 60))["work-space"]
+    assert "are required" in failed(place(space=1 << 60))["work-space"]
 
 
 def test_a_work_folder_of_another(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_clock_that_is_off(place: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_server_is_waited_for(place: Any, server: FakeServer) -> None:
     server.faults.drop_requests = True
-    assert "does not answer" in failed(place(server_wait=0.3))["server"]
+    assert "does not respond" in failed(place(server_wait=0.3))["server"]
     assert failed(place(ring=ServerRing([NOWHERE, server.url]), server_wait=0.3)) != {}
     server.faults.drop_requests = False
     assert failed(place(ring=ServerRing([NOWHERE, server.url]))) == {}
@@ -101,9 +101,9 @@ def test_a_server_is_waited_for(place: Any, server: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("exit 3", "gave 3: it said nothing"),
+        ("exit 3", "gave 3: no output"),
         ("echo first; printf 'last \\033[31mwords\\n'; exit 1", "gave 1: last  [31mwords"),
-        ("kill -9 $$", "gave -9: it said nothing"),
+        ("kill -9 $$", "gave -9: no output"),
     ],
 )
 def test_what_a_sites_own_check_says(place: Any, tmp_path: Path, text: str, words: str) -> None:

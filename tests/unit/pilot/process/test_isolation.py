@@ -141,7 +141,7 @@ def test_no_apptainer_is_a_plain_fault(server: FakeServer, pilot: StartPilot, tm
     pilot()
     end = server.end_of(claim)
     assert (end["outcome"], end["reason"], end["error"]) == ("fault", "start-failed", "no-container")
-    assert "wants the container docker://debian:12, and there is no apptainer on this machine" in end["log_tail"]
+    assert "needs the container docker://debian:12, and there is no apptainer on this machine" in end["log_tail"]
     assert not (tmp_path / "outside").exists()
 
 

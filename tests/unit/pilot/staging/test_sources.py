@@ -221,7 +221,7 @@ def test_what_answers_mean(tmp_path: Path, storage: Storage, status: int, reason
 
 def test_a_truncated_body_is_told_as_such(tmp_path: Path, storage: Storage) -> None:
     storage.faults = [Fault(after=0)] * 9
-    with pytest.raises(StagingError, match=r"broke off after 0 of 300000 bytes") as failed:
+    with pytest.raises(StagingError, match=r"interrupted after 0 of 300000 bytes") as failed:
         bring(tmp_path, web(storage))
     assert failed.value.reason == "transfer"
 
@@ -257,7 +257,7 @@ def test_what_an_object_store_says(
 
 def test_a_place_of_an_unknown_kind_is_passed_over(tmp_path: Path, storage: Storage) -> None:
     told = bring(tmp_path, {"kind": "pigeon", "url": "coo"}, web(storage))
-    assert told[0]["failed"] == ["pigeon: this pilot knows no sources of kind 'pigeon'"]
+    assert told[0]["failed"] == ["pigeon: this pilot does not support sources of kind 'pigeon'"]
 
 
 def test_a_private_address_is_not_called_unless_it_is_allowed(tmp_path: Path, storage: Storage) -> None:

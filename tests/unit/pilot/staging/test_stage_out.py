@@ -105,7 +105,7 @@ def test_a_fault_has_the_storages_own_word(storage: Storage, folder: Path, fault
         store(folder, element(storage, tries=2, timeout=0.2), ("a b.txt",))
     assert failed.value.error == error
     assert failed.value.file == "a b.txt"
-    assert str(failed.value).startswith("output a b.txt could not be brought to se1: ")
+    assert str(failed.value).startswith("output a b.txt could not be transferred to se1: ")
     assert len(puts(storage)) == (1 if error in ("HTTP 403", "HTTP 507") else 2)
     assert not (storage.folder / WHERE / "manifest.json").exists()
 
@@ -127,7 +127,7 @@ def test_a_missing_output_is_no_transfer(storage: Storage, folder: Path) -> None
 
 def test_an_output_must_not_be_called_as_the_manifest(storage: Storage, folder: Path) -> None:
     (folder / "manifest.json").write_text("{}")
-    with pytest.raises(OutputFailedError, match="itself called"):
+    with pytest.raises(OutputFailedError, match="reserved name"):
         store(folder, element(storage), ("manifest.json",))
     assert puts(storage) == []
 
@@ -184,7 +184,7 @@ def test_servers_that_sign_nothing_now_are_asked_again(storage: Storage, folder:
     check(storage, store(folder, element(storage, "s3"), sign=unsteady))
 
     def never(claimed: ClaimedJob, files: list[dict[str, Any]]) -> dict[str, str]:
-        raise StagingError("transfer", "the claim is not this pilot's any more", error="no addresses")
+        raise StagingError("transfer", "this pilot no longer holds the claim", error="no addresses")
 
     with pytest.raises(OutputFailedError) as failed:
         store(folder, element(storage, "s3"), sign=never)

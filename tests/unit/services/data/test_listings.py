@@ -148,5 +148,5 @@ async def test_what_may_be_listed(tmp_path: Path) -> None:
         (data / "b" / f"{n}.txt").touch()
     with pytest.raises(Permanent, match="more than 3 files"):
         await shared.files("b/*")
-    with pytest.raises(Permanent, match="sets flow_files"):
+    with pytest.raises(Permanent, match="can set flow_files"):
         await SharedFiles(()).files("a/*")

@@ -69,7 +69,7 @@ async def test_a_rule_that_acts_on_its_own_consequences_is_ended(desk: Desk) -> 
     await handler.handle([(stored, OOM)])
     held = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})))).found
     (known,) = held
-    assert f"#{rule} has acted 5 times on this job" in known.standing.note
+    assert f"#{rule} acted 5 times on this job" in known.standing.note
     assert (await desk.now("one")).state is State.FAULTED
 
 

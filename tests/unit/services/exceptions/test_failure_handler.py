@@ -334,7 +334,7 @@ async def test_a_rule_is_not_asked_again_because_of_another(desk: Desk) -> None:
     await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
     await handler.handle([(stored, OOM)])
     (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
-    assert "second person" in found.standing.note
+    assert "approval" in found.standing.note
     await handler.look()
     await desk.add_rule(f"{IS_MEMORY} && job.memory < 2000000000", {"action": "resubmit"})
     await asyncio.sleep(FRESH)

@@ -239,7 +239,7 @@ async def test_what_a_peer_refuses_runs_here_unless_that_peer_was_asked_for(hous
     await house.look()
     ((case, (end,)),) = house.engine.told
     assert (case, end.well) == ("above-1", False)
-    with pytest.raises(Permanent, match="sends nothing"):
+    with pytest.raises(Permanent, match="may not use"):
         await house.places.place(house.wanted(3, "nowhere"))
 
 

@@ -118,7 +118,7 @@ async def test_what_is_wrong_with_a_rule_is_told_all_at_once(tmp_path: Path) -> 
         assert isinstance(refused, NotEdited)
         assert [f"{problem.line}:{problem.column}" for problem in refused.problems] == ["1:1", "1:17"]
         assert len(refused.reasons) >= 2
-        for condition, word in (('cause == "disk"', "not true"), ("case.data.nothing == 1", "errs")):
+        for condition, word in (('cause == "disk"', "not true"), ("case.data.nothing == 1", "has an error")):
             refused = await one.add(condition, MEMORY)
             assert isinstance(refused, NotEdited)
             assert word in refused.reasons[0]

@@ -64,7 +64,7 @@ export function GroupPanel({ group }: { group: InboxGroup }) {
       </div>
       <Divider />
       {group.waits_for === "a person" && <GroupActs group={group} />}
-      {group.waits_for === "a second person" && <Approvals />}
+      {group.waits_for === "an approval" && <Approvals />}
       {group.group && <Storm group={group} />}
       <Divider />
       <Members group={group} />

@@ -97,14 +97,14 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
         """Nobody waits for an item any more."""
         item = self.flow_run.items.get(name)
         if item is not None and not item.ended and not self.interpreter.closed:
-            reason = "the process has given it up"
+            reason = "the process gave it up"
             self.inbox.append(
                 Verb(temporal_runtime.now(), f"bpel:{name}", VerbKind.REMOVE, item=name, by="bpel", reason=reason)
             )
             self.woken = True
 
     def _past_words(self, limit: int) -> str:
-        return f"its history has more than {2 * limit} events, as many as a process may have"
+        return f"its history has more than {2 * limit} events, the limit for a process"
 
     async def _call(self) -> None:
         try:
@@ -118,7 +118,7 @@ class BpelCaseWorkflow(PythonCaseWorkflow):
             fault = ended.fault
             self._fail(f"{self.flow.name}, line {fault.line}: {fault}")
             return
-        outputs = json.loads(json_text(self._replied(), "what the process answered", MAX_OUTPUTS))
+        outputs = json.loads(json_text(self._replied(), "the process's reply", MAX_OUTPUTS))
         self.flow_run, commands = returned(self.flow_run, outputs, temporal_runtime.now())
         self.perform(commands)
 

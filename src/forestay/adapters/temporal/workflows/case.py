@@ -245,7 +245,7 @@ class CaseWorkflow:
         if parent is None and worklet is None:
             return
         well = finish.outcome in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE, RunOutcome.UNDONE)
-        reason = finish.reason or ("" if well else f"its case was {finish.outcome.value}")
+        reason = finish.reason or ("" if well else f"its run was {finish.outcome.value}")
         if worklet is not None:
             told = WorkletEnded(worklet["step"], worklet["place"], well, reason)
             await temporal_runtime.tell(worklet["exlet"], event_as_plain(told))

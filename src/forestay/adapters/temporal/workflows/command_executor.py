@@ -106,7 +106,7 @@ class CommandExecutor:
                 if self.watches.pop(work, None) is not None:
                     self.watchers.pop(work).cancel()
             case StartTimer() | CancelTimer() | AnswerVerb() | FinishCase():
-                raise TypeError(f"{type(command).__name__} is not carried out here")
+                raise TypeError(f"{type(command).__name__} is not supported here")
             case _:
                 self._queue(command.work, as_plain(command))
 
@@ -178,7 +178,7 @@ class CommandExecutor:
                 event = {"id": id_, "kind": kind, "item": item, "detail": detail, "at": temporal_runtime.now()}
                 await temporal_runtime.do("report", self.tie | event)
             case _:
-                raise TypeError(f"{type(command).__name__} is not carried out here")
+                raise TypeError(f"{type(command).__name__} is not supported here")
 
     async def _watch(self, work: str) -> None:
         """Hear of files as they appear. It goes on beside the round's other commands, which it brings about."""

@@ -36,7 +36,7 @@ MAX_OUTPUTS = 65_536
 MAX_RESULTS = 500
 MAX_RESULTS_BYTES = 500_000
 _CLOSED = ("open", "input", "breakpoint", "exec", "eval", "compile")
-NOT_FOR_FLOWS = "is not for flows: what a flow does must be the same in every replay; do it in a job"
+NOT_FOR_FLOWS = "is not allowed in flows: a flow must behave the same in every replay; do it in a job"
 
 
 @workflow.defn(name=temporal_runtime.PYTHON_CASE)
@@ -186,7 +186,7 @@ def _outputs(value: object) -> Plain:
     """What the function returned, as the outputs of the case."""
     if value is None:
         return {}
-    plain = json.loads(json_text(value, "what the flow returned", MAX_OUTPUTS))
+    plain = json.loads(json_text(value, "the flow's return value", MAX_OUTPUTS))
     return plain if isinstance(plain, dict) else {"result": plain}
 
 

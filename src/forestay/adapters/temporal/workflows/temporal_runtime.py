@@ -106,7 +106,7 @@ async def tell(target: str, *messages: Plain) -> None:
     try:
         await workflow.get_external_workflow_handle(target).signal(MESSAGES, list(messages))
     except FailureError:
-        workflow.logger.info("nobody there to be told: %s", target)
+        workflow.logger.info("no recipient for: %s", target)
 
 
 def now() -> int:
@@ -146,7 +146,7 @@ class WorkflowTasks:
 
     def check(self) -> None:
         if self.error is not None:
-            raise RuntimeError("a part of the workflow broke") from self.error
+            raise RuntimeError("a part of the workflow failed") from self.error
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -72,7 +72,8 @@ async def remove(context: TheDesk, who: Operator, body: ReplicaOutIn) -> Respons
     left = await context.services.components.catalogue.remove(who.tenant, body.name, body.element, body.path)
     if left is None:
         raise HttpProblem(
-            404, f"no replica of {body.name[:200]} was added for {body.element}; what rules say cannot be removed"
+            404,
+            f"no replica of {body.name[:200]} was added for {body.element}; replicas from path rules cannot be removed",
         )
     return json_answer(await _seen(context, who.tenant, body.name))
 
@@ -116,11 +117,11 @@ def _place(
     plain = catalogue_name(name)
     told = path if path is not None else (known.path_of(plain) if plain is not None else None)
     if told is None:
-        raise HttpProblem(422, f"no rule of {element} says where it is; name the path")
+        raise HttpProblem(422, f"no path rule of {element} matches; give the path")
     if why := wrong_path(told):
         raise HttpProblem(422, why, [{"at": "body.path", "detail": why}])
     if not known.may_read(tenant, told):
-        raise HttpProblem(422, "the path is among the outputs of another tenant")
+        raise HttpProblem(422, "the path belongs to the outputs of another tenant")
     return known, told
 
 

@@ -27,21 +27,21 @@ async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsI
     stored = await context.job(body.job, who)
     held = stored.document.claim
     if held is None or held.id != body.claim or held.pilot != pilot:
-        raise HttpProblem(409, "the claim is not this pilot's any more")
+        raise HttpProblem(409, "this pilot no longer holds the claim")
     if stored.document.labels.get(MARK) == OUTPUTS:
         return await _task_uploads(context, stored.document, body)
     view = await context.view(pilot, who.tenant)
     elements = context.services.components.elements
     element = elements.outputs_for(who.tenant, view.site, view.element)
     if element is None:
-        raise HttpProblem(409, "no storage element takes the outputs of this pilot")
+        raise HttpProblem(409, "no storage element is configured for the outputs of this pilot")
     wrong = [
         {"at": f"body.files.{place}.path", "detail": why}
         for place, one in enumerate(body.files)
         if (why := wrong_name(one.path))
     ]
     if wrong:
-        raise HttpProblem(422, f"{len(wrong)} path(s) are wrong", wrong[:100])
+        raise HttpProblem(422, f"{len(wrong)} path(s) are invalid", wrong[:100])
     folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim)
     paths = {one.path: f"{folder}/{one.path}" for one in body.files}
     try:
@@ -58,5 +58,5 @@ async def _task_uploads(context: RequestContext, document: JobDocument, body: Up
     except Permanent as error:
         raise HttpProblem(409, str(error)) from error
     if signed is None:
-        raise HttpProblem(409, "the task of these outputs is not there")
+        raise HttpProblem(409, "the task of these outputs does not exist")
     return json_answer({"urls": signed, "base": ""})

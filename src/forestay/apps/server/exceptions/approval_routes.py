@@ -52,7 +52,7 @@ async def answer_approval(context: TheDesk, who: Approver, request: str, body: A
         before = await approvals.get(who.tenant, request)
         if body.agree and who.subject == before.asking.by:
             # Before the log says that somebody agreed.
-            raise HttpProblem(403, f"{who.subject} has asked for it; another person has to agree")
+            raise HttpProblem(403, f"{who.subject} requested it; another person must approve it")
         if before.answered is None:
             what = "approval.agree" if body.agree else "approval.refuse"
             await context.note(who, what, before.asking.on, why=body.reason, request=request, asked_by=before.asking.by)

@@ -121,7 +121,7 @@ def _where(context: RequestContext, who: Principal, body: StopIn) -> str:
         return who.tenant
     house = context.services.components.settings.house_tenant
     if who.tenant != house or not who.may(Role.ADMINISTRATOR):
-        raise HttpProblem(403, f"only an administrator of tenant {house} may stop all tenants or let them go on")
+        raise HttpProblem(403, f"only an administrator of tenant {house} may stop or resume all tenants")
     return EVERY_TENANT
 
 

@@ -31,7 +31,7 @@ LONGEST_WAIT = 30.0
 MOST_WAITING = 2_000
 """Requests that may wait for orders at one server."""
 EngineName = Annotated[
-    str, Path(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="The engine's name, chosen by whoever runs it.")
+    str, Path(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="The engine's name, chosen by its operator.")
 ]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """The engine's own names of cases and items."""
@@ -145,7 +145,7 @@ def _event(body: EventIn, who: Principal, now: int) -> EngineEvent:
             422, f"{body.kind} is about {'an item: name it' if body.kind.of_item else 'the case, not an item'}"
         )
     if body.owner not in ("", who.subject) and Role.ENGINE not in who.roles:
-        raise HttpProblem(403, "only a token of role engine reports the cases of others")
+        raise HttpProblem(403, "only a token of the role engine may report the runs of others")
     if len(orjson.dumps(body.model_dump(mode="json"))) > MAX_EVENT:
         raise HttpProblem(413, f"an event may have at most {MAX_EVENT} bytes")
     known = body.model_dump()
@@ -171,10 +171,10 @@ async def read_orders(
     who: EngineCaller,
     request: Request,
     engine: EngineName,
-    after: Annotated[int, Query(ge=0, le=INT64, description="Orders with higher numbers only.")] = 0,
-    case: Annotated[str, Query(max_length=64, description="Orders for this case only, by our id.")] = "",
-    incident: Annotated[list[str] | None, Query(max_length=20, description="Tell how these stand too.")] = None,
-    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for something to tell.")] = 0,
+    after: Annotated[int, Query(ge=0, le=INT64, description="Commands with higher numbers only.")] = 0,
+    case: Annotated[str, Query(max_length=64, description="Commands for this run only, by its Forestay id.")] = "",
+    incident: Annotated[list[str] | None, Query(max_length=20, description="Also return the status of these.")] = None,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a command.")] = 0,
 ) -> Response:
     """Orders that nobody has answered, the first ones first. With `wait` it answers when there is one, or when one of the incidents is closed."""
     engines = context.services.engines
@@ -182,7 +182,7 @@ async def read_orders(
     names = [one for one in incident or () if len(one) <= 64]
     deadline = time.monotonic() + wait
     if wait and context.waiting_engines >= MOST_WAITING:
-        raise HttpProblem(429, "too many wait for orders here; ask again, or another server")
+        raise HttpProblem(429, "too many requests wait for commands here; try again, or use another server")
     context.waiting_engines += 1
     try:
         while True:
@@ -204,7 +204,7 @@ async def answer_order(
 ) -> Response:
     """Say what became of an order. The first answer stays, and is told to whoever answers again."""
     if len(order) > 64:
-        raise HttpProblem(404, "there is no such order")
+        raise HttpProblem(404, "there is no such command")
     reporter = EngineReporter(who.tenant, engine, who.subject)
     stands = await context.services.engines.acknowledge(reporter, order, CommandReply(body.outcome, body.detail))
     return json_answer({"outcome": stands.outcome.value, "detail": stands.detail})

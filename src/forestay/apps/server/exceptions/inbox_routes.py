@@ -123,7 +123,7 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
 async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response:
     """Do something to one of a group, to ten, or to all of it. More than one wants an act before it that went well; its reason is kept."""
     if bool(body.exlet) != (body.do is InboxRemedy.EXLET):
-        raise HttpProblem(422, "name an exlet if one is to be carried out, and none otherwise")
+        raise HttpProblem(422, "`exlet` is required for `do: exlet` and not allowed otherwise")
     service, target = _service(context), InboxTarget(body.cause, body.owner, body.do, body.exlet)
     exlet = (await context.services.components.exlets.get(who.tenant, body.exlet)).exlet if body.exlet else None
     if not body.anyway:
@@ -132,7 +132,7 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
             raise HttpProblem(409, why)
     chosen = await service.choose(who.tenant, target, body.reach)
     if not chosen.standings:
-        raise HttpProblem(409, "nothing of that kind waits for a person any more")
+        raise HttpProblem(409, "no failure of this kind needs attention any more")
     name = context.services.components.ids.claim()
     touched: dict[str, Any] = {
         "incidents": [one.id for one in chosen.standings[:100]],
@@ -158,7 +158,7 @@ async def _launch(context: RequestContext, who: Principal, incident: str, exlet:
     parts = context.services.components
     found = (await parts.incidents.get_incidents([incident])).get(incident)
     if found is None:
-        return "it is gone"
+        return "it no longer exists"
     problems = await parts.exlets.problems(who.tenant, exlet, found.kind)
     if problems:
         return str(problems[0].message)

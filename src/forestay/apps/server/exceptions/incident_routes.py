@@ -121,7 +121,7 @@ def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
         states = frozenset(IncidentState(one) for one in state.split(",") if one)
     except ValueError:
         known = ", ".join(one.value for one in IncidentState)
-        raise HttpProblem(400, f"{state!r} is no state of an incident; there are {known}") from None
+        raise HttpProblem(400, f"{state!r} is not a state of an incident; use one of {known}") from None
     return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
 
 
@@ -129,7 +129,7 @@ def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
 async def find_incidents(
     context: TheDesk,
     who: Viewer,
-    state: Annotated[str, Query(max_length=200, description="One or several with commas between: held, open, …")] = "",
+    state: Annotated[str, Query(max_length=200, description="One or several, separated by commas: held, open, …")] = "",
     cause: Word = "",
     owner: Word = "",
     flow: Word = "",
@@ -155,7 +155,7 @@ async def read_inbox(
     who: Viewer,
     cause: Word = "",
     owner: Word = "",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Groups that are shown")] = 200,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
     """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
     service = InboxReader(context.services.components.incidents)

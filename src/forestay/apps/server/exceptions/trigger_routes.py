@@ -95,14 +95,14 @@ async def raise_trigger(context: TheDesk, who: Submitter, case: str, body: Raise
     """Raise an exception for a case or an item: one that is offered, which its rule answers; or a new one, which suspends the case."""
     found = await case_of_tenant(context, case, who)
     if found.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the run belongs to {found.owner}; only the owner or an operator may do this")
     if bool(body.trigger) == bool(body.new):
-        raise HttpProblem(422, "say either a trigger or what is new")
+        raise HttpProblem(422, "send either `trigger` or `new`")
     raising = _raising(context, home_of(context, found))
     name = body.trigger or body.new
     known = {one.name for one in await raising.offered(who.tenant, found.name, body.item)}
     if body.trigger and body.trigger not in known:
-        raise HttpProblem(409, f"no rule offers {body.trigger!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        raise HttpProblem(409, f"no rule offers {body.trigger!r}; offered: {', '.join(sorted(known)) or 'none'}")
     event = body.id or context.services.components.ids.claim()
     what = TriggerRequest(found, who.subject, event, name, body.item, body.reason)
     await context.note(who, "case.raise", case, owner=found.owner, why=body.reason, trigger=name, item=body.item)
@@ -127,7 +127,7 @@ async def launch_exlet(context: TheDesk, who: Operator, incident: str, body: Lau
     if found is None or found.tenant != who.tenant:
         raise HttpProblem(404, "there is no such incident")
     if bool(body.exlet) == bool(body.text):
-        raise HttpProblem(422, "send either the name of an exlet or its text")
+        raise HttpProblem(422, "send either the name of a playbook or its text")
     if body.exlet:
         exlet = (await parts.exlets.get(who.tenant, body.exlet)).exlet
     else:

@@ -154,7 +154,7 @@ async def case_of_tenant(context: RequestContext, case: str, who: Principal) -> 
         with suppress(NotFound):
             found = await engine_of(context).describe(case) if 0 < len(case) <= 64 else None
     if found is None or found.tenant != who.tenant:
-        raise HttpProblem(404, f"there is no case {case[:64]} in tenant {who.tenant}")
+        raise HttpProblem(404, f"there is no run {case[:64]} in tenant {who.tenant}")
     return found
 
 
@@ -187,7 +187,7 @@ async def start_case(
     if re.fullmatch(r"[0-9a-f]{64}", version) is None:
         python = parts.folder.flows().get(version)
         if python is None:
-            raise HttpProblem(404, f"there is no Python flow {version}; GET /v1/flows lists those that there are")
+            raise HttpProblem(404, f"there is no Python flow {version}; GET /v1/flows lists all")
         version = await parts.flows.put_python(python, tenant=who.tenant)
     starting = RunStarter(parts.flows, engine_of(context), parts.ids, parts.checks)
     with parts.traces.within(traceparent or "") if parts.traces is not None else nullcontext():
@@ -266,7 +266,7 @@ def _page(
     start = 0
     if cursor is not None:
         if not cursor.isdecimal():
-            raise HttpProblem(400, "the cursor is not one of ours")
+            raise HttpProblem(400, "invalid cursor")
         start = int(cursor)
     end = start + limit
     return lines[start:end], str(end) if end < len(lines) else None
@@ -281,9 +281,9 @@ async def send_message(context: TheDesk, who: Submitter, case: str, body: CaseMe
     """Give the process of a case a message: one that it waits for, or the answer of a person whom it has asked."""
     found = await case_of_tenant(context, case, who)
     if found.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the run belongs to {found.owner}; only the owner or an operator may do this")
     if not is_ours(found) or found.ended is not None:
-        raise HttpProblem(409, "the case has ended, or it is no process")
+        raise HttpProblem(409, "the run has ended, or it is not a BPEL process")
     try:
         message_from_plain(body.message)
     except ValueError as error:
@@ -298,9 +298,9 @@ async def send_verb(context: TheDesk, who: Submitter, case: str, body: VerbIn) -
     """Steer a case or one of its items."""
     found = await case_of_tenant(context, case, who)
     if found.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the case belongs to {found.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the run belongs to {found.owner}; only the owner or an operator may do this")
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, "only an operator suspends or continues in another's name")
+        raise HttpProblem(403, "only an operator may suspend or continue for somebody else")
     verb = replace(verb_of(context, who, body), round=body.round, ancestors=body.ancestors)
     target = "item" if verb.item else "ancestors" if verb.ancestors else "case"
     if not alone(context, who, verb.kind.value, target, owner=found.owner):
@@ -312,9 +312,9 @@ async def send_verb(context: TheDesk, who: Submitter, case: str, body: VerbIn) -
     try:
         answer = await home_of(context, found).send_verb(case, verb)
     except Unanswered:
-        return json_answer({"id": verb.id, "accepted": True, "detail": "ordered; the engine has not answered yet"})
+        return json_answer({"id": verb.id, "accepted": True, "detail": "sent; the engine has not replied yet"})
     except NotFound:
-        raise HttpProblem(409, "the case has ended") from None
+        raise HttpProblem(409, "the run has ended") from None
     if not answer.accepted:
         raise HttpProblem(409, answer.detail)
     return json_answer({"id": verb.id, "accepted": True, "detail": answer.detail})

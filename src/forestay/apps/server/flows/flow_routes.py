@@ -113,7 +113,7 @@ def flow_version(text: str) -> str:
 def engine_of(context: RequestContext) -> FlowEngine:
     engine = context.services.components.engine
     if engine is None:
-        raise HttpProblem(503, "cases are not run here: this server was started without Temporal")
+        raise HttpProblem(503, "flows are not available: this server was started without Temporal")
     return engine
 
 

@@ -44,9 +44,7 @@ class PendingApprovalOut(Out):
     waits: ApprovalOut
 
 
-WAITS: Responses = {
-    202: {"model": PendingApprovalOut, "description": "Nothing was done yet: it waits for a second person"}
-}
+WAITS: Responses = {202: {"model": PendingApprovalOut, "description": "Nothing was done yet: an approval is needed"}}
 
 
 def alone(context: RequestContext, who: Principal, action: str, target: str, *, owner: str) -> bool:
@@ -110,7 +108,7 @@ async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalR
     """Do what was agreed to, in the name of who asked; once, however often it is called."""
     asking, act = known.asking, known.asking.act
     assert known.answered is not None  # noqa: S101 - the caller looked
-    reason = f"{asking.why} (agreed to by {known.answered.by})".strip()
+    reason = f"{asking.why} (approved by {known.answered.by})".strip()
     try:
         match act["kind"]:
             case "job.force":
@@ -128,15 +126,15 @@ async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalR
             case "flow.verb":
                 gates = context.services.gates
                 await gates.order(asking.tenant, asking.on, _verb(act, asking, reason))
-                outcome = "passed on to all cases"
+                outcome = "sent to all runs"
             case "decision":
                 if act["job"]:
                     went = await context.services.components.faults.resume(act["job"], act["incident"], act["n"])
                 else:
                     went = await context.services.components.exceptions.resume(act["incident"], act["n"])
-                outcome = "handed to the rule" if went else "it had moved on"
+                outcome = "passed to the rule" if went else "the job has changed since"
             case kind:
-                outcome = f"refused: nobody here knows how to carry out {kind!r}"
+                outcome = f"refused: unknown kind {kind!r}"
     except HttpProblem as problem:
         if problem.status_code >= 500:
             raise
@@ -167,11 +165,11 @@ def _verb(act: Mapping[str, Any], asking: ApprovalRequest, reason: str) -> Verb:
 async def _case_verb(context: RequestContext, case: str, verb: Verb) -> str:
     engine = context.services.components.engine
     if engine is None:
-        raise HttpProblem(409, "cases are not run here")
+        raise HttpProblem(409, "flows are not available here")
     try:
         answer = await engine.send_verb(case, verb)
     except NotFound:
-        return "the case has ended"
+        return "the run has ended"
     return "done" if answer.accepted else f"refused: {answer.detail}"
 
 

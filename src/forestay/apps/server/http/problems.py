@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 from forestay.ports.errors import Conflict, NotFound, Permanent, PortError, Transient
 
 TITLES = {
-    400: "The request is wrong",
-    401: "Who are you?",
+    400: "Invalid request",
+    401: "Authentication required",
     403: "Not allowed",
-    404: "There is no such thing here",
-    405: "That cannot be done with this address",
-    408: "The request came too slowly",
-    409: "It moved on",
-    413: "The request is too large",
-    422: "The request is wrong",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    413: "Request too large",
+    422: "Invalid request",
     429: "Too many",
-    503: "The store does not answer",
+    503: "Store unavailable",
 }
 GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
 """The clients of these interfaces look for `msg` and `status_code`."""
@@ -83,7 +83,7 @@ def install(app: FastAPI) -> None:
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
         errors = [{"at": ".".join(map(str, one["loc"])), "detail": one["msg"]} for one in error.errors()[:100]]
         status = 400 if request.url.path.startswith(GA4GH) else 422
-        return answer(status, f"{len(error.errors())} field(s) are wrong", errors, path=request.url.path)
+        return answer(status, f"{len(error.errors())} field(s) are invalid", errors, path=request.url.path)
 
     @app.exception_handler(PortError)
     async def _port(request: Request, error: PortError) -> Response:

@@ -35,7 +35,7 @@ FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
 """Where other domains ask; nothing else here is any of their business."""
 LATEST = 86_400
 """Seconds for which the ended token of a pilot can still be traded for a new one."""
-REVOKED = "the right of this pilot was taken away"
+REVOKED = "the access of this pilot was revoked"
 LOOK_EVERY = 60.0
 """Seconds between looks whether the token of an open stream is still good."""
 WORD_HEADER = "X-Forestay-Word"
@@ -131,7 +131,7 @@ def _session(request: Request) -> str:
     if token and request.method != "GET":
         said = request.headers.get(WORD_HEADER, "")
         if not secrets.compare_digest(said.encode(), word_against_forgery(token).encode()):
-            raise HttpProblem(403, f"a browser's act needs the header {WORD_HEADER}; load the page again")
+            raise HttpProblem(403, f"a browser request needs the header {WORD_HEADER}; reload the page")
     return token
 
 
@@ -152,14 +152,14 @@ def _bearer(request: Request) -> str:
     header = request.headers.get("authorization")
     if len(request.headers.getlist("authorization")) > 1:
         # Whoever stands before us may have looked at the other one.
-        raise HttpProblem(401, "send one token, in one header Authorization")
+        raise HttpProblem(401, "send exactly one Authorization header")
     scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
     if scheme.lower() == "basic":
         scheme, token = "bearer", _password(token)
     if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
         raise HttpProblem(
             401,
-            "send a token: Authorization: Bearer <token>; `forestay token` makes one, and `forestay link` a link for a browser",
+            "a token is required: Authorization: Bearer <token>; `forestay token` creates one, and `forestay link` a link for a browser",
         )
     return token
 
@@ -202,7 +202,7 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
     try:
         peer = services.components.peers.caller(token)
         if peer is not None and not request.url.path.startswith(FOR_PEERS):
-            raise HttpProblem(403, "the token of a peer is good for the Workflow Execution Service alone")
+            raise HttpProblem(403, "a peer's token is valid for the Workflow Execution Service only")
         return peer or await services.callers.verify(token, late=late)
     except BadToken as error:
         raise HttpProblem(401, str(error)) from error
@@ -229,7 +229,7 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
         token = _bearer(request)
         principal = await _verified(request, token, late)
         if not principal.may(role):
-            raise HttpProblem(403, f"this needs the role {role}; the token has {', '.join(sorted(principal.roles))}")
+            raise HttpProblem(403, f"the role {role} is required; the token has {', '.join(sorted(principal.roles))}")
         named = request.path_params.get("pilot")
         if role is Role.PILOT and named != principal.subject:
             raise HttpProblem(403, "the token belongs to another pilot")
@@ -293,7 +293,7 @@ def settled(answer: Answer) -> Stored:
     if isinstance(answer, WriteApplied):
         return answer.stored
     if isinstance(answer, JobMissing):
-        raise HttpProblem(404, "the job is gone")
+        raise HttpProblem(404, "the job no longer exists")
     if isinstance(answer, TransitionRefused):
         raise HttpProblem(409, answer.reason)
-    raise HttpProblem(503, f"the store did not say clearly whether it took place; ask again ({answer.detail})")
+    raise HttpProblem(503, f"The request may have succeeded; check the job before retrying ({answer.detail})")

@@ -55,7 +55,7 @@ class RequestLimits:
                 async with asyncio.timeout(started + self.seconds - time.perf_counter()):
                     message = await receive()
             except TimeoutError:
-                raise problems.HttpProblem(408, f"a body must be here within {self.seconds:g} seconds") from None
+                raise problems.HttpProblem(408, f"the body must arrive within {self.seconds:g} seconds") from None
             if message["type"] == "http.request":
                 whole = not message.get("more_body")
                 size += len(message.get("body", b""))
@@ -80,7 +80,7 @@ class RequestLimits:
         self.metrics.requests.labels(route).observe(time.perf_counter() - started)
 
     def _too_large(self) -> problems.HttpProblem:
-        return problems.HttpProblem(413, f"a request may have at most {self.most} bytes")
+        return problems.HttpProblem(413, f"the limit for a request is {self.most} bytes")
 
 
 def bounded_http_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]:

@@ -30,7 +30,9 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     own = (settings.certificate, settings.certificate_key, settings.client_ca, settings.client_crl)
     for path in filter(None, own):
         if not os.access(path, os.R_OK):
-            raise Permanent(f"{path} cannot be read: the server's certificate, its key, the clients' authority or list")
+            raise Permanent(
+                f"{path} cannot be read (the server's certificate, its key, the clients' CA or revocation list)"
+            )
     asked = ssl.CERT_NONE if settings.client_ca is None else ssl.CERT_REQUIRED
     return {
         "ssl_certfile": settings.certificate,
@@ -50,7 +52,7 @@ def refuse_withdrawn(config: uvicorn.Config, settings: Settings) -> None:
     try:
         context.load_verify_locations(settings.client_crl)
     except ssl.SSLError as error:
-        raise Permanent(f"{settings.client_crl} is no list of withdrawn certificates in PEM: {error}") from error
+        raise Permanent(f"{settings.client_crl} is not a certificate revocation list in PEM: {error}") from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     # Who takes up an earlier session shows no certificate again.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -94,7 +96,9 @@ async def _look(
             take(config.ssl)
         except (OSError, ssl.SSLError) as error:
             # Half of a renewal: the old one serves on, and the next look finds the rest.
-            log.warning("the certificate waits", file=str(files[0]), detail=f"{type(error).__name__}: {error}")
+            log.warning(
+                "the certificate cannot be reloaded", file=str(files[0]), detail=f"{type(error).__name__}: {error}"
+            )
         else:
             seen = now
             log.info("certificate", file=str(files[0]))

@@ -64,7 +64,7 @@ async def _do(context: RequestContext, who: Principal, asked: soap.SoapRequest) 
             url = _callback(context, asked.body)
             answer = await CallbackRegistry(parts.writer, parts.clock).register(job, url)
             if not isinstance(answer, WriteApplied):
-                raise HttpProblem(503, "the registration could not be written; send it again")
+                raise HttpProblem(503, "the registration could not be stored; send it again")
             return soap.job_element("registered", jobId=job)
     raise soap.SoapRefused(f"there is no operation {asked.body.name[:60]}")
 

@@ -149,7 +149,7 @@ def tes_errors(*more: int, unchanged: bool = False) -> Responses:
         status: {"description": TITLES[status], "model": TesError} for status in sorted({*ALWAYS, *more})
     }
     if unchanged:
-        found[304] = {"description": "It is still as the ETag says"}
+        found[304] = {"description": "Not modified"}
     return found
 
 

@@ -64,14 +64,14 @@ MOST_WRONG = 50
 
 def _problem(findings: Sequence[FlowProblem]) -> HttpProblem:
     errors = [{"at": one.where or "task", "detail": one.message} for one in findings[:MOST_WRONG]]
-    return HttpProblem(400, f"{len(findings)} field(s) of the task are wrong", errors)
+    return HttpProblem(400, f"{len(findings)} field(s) of the task are invalid", errors)
 
 
 async def _asked(request: Request) -> TaskDocument:
     try:
         data = orjson.loads(await request.body())
     except orjson.JSONDecodeError as error:
-        raise HttpProblem(400, f"the body is no JSON: {error}") from error
+        raise HttpProblem(400, f"the body is not valid JSON: {error}") from error
     task = read_task(data)
     if isinstance(task, tuple):
         raise _problem(task)
@@ -92,9 +92,9 @@ async def create(
     if downstream is None:
         raise HttpProblem(400, f"there is no downstream {wanted[:64]} for this tenant")
     if parts.settings.tes_containers == "refuse" and not downstream:
-        raise HttpProblem(403, "this domain takes no tasks; an administrator sets tes_containers")
+        raise HttpProblem(403, "this domain accepts no tasks; an administrator can set tes_containers")
     if len(task.tags) > MAX_TAGS:
-        raise HttpProblem(400, f"a task has at most {MAX_TAGS} tags here")
+        raise HttpProblem(400, f"a task can have at most {MAX_TAGS} tags")
     if not downstream and (wrong := wrong_urls(task, who.tenant, parts.staging, parts.elements)):
         raise _problem(wrong)
     try:
@@ -153,7 +153,7 @@ async def _shown(context: RequestContext, stored: Stored, state: TaskState, view
     spec = (await context.specifications([document.specification])).get(document.specification)
     asked = task_of(spec) if spec is not None else None
     if spec is None or asked is None:
-        raise HttpProblem(404, f"the specification of task {document.id} is not there")
+        raise HttpProblem(404, f"the specification of task {document.id} does not exist")
     logs = await _logs(context, document, warnings_of(spec))
     created = time_text(document.created) or ""
     return task_json(replace(asked, id=document.id, state=state, creation_time=created, logs=logs), view)
@@ -186,7 +186,7 @@ async def search(
     """Tasks, the newest first; pages may be shorter than they could be, and there are more while there is a token."""
     keys, values = tag_key or [], tag_value or []
     if len(values) > len(keys):
-        raise HttpProblem(400, "there are more values of tags than keys")
+        raise HttpProblem(400, "there are more tag values than tag keys")
     wanted = list(zip(keys, [*values, *[""] * (len(keys) - len(values))], strict=True))
     query = tasks_of(who.tenant, state, [one for one in wanted if one[1] and fits(*one)])
     shown: list[dict[str, Any]] = []
@@ -225,11 +225,11 @@ async def cancel(context: TheDesk, who: Submitter, task: str) -> Response:
     stored = await _task(context, who, task)
     owner = stored.document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the task belongs to {owner}; only they or an operator may do this")
-    await context.note(who, "job.cancel", task, owner=owner, why="asked by TES")
+        raise HttpProblem(403, f"the task belongs to {owner}; only the owner or an operator may do this")
+    await context.note(who, "job.cancel", task, owner=owner, why="requested through TES")
     answer = await context.services.tasks.cancel(stored, by=who.subject)
     if not isinstance(answer, WriteApplied | TransitionRefused):
-        raise HttpProblem(503, "the store did not say clearly whether it took place; ask again")
+        raise HttpProblem(503, "The request may have succeeded; check the task before retrying")
     return Response(b"{}", media_type="application/json")
 
 
@@ -240,7 +240,7 @@ async def service_info(context: TheDesk, who: Viewer) -> Response:
         "id": "org.forestay.tes",
         "name": "Forestay",
         "type": {"group": "org.ga4gh", "artifact": "tes", "version": TES_VERSION},
-        "description": "Tasks that are carried on when nodes, data, networks and schedulers fail.",
+        "description": "Tasks that continue when nodes, data, networks and schedulers fail.",
         "organization": {"name": "Forestay", "url": settings.public_url},
         "version": version("forestay"),
         "documentationUrl": f"{settings.public_url}/",

@@ -27,7 +27,7 @@ def _wrong(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: 
         catalogued = catalogue_name(given.url) is not None
         why = None if catalogued else _unreachable(given.url, tenant, outbound, elements)
         if why is None and given.type is FileType.DIRECTORY and local_path(given.url) is None:
-            why = "a folder can only be had from a path"
+            why = "a folder needs a path, not an address"
         if why is not None:
             yield FlowProblem(("inputs", place, "url"), why)
     for place, output in enumerate(task.outputs):
@@ -40,18 +40,18 @@ def _unreachable(url: str, tenant: str, outbound: OutboundPolicy, elements: Stor
     path = local_path(url)
     if path is not None:
         parts = path.split("/")
-        return None if path.startswith("/") and "\0" not in path and ".." not in parts else "a whole path is needed"
+        return (
+            None if path.startswith("/") and "\0" not in path and ".." not in parts else "an absolute path is required"
+        )
     if url.startswith(("http:", "https:")):
         return outbound.check(url)
     bucket = bucket_of(url)
     if bucket is None:
-        return (
-            "an address is a path, or begins with file://, http://, https:// or s3://; that of an input may be lfn:NAME"
-        )
+        return "an address is a path, or starts with file://, http://, https:// or s3://; an input may also be lfn:NAME"
     found = s3_element(url, tenant, elements)
     if found is None:
         return f"no storage element here has the bucket {bucket[0]}"
-    return wrong_path(found[1].rstrip("/")) if found[1] else "an object in the bucket is needed"
+    return wrong_path(found[1].rstrip("/")) if found[1] else "an object in the bucket is required"
 
 
 def s3_element(url: str, tenant: str, elements: StorageAccess) -> tuple[StorageElement, str] | None:

@@ -66,10 +66,10 @@ _FORM: dict[str, Any] = {
         "workflow_params": {"type": "string", "description": "A JSON object."},
         "workflow_type": {"type": "string"},
         "workflow_type_version": {"type": "string"},
-        "tags": {"type": "string", "description": "A JSON object of texts."},
+        "tags": {"type": "string", "description": "A JSON object whose values are strings."},
         "workflow_engine": {"type": "string"},
         "workflow_engine_version": {"type": "string"},
-        "workflow_engine_parameters": {"type": "string", "description": "A JSON object of texts."},
+        "workflow_engine_parameters": {"type": "string", "description": "A JSON object whose values are strings."},
         "workflow_url": {"type": "string"},
         ATTACHMENT: {"type": "array", "items": {"type": "string", "format": "binary"}},
     },
@@ -184,10 +184,10 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
             if name == ATTACHMENT and isinstance(value, UploadFile):
                 file = value.filename or ""
                 if file in files:
-                    raise HttpProblem(400, f"two attachments are called {file[:200]}")
+                    raise HttpProblem(400, f"several attachments have the name {file[:200]}")
                 files[file] = await value.read()
             elif name in fields or name == ATTACHMENT:
-                why = "an attachment is a file with a name" if name == ATTACHMENT else "the field is there twice"
+                why = "an attachment is a file with a name" if name == ATTACHMENT else "the field occurs twice"
                 raise HttpProblem(400, f"{name[:100]}: {why}")
             elif isinstance(value, UploadFile):
                 fields[name] = _text(name, await value.read(MAX_FIELD + 1))
@@ -197,7 +197,7 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
         await form.close()
     asked, wrong = read_request(fields)
     if asked is None:
-        raise HttpProblem(400, f"{len(wrong)} field(s) are wrong", [one._asdict() for one in wrong])
+        raise HttpProblem(400, f"{len(wrong)} field(s) are invalid", [one._asdict() for one in wrong])
     return asked, files
 
 
@@ -267,9 +267,9 @@ async def cancel_run(context: TheDesk, who: Submitter, run: str) -> Response:
     """End a run: its jobs are cancelled, and what it did is undone where its flow says how. One that has ended stays as it is."""
     _, known = await _run(context, who, run)
     if known.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the run belongs to {known.owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the run belongs to {known.owner}; only the owner or an operator may do this")
     if known.standing.ended is None:
-        await context.note(who, "case.force-fail", run, owner=known.owner, why="cancelled as a run")
+        await context.note(who, "case.force-fail", run, owner=known.owner, why="cancelled through WES")
         await runs_of(context).note_cancel(who.tenant, run, who.subject)
         verb = verb_of(context, who, FlowVerbIn(verb=VerbKind.FORCE_FAIL, id=f"cancel:{run}", reason="cancelled"))
         with suppress(NotFound):
@@ -383,9 +383,9 @@ def _parts(token: str) -> list[object]:
     try:
         parts = orjson.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
     except ValueError as error:
-        raise HttpProblem(400, "the page token is not one of ours") from error
+        raise HttpProblem(400, "invalid page token") from error
     if not isinstance(parts, list) or len(parts) != 3:
-        raise HttpProblem(400, "the page token is not one of ours")
+        raise HttpProblem(400, "invalid page token")
     return parts
 
 
@@ -394,7 +394,7 @@ def _position(token: str) -> RunCursor | None:
         return None
     at, name, snapshot = _parts(token)
     if not _number(at) or not isinstance(name, str) or not _number(snapshot):
-        raise HttpProblem(400, "the page token is not one of ours")
+        raise HttpProblem(400, "invalid page token")
     return RunCursor(int(str(at)), name, int(str(snapshot)))
 
 
@@ -404,7 +404,7 @@ def _task_position(token: str) -> tuple[int, str, int] | None:
         return None
     snapshot, cursor, done = _parts(token)
     if not _number(snapshot) or not isinstance(cursor, str) or not (_number(done) or done == -1):
-        raise HttpProblem(400, "the page token is not one of ours")
+        raise HttpProblem(400, "invalid page token")
     return int(str(snapshot)), cursor, int(str(done))
 
 

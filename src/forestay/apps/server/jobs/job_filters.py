@@ -38,7 +38,7 @@ class _FilterReader:
         try:
             value = int(text) if len(text) <= 20 else INT64 + 1
         except ValueError:
-            self.wrong(name, "a whole number is needed")
+            self.wrong(name, "expected an integer")
             return None
         if abs(value) > INT64:
             self.wrong(name, "the number is too large")
@@ -52,7 +52,7 @@ class _FilterReader:
         try:
             return time_millis(text)
         except (ValueError, OverflowError):
-            self.wrong(name, "a time such as 2026-01-31T12:00:00Z is needed")
+            self.wrong(name, "expected a time such as 2026-01-31T12:00:00Z")
             return None
 
     def texts(self, name: str) -> list[str]:
@@ -85,7 +85,7 @@ def job_query(query: QueryParams, tenant: str) -> JobQuery:
     for name in sorted(set(query.keys()) - known):
         read.wrong(name[:100], "there is no such filter")
     if read.errors:
-        raise HttpProblem(422, f"{len(read.errors)} filter(s) are wrong", read.errors[:MOST])
+        raise HttpProblem(422, f"{len(read.errors)} filter(s) are invalid", read.errors[:MOST])
     return JobQuery(
         tenant=tenant,
         states=states,
@@ -119,7 +119,7 @@ def _labels(read: _FilterReader) -> dict[str, str]:
         if equals:
             labels[name] = value
         else:
-            read.wrong("label", "key=value is needed")
+            read.wrong("label", "expected key=value")
     return labels
 
 

@@ -45,7 +45,7 @@ async def stored_log(context: RequestContext, document: JobDocument, attempt: in
             return texts[attempt]
     if attempt is not None and attempt == last:
         return ""
-    raise HttpProblem(404, "no attempt has ended yet; follow the log to see a running one")
+    raise HttpProblem(404, "no attempt has finished yet; use follow for a running one")
 
 
 def _told(record: Record) -> _ReportedEnd:

@@ -89,7 +89,7 @@ async def search(
 ) -> Response:
     """Find jobs by any of their fields."""
     if sort.removeprefix("-") not in SORT_FIELDS:
-        raise HttpProblem(422, f"there is no order by {sort[:64]}; try one of {', '.join(sorted(SORT_FIELDS))}")
+        raise HttpProblem(422, f"cannot sort by {sort[:64]}; use one of {', '.join(sorted(SORT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
     page = await context.services.components.store.search(query, sort=sort, limit=limit, cursor=cursor)
     jobs = [job_public(one.document, f"{one.version.number}.{one.version.term}") for one in page.jobs]
@@ -105,7 +105,7 @@ async def counts(
 ) -> Response:
     """How many jobs there are for each value of a field."""
     if by not in COUNT_FIELDS:
-        raise HttpProblem(422, f"there is no count by {by[:64]}; try one of {', '.join(sorted(COUNT_FIELDS))}")
+        raise HttpProblem(422, f"cannot count by {by[:64]}; use one of {', '.join(sorted(COUNT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
     return json_answer({"counts": dict(await context.services.components.store.count(query, by=by))})
 
@@ -122,7 +122,7 @@ async def specification(context: TheDesk, who: Viewer, job: str) -> Response:
     name = (await context.job(job, who)).document.specification
     found = await context.specifications([name])
     if name not in found:
-        raise HttpProblem(404, "its specification is not there")
+        raise HttpProblem(404, "its specification does not exist")
     return json_answer(specification_public(found[name]))
 
 
@@ -178,7 +178,7 @@ async def outputs(context: TheDesk, who: Viewer, job: str) -> Response:
     """Where the committed outputs are."""
     winner = await context.services.outputs.winner(await context.job(job, who))
     if winner is None or winner.manifest is None:
-        raise HttpProblem(404, "the job has committed no outputs")
+        raise HttpProblem(404, "the job has no committed outputs")
     return json_answer({"attempt": winner.token.attempt, "manifest": manifest_public(winner.manifest)})
 
 
@@ -188,7 +188,7 @@ async def _steerable(
     """Whether the caller may steer the job. If it is another's, that goes into the audit log before anything is done."""
     owner = (await context.job(job, who)).document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the job belongs to {owner}; only they or an operator may do this")
+        raise HttpProblem(403, f"the job belongs to {owner}; only the owner or an operator may do this")
     await context.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
 
 
@@ -214,7 +214,7 @@ async def carry_on(context: TheDesk, who: Submitter, job: str, body: ContinueIn 
     holder = (body.holder if body else None) or who.subject
     if holder != who.subject and not who.may(Role.OPERATOR):
         await context.job(job, who)
-        raise HttpProblem(403, "only an operator takes another's hold away")
+        raise HttpProblem(403, "only an operator may remove another person's hold")
     await _steerable(context, who, job, "continue", holder=holder)
     return shown(settled(await context.services.steer.let_go(job, holder=holder, by=who.subject)))
 
@@ -225,7 +225,7 @@ async def release(context: TheDesk, who: Operator, job: str, body: ReleaseIn) ->
     owner = (await context.job(job, who)).document.owner
     if not alone(context, who, "release", "job", owner=owner):
         act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
-        words = f"take the claim of attempt {body.expected_attempt} away from job {job}"
+        words = f"release the claim of attempt {body.expected_attempt} of job {job}"
         return await ask(context, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
     await _steerable(context, who, job, "release", body.reason, attempt=body.expected_attempt)
     answer = await context.services.steer.release(
@@ -260,7 +260,7 @@ async def _force(context: RequestContext, who: Principal, job: str, body: ForceI
     if not alone(context, who, what, "job", owner=owner):
         act = {"kind": "job.force", "to": to.value, "generation": body.expected_generation}
         act["attempt"] = body.expected_attempt
-        words = f"count job {job} as {'done' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
+        words = f"mark job {job} as {'complete' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
         return await ask(context, who, what, job, owner=owner, why=body.reason, act=act, words=words)
     await _steerable(context, who, job, what, body.reason, attempt=body.expected_attempt)
     expected = Token(body.expected_generation, body.expected_attempt)

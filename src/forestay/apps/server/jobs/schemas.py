@@ -53,7 +53,7 @@ class SpecificationIn(Model):
     @model_validator(mode="after")
     def _calls_have_no_container(self) -> SpecificationIn:
         if self.container and self.runner == "warm":
-            raise ValueError("a call of a function cannot run in a container; name one for a process")
+            raise ValueError("a function call cannot run in a container; use runner `process`")
         return self
 
 

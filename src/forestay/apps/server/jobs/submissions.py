@@ -70,7 +70,7 @@ def submissions_from(
         spec = specification_from(job.specification, who.tenant) if job.specification else common
         problems = _problems(job, who, notify, checked)
         if spec is None:
-            problems["specification"] = "there is none, here or for all jobs"
+            problems["specification"] = "there is none, neither here nor for all jobs"
         elif spec.inputs:
             problems |= _wrong_inputs(job, spec, staging)
         if spec is not None and (wanted := job.labels.get(DOWNSTREAM_TAG)):
@@ -79,14 +79,14 @@ def submissions_from(
         if spec is not None and not problems:
             made.append(_submission(job, spec, who))
     if errors:
-        raise HttpProblem(422, f"{len(errors)} field(s) are wrong; no job was taken", errors[:100])
+        raise HttpProblem(422, f"{len(errors)} field(s) are invalid; no job was accepted", errors[:100])
     return made
 
 
 def _problems(job: JobIn, who: Principal, notify: CallbackTransport, checked: dict[str, str | None]) -> dict[str, str]:
     problems: dict[str, str] = {}
     if job.owner is not None and job.owner != who.subject and not who.may(Role.OPERATOR):
-        problems["owner"] = "only an operator submits for others"
+        problems["owner"] = "only an operator may submit for others"
     if job.callback is not None:
         if job.callback not in checked:
             checked[job.callback] = notify.check(job.callback)
@@ -96,7 +96,7 @@ def _problems(job: JobIn, who: Principal, notify: CallbackTransport, checked: di
         try:
             time_millis(job.not_before)
         except (ValueError, OverflowError):
-            problems["not_before"] = "a time such as 2026-01-31T12:00:00Z is needed"
+            problems["not_before"] = "expected a time such as 2026-01-31T12:00:00Z"
     if job.parameters and (why := _unfit(job.parameters)):
         problems["parameters"] = why
     return problems
@@ -108,13 +108,13 @@ def _not_for_downstream(spec: Specification, wanted: str, found: str | None) -> 
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
     if spec.inputs or spec.outputs or spec.runner is not RunnerKind.PROCESS:
         return {
-            at: "files and functions do not travel to a downstream; send a task by TES, which says where its files are"
+            at: "files and function calls cannot be forwarded to a downstream; use a TES task, which states where its files are"
         }
     return {}
 
 
 def _wrong_inputs(job: JobIn, spec: Specification, staging: OutboundPolicy) -> dict[str, str]:
-    """What is wrong with the inputs of one job, once its parameters are filled in."""
+    """What is wrong with the inputs of one job, once its parameters are substituted."""
     problems: dict[str, str] = {}
     names: set[str] = set()
     for place, given in enumerate(spec.inputs):
@@ -150,12 +150,12 @@ async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
         if stored is None or stored.document.tenant != asked[place].specification.tenant:
             why = f"there is no job {name}"
         elif stored.document.winner is None or stored.document.winner.manifest is None:
-            why = f"job {name} is {stored.document.state} and has committed no outputs; submit this one when it has, or write a flow of both, which waits"  # fmt: skip
+            why = f"job {name} is {stored.document.state} and has no committed outputs; submit this job later, or write a flow, which waits"  # fmt: skip
         else:
             continue
         errors.append({"at": f"body.jobs.{place}.specification.inputs", "detail": why})
     if errors:
-        raise HttpProblem(422, f"{len(errors)} input(s) are not there yet; no job was taken", errors[:100])
+        raise HttpProblem(422, f"{len(errors)} input(s) do not exist yet; no job was accepted", errors[:100])
 
 
 def _unfit(parameters: Mapping[str, object]) -> str | None:

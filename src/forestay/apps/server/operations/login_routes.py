@@ -29,7 +29,7 @@ _HERE = re.compile(r"/([A-Za-z0-9._~:%-][A-Za-z0-9._~:%/-]*)?")
 def _provider(context: RequestContext) -> OidcProvider:
     provider = context.services.provider
     if provider is None or not provider.terms.client:
-        raise HttpProblem(404, "nobody is logged in by a provider here; `forestay link` makes a link for a browser")
+        raise HttpProblem(404, "no identity provider is configured; `forestay link` creates a log-in link")
     return provider
 
 
@@ -71,11 +71,13 @@ async def finish(
     provider = _provider(context)
     kept = request.cookies.get(_kept(context), "")
     if error or not code or not kept:
-        raise HttpProblem(401, f"the provider says: {error}" if error else "no log-in was begun here, or too long ago")
+        raise HttpProblem(
+            401, f"the provider reports: {error}" if error else "no log-in was started here, or it has expired"
+        )
     try:
         who, on = await provider.finish(kept, state=state, code=code, issuer=iss, back=_back(context))
         if not who.roles & PEOPLE:
-            raise HttpProblem(403, f"{who.subject} is known, and has no role in tenant {who.tenant}; ask your operator")
+            raise HttpProblem(403, f"{who.subject} has no role in tenant {who.tenant}; ask your operator")
         token, _ = context.services.sessions.admit(subject=who.subject, tenant=who.tenant, roles=who.roles, until=None)
     except BadToken as bad:
         raise HttpProblem(401, str(bad)) from bad

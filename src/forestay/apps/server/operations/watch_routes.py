@@ -39,7 +39,7 @@ async def events(
     try:
         mark = EventCursor.read(last_event_id) if last_event_id else None
     except ValueError:
-        raise HttpProblem(400, "Last-Event-ID is not the id of one of our events") from None
+        raise HttpProblem(400, "Last-Event-ID is not a valid event id") from None
     return EventStream(_events(context, query, who.tenant, mark), context.stopping)
 
 
@@ -53,9 +53,7 @@ async def _events(
         again: set[tuple[str, int]] = set()
         if mark is not None:
             if follow.too_old(mark):
-                yield event(
-                    "lost", {"detail": "the last event is more than an hour old; search for what changed before"}
-                )
+                yield event("lost", {"detail": "the last event is more than an hour old; search for earlier changes"})
             async for missed in follow.missed(mark, replace(query, tenant=tenant)):
                 if fits(missed.document):
                     again.add((missed.document.id, missed.line.rev))
@@ -68,7 +66,7 @@ async def _events(
                 yield event("ping", {})
                 continue
             if news is None:
-                yield event("lost", {"detail": "events came faster than they were read; search, then listen again"})
+                yield event("lost", {"detail": "events arrived faster than they were read; search, then reconnect"})
                 return
             if (news.document.id, news.line.rev) not in again:
                 yield _told(news)

@@ -150,7 +150,7 @@ def logged_in(context: RequestContext, token: str, subject: str, *, on: str) -> 
     """The answer that begins a session: a page that leads on, not a redirect, for then the browser sends the strict cookie wherever it came from."""
     leads = escape(on, quote=True)
     answer = plain_page(
-        "Forestay", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Go on</a>.</p>", on=on
+        "Forestay", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Continue</a>.</p>", on=on
     )
     answer.set_cookie(
         cookie_of(context),
@@ -197,7 +197,7 @@ async def page(_who: Viewer) -> Response:
     """A page of the browser's."""
     text = _shell()
     if text is None:
-        body = "<p>The pages are not built into this installation. In the source folder, <code>just pages</code> builds them; packages have them.</p>"
+        body = "<p>The web pages are not built into this installation. Build them in the source folder with <code>just pages</code>, or install the wheel, which contains them.</p>"
         return plain_page("Forestay", body)
     nonce = secrets.token_urlsafe(16)
     headers = HEADERS | {"Content-Security-Policy": policy(nonce, script=True)}
@@ -225,10 +225,10 @@ def _stranger(request: Request, detail: str) -> Response:
     here = escape(request.url.path, quote=True) if request.url.path != "/login" else "/"
     body = (
         f"<p>{escape(detail)}</p>{_by_provider(request, here)}"
-        "<p>In a terminal, <code>forestay link</code> prints a link that logs this browser in. "
-        f"Are you logged in already? <a href='{here}'>Open the page</a>.</p>"
+        "<p>In a terminal, <code>forestay link</code> prints a log-in link for this browser. "
+        f"If you are already logged in, <a href='{here}'>open the page</a>.</p>"
     )
-    answer = plain_page("Forestay: who are you?", body)
+    answer = plain_page("Forestay: log in", body)
     answer.status_code = 401
     answer.headers["WWW-Authenticate"] = "Bearer"
     return answer

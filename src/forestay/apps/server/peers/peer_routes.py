@@ -24,7 +24,7 @@ from forestay.ports.peers.peer import Caller
 router = Router(prefix="/v1/peers", tags=["peers"])
 PeerName = Annotated[
     str,
-    Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$", description="What this domain calls the peer."),
+    Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$", description="The peer's name in this domain."),
 ]
 Administrator = Annotated[Principal, Depends(allow(Role.ADMINISTRATOR))]
 RESERVED = frozenset({"any", "here"})
@@ -97,7 +97,7 @@ def _of_the_house(context: RequestContext, who: Principal) -> None:
     """Peers are those of all tenants."""
     house = context.services.components.settings.house_tenant
     if who.tenant != house:
-        raise HttpProblem(403, f"only an administrator of tenant {house} registers peers")
+        raise HttpProblem(403, f"only an administrator of tenant {house} may register peers")
 
 
 @router.get("", response_model=PeersOut, responses=errors())
@@ -123,7 +123,7 @@ async def put_peer(context: TheDesk, who: Administrator, peer: PeerName, body: P
     """Register a peer, or change what is registered of it."""
     _of_the_house(context, who)
     if peer in RESERVED:
-        raise HttpProblem(422, f"{peer} means something else in flows; call the peer otherwise")
+        raise HttpProblem(422, f"{peer} is a reserved word in flows; choose another name")
     if why := context.services.components.peer_hosts.check(body.url):
         raise HttpProblem(422, f"url: {why}")
     known = Peer(peer, body.url.rstrip("/"), body.key, dict(body.tenants), frozenset(body.sends), body.lease, body.cost)

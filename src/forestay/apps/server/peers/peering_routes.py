@@ -53,7 +53,7 @@ def sender(context: RequestContext, who: Principal) -> tuple[Peer, PeerLeases]:
     peer = context.services.components.peers.sender(who)
     leases = context.services.leases
     if peer is None or leases is None:
-        raise HttpProblem(403, "this is for peers of this domain")
+        raise HttpProblem(403, "only peers of this domain may use this")
     return peer, leases
 
 

@@ -80,7 +80,7 @@ async def _input(context: RequestContext, given: JobInput, job: JobDocument, kno
     if given.source.startswith("s3://"):  # only tasks of TES have such
         place = s3_element(given.source, known.view.tenant, context.services.components.elements)
         sources = context.services.components.elements.sources(place[0].name, place[1]) if place is not None else []
-        return told | ({"from": sources} if sources else {"missing": "no storage element here has its bucket"})
+        return told | ({"from": sources} if sources else {"missing": "no storage element has its bucket"})
     if why := wrong_input(given, context.services.components.staging):
         # The list of hosts may have become shorter since the job was submitted.
         return told | {"refused": why}
@@ -139,7 +139,7 @@ async def _produced(context: RequestContext, other: Produced, known: _KnownSourc
         return {"missing": f"there is no job {other.job}"}
     winner = await context.services.outputs.winner(stored)
     if winner is None or winner.manifest is None:
-        return {"missing": f"job {other.job} is {stored.document.state} and has committed no outputs"}
+        return {"missing": f"job {other.job} is {stored.document.state} and has no committed outputs"}
     if element_path(winner.manifest.path) is None:
         # The place of the manifest itself comes after what is told here; it also has the digest.
         return {"manifest": manifest_public(winner.manifest), "path": other.path} | {
@@ -171,5 +171,5 @@ async def _on_element(
     order = [*good, place, *bad] if own_is_bad else [place, *good, *bad]
     sources = [source for element, at in order for source in elements.sources(element, at, protocol)]
     if not sources:
-        return {"missing": f"{where.element} cannot be reached: its credentials are missing"}
+        return {"missing": f"{where.element} cannot be used: its credentials are missing"}
     return {"bytes": listed.size, "sha256": listed.sha256, "from": sources}

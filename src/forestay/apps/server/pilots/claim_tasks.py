@@ -43,7 +43,7 @@ async def _outputs(context: RequestContext, document: JobDocument) -> Json:
     """What a job of outputs brings, and where to."""
     found = await outputs_asked(context, document)
     if found is None:
-        return {"task": {"refused": "the task of these outputs is not there"}}
+        return {"task": {"refused": "the task of these outputs does not exist"}}
     outputs, manifest = found
     plan: Json = {
         "outputs": [_output(context, document.tenant, one) for one in outputs],

@@ -17,7 +17,7 @@ from forestay.ports.operations.identity import Role
 from forestay.services.scheduling.node_check_failures import UnfitMachine
 
 router = Router(tags=["pilots"])
-REFUSED = "this enrolment secret was used, has expired, or never was"
+REFUSED = "this enrolment secret is used, expired or unknown"
 """Which of the three is nobody's business."""
 
 
@@ -55,7 +55,7 @@ async def failed_checks(context: TheDesk, who: AnEnroller, body: FailedChecksIn)
 async def let_in(context: RequestContext, who: Enroller, name: str, body: PilotIn) -> Enrolment:
     """The enrolment that a pilot's secret stands for, used by that pilot now; the problem otherwise."""
     if body.nonce is None:
-        raise HttpProblem(422, "a pilot with an enrolment secret sends a nonce, a random number of its own")
+        raise HttpProblem(422, "a pilot with an enrolment secret must send a random nonce")
     newcomer = EnrolmentCandidate(name, body.nonce, body.site, body.launch)
     return good(await context.services.enrolments.redeem(who.secret, newcomer))
 

@@ -66,12 +66,12 @@ async def _inactive(context: RequestContext, tenant: str) -> list[Json]:
 async def drain(context: TheDesk, who: Operator, body: DrainIn) -> Response:
     """Order pilots to take no more jobs: what they run they bring to its end, then they go."""
     if not (body.pilots or body.site or body.host):
-        raise HttpProblem(422, "say which pilots: by name, by site or by host")
+        raise HttpProblem(422, "select pilots by name, site or host")
     drains = context.services.drains
     chosen = await drains.choose(who.tenant, PilotSelection(tuple(body.pilots), body.site, body.host))
     missing = sorted({*body.pilots} - {one.id for one in chosen})
     if missing:
-        raise HttpProblem(404, f"there is no such pilot, or it is gone: {', '.join(missing)[:500]}")
+        raise HttpProblem(404, f"no such live pilot: {', '.join(missing)[:500]}")
     names = [one.id for one in chosen]
     if names:
         which = names[0] if len(names) == 1 else f"{len(names)} pilots"

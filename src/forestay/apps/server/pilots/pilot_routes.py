@@ -184,7 +184,7 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
     )
     granted = await while_wanted(asking, request.receive, context.stopping) or []
     if granted and pilot in services.revocations.known:
-        why = "its pilot's right was taken away while it waited"
+        why = "its pilot's access was revoked while it waited"
         await services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
         raise HttpProblem(403, REVOKED)
     services.ends.granted(granted)
@@ -392,10 +392,10 @@ async def bye(context: TheDesk, who: PilotCaller, pilot: str) -> Response:
     services = context.services
     services.channels.dismiss(pilot)
     release = services.components.release
-    count = await release.of_pilots([pilot], by=pilot, reason="its pilot said good-bye", overlap_possible=False)
+    count = await release.of_pilots([pilot], by=pilot, reason="its pilot deregistered", overlap_possible=False)
     services.beats.forget(pilot)
     services.drains.forget(pilot)
     await services.neighbours.bye(pilot)
     services.caches.forget(pilot)
-    await release.mark(pilot, PilotState.GONE, "it said good-bye")
+    await release.mark(pilot, PilotState.GONE, "it deregistered")
     return json_answer({"released": count})

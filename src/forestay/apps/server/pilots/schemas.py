@@ -20,7 +20,7 @@ MAX_REPORT = 1 << 20
 
 def _small_report(report: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if len(json.dumps(report)) > MAX_REPORT:
-        raise ValueError(f"a report has at most {MAX_REPORT} bytes")
+        raise ValueError(f"the limit for a report is {MAX_REPORT} bytes")
     return report
 
 

@@ -100,7 +100,9 @@ async def put_exlet(context: TheDesk, who: RuleAuthor, name: Name, body: ExletIn
         found = await context.services.components.exlets.problems(who.tenant, read.exlet, body.type)
         wrong += [{"at": f"body.text:{one.where}", "detail": one.message} for one in found]
         if read.exlet.name != name:
-            wrong.append({"at": "body.text:name", "detail": f"it is {read.exlet.name}, and the address says {name}"})
+            wrong.append(
+                {"at": "body.text:name", "detail": f"the text has the name {read.exlet.name}, the address {name}"}
+            )
     if read.exlet is None or wrong:
         raise HttpProblem(422, f"the exlet has {len(wrong)} error(s)", wrong)
     await context.note(who, "exlet.put", name, why=read.exlet.description)

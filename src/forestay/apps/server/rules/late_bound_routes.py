@@ -77,7 +77,7 @@ async def choose_again(context: TheDesk, who: Operator, case: str, item: str, bo
     """Choose anew for an item that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
     parts = context.services.components
     if parts.engine is None:
-        raise HttpProblem(503, "this domain runs no cases: FORESTAY_TEMPORAL is not set")
+        raise HttpProblem(503, "this domain runs no flows: FORESTAY_TEMPORAL is not set")
     await context.note(who, "item.choose", case, item=item)
     replacing = WorkletReplacement(parts.engine, parts.flows, context.services.worklets)
     order = body.id or parts.ids.claim()

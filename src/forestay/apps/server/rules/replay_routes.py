@@ -291,12 +291,12 @@ async def set_state(
 
 async def _answer(request: Request, context: RequestContext, question: ReplayRequest, work: Work) -> Response:
     if context.services.rule_replay.waiting >= MOST_WAITING:
-        raise HttpProblem(429, "several replays wait for this server already; ask again when they are done")
+        raise HttpProblem(429, "too many replays wait on this server; try again later")
     if "text/event-stream" in request.headers.get("accept", ""):
         return EventStream(_told(context, question, work), context.stopping)
     done = await while_wanted(_done(work), request.receive, context.stopping)
     if done is None:
-        raise HttpProblem(503, "the server stops; ask another one")
+        raise HttpProblem(503, "the server is stopping; use another one")
     return json_answer(done)
 
 
@@ -345,9 +345,9 @@ def _wrong(done: NotReplayed) -> tuple[str, list[dict[str, object]]]:
 
 def _against(done: NotPromoted) -> tuple[str, list[dict[str, object]]]:
     looked = done.summary["incidents"]
-    words = f"over {looked:,} recorded incidents this rule {'; '.join(done.reasons)}. Confirm it with a reason, or mend the rule"
+    words = f"over {looked:,} recorded incidents this rule {'; '.join(done.reasons)}. Confirm it with a reason, or correct the rule"
     told: list[dict[str, object]] = [{"at": "replay", "detail": reason} for reason in done.reasons]
-    return words, told + [{"at": f"incident {one}", "detail": "it would be answered wrongly"} for one in done.examples]
+    return words, told + [{"at": f"incident {one}", "detail": "the decision would be wrong"} for one in done.examples]
 
 
 def _millis(text: str | None, field: str) -> int | None:
@@ -356,4 +356,4 @@ def _millis(text: str | None, field: str) -> int | None:
     try:
         return time_millis(text)
     except (ValueError, OverflowError):
-        raise HttpProblem(422, f"{field} is no time; write it as 2026-05-01T12:00:00Z") from None
+        raise HttpProblem(422, f"{field} is not a time; use the form 2026-05-01T12:00:00Z") from None

@@ -57,7 +57,7 @@ class RuleIn(Model):
     """What was known of it; nothing: as the incident has it."""
     description: Annotated[NoNul, Field(max_length=2000)] = ""
     confirmed: bool = False
-    """Add it although earlier cornerstones would be answered otherwise."""
+    """Add it although this rule would change the result for earlier reference incidents."""
 
 
 class StateIn(Model):
@@ -160,7 +160,10 @@ def edited(done: Edited | NotEdited) -> dict[str, Any]:
         told = [{"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems]
         told += [{"at": "rule", "detail": reason} for reason in done.reasons]
         told += [
-            {"at": f"cornerstone {one.cornerstone}", "detail": f"{one.before} answers it now, {one.after} would"}
+            {
+                "at": f"cornerstone {one.cornerstone}",
+                "detail": f"answered by {one.before} now, by {one.after} after the change",
+            }
             for one in done.overturned
         ]
         words = done.reasons[0] if done.reasons else str(done.problems[0])
@@ -218,7 +221,7 @@ async def ask_rules(request_context: TheDesk, who: Viewer, body: AskIn) -> Respo
     type_, task = body.type, body.task
     if told is None:
         if body.incident is None:
-            raise HttpProblem(400, "send a context or name an incident")
+            raise HttpProblem(400, "send a context or an incident")
         incident = await _incident(request_context, who, body.incident)
         if incident is None:
             raise HttpProblem(404, f"there is no incident {body.incident}")
@@ -226,7 +229,7 @@ async def ask_rules(request_context: TheDesk, who: Viewer, body: AskIn) -> Respo
         type_ = type_ or incident.kind
         task = task or str(told.get("exception.task", ""))
     if type_ is None:
-        raise HttpProblem(400, "say which type of exception it is")
+        raise HttpProblem(400, "the exception type is required")
     context, wrong = read_context(told)
     cache = request_context.services.rule_cache
     await cache.refresh()
@@ -258,9 +261,9 @@ def _words(ruling: Ruling) -> list[str]:
         return [*lines, f"rule {ruling.rule} decides"]
     return [
         *lines,
-        f"rule {ruling.flagged} errs: nothing acts"
+        f"rule {ruling.flagged} has an evaluation error: no action is taken"
         if ruling.flagged is not None
-        else "no rule answers: the house's policy decides",
+        else "no rule matches: the default policy decides",
     ]
 
 

@@ -17,7 +17,7 @@ from forestay.formats.jobs.job_json import Json
 from forestay.formats.jobs.job_public import time_text
 
 router = Router(prefix="/v1/hosts", tags=["hosts"])
-HostName = Annotated[Name, Path(description="As its pilots name it.")]
+HostName = Annotated[Name, Path(description="As its pilots report it.")]
 
 
 class HostOut(Out):

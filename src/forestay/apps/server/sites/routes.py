@@ -204,7 +204,7 @@ async def read_site(context: TheDesk, who: Viewer, site: SiteName) -> Response:
     services = context.services
     known = await services.sites.get(who.tenant, site)
     if known is None:
-        raise HttpProblem(404, f"no agent ever looked after a site {site} in tenant {who.tenant}")
+        raise HttpProblem(404, f"there has been no agent for site {site} in tenant {who.tenant}")
     now = services.components.clock.now()
     demand = await services.demand.measure(who.tenant, site)
     ended = sorted(await services.launches.ended(who.tenant, site), key=lambda one: -one.changed)[:20]

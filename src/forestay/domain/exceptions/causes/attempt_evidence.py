@@ -122,7 +122,7 @@ def _not_for_memory(evidence: Evidence, read: CauseFinding) -> CauseFinding:
         Cause.UNKNOWN,
         0.3,
         RetryNeed.SAME,
-        words="Something outside killed it (SIGKILL), and it was not the kernel for want of memory.",
-        advice="Ask who ends processes on that host: a person, a limit, a monitor. Another try may go well.",
+        words="Something outside the job killed it (SIGKILL); it was not the kernel's out-of-memory killer.",
+        advice="Find out what kills processes on that host: a person, a limit, a monitor. A retry may succeed.",
         also=(read,),
     )

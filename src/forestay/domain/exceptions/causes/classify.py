@@ -238,8 +238,8 @@ def _only_warned(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFi
         confidence=0.3,
         retry=RetryNeed.NO,
         lines=one.lines,
-        words=f"Nothing says why it failed; a warning points to {one.cause} ({one.pattern}).",
-        advice="Look at the log; a warning did not stop it by itself.",
+        words=f"The evidence does not show why it failed; a warning indicates {one.cause} ({one.pattern}).",
+        advice="Read the log; a warning alone does not stop a job.",
         also=(one, *others)[:MOST_OTHERS],
     )
 
@@ -251,8 +251,8 @@ def _both(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
         confidence=0.4,
         retry=one.retry if one.retry is other.retry else RetryNeed.NO,
         lines=(*one.lines, *(line for line in other.lines if line not in one.lines))[:MOST_LINES_SHOWN],
-        words=f"Two things point to different causes: {one.cause} ({one.pattern}) and {other.cause} ({other.pattern}).",
-        advice="Look at the log, and write a pattern that tells them apart.",
+        words=f"The evidence indicates two different causes: {one.cause} ({one.pattern}) and {other.cause} ({other.pattern}).",
+        advice="Read the log, and write a pattern that distinguishes them.",
         also=(one, *others)[:MOST_OTHERS],
     )
 
@@ -261,15 +261,15 @@ def _nothing(evidence: Evidence) -> CauseFinding:
     silent = not evidence.log_tail and not evidence.scheduler_reason
     failed = bool(evidence.exit_code or evidence.signal)
     if evidence.exit_code == 0 and not failed:
-        words = "Nothing in the evidence says that it failed."
+        words = "The evidence shows no failure."
     elif silent:
-        words = "It failed without a word: there is no log to read."
+        words = "It failed without output: there is no log."
     else:
-        words = "No pattern knows this failure."
+        words = "No pattern matches."
     return CauseFinding(
         Cause.UNKNOWN,
         0.2,
         RetryNeed.NO,
         words=words,
-        advice="Look at the log; a pattern written from it knows the next one.",
+        advice="Read the log; a pattern written from it recognises the next such failure.",
     )

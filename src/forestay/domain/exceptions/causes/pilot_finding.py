@@ -25,63 +25,63 @@ class _KnownError(NamedTuple):
 _REASONS: dict[str, _KnownError] = {
     "wall-limit": _KnownError(
         Cause.TIME, RetryNeed.CHANGED,
-        "It ran longer than the time it was given, and its pilot stopped it.", "Give it more time, or cut the work in pieces.",
+        "It exceeded its time limit, and its pilot stopped it.", "Increase the time limit, or split the work.",
     ),
     "data-missing": _KnownError(
         Cause.DATA_MISSING, RetryNeed.NO,
-        "An input was not where it should be.", "Look whether the file was made, and whether its place is right.",
+        "An input does not exist at its location.", "Check whether the file was created and whether its location is correct.",
     ),
     "data-corrupt": _KnownError(
         Cause.DATA_CORRUPT, RetryNeed.ELSEWHERE,
-        "An input was there, and is not what was committed.", "Take another copy, or make the file again.",
+        "An input differs from what was committed.", "Use another replica, or create the file again.",
     ),
     "transfer": _KnownError(
         Cause.TRANSFER, RetryNeed.SAME,
-        "An input could not be brought.", "It mostly passes; if not, look at where the file is kept.",
+        "An input could not be transferred.", "This is usually transient; otherwise check the file's storage.",
     ),
     "disk": _KnownError(
         Cause.DISK, RetryNeed.ELSEWHERE,
-        "There was no room for an input where the job was to run.", "Run it where more scratch space is free; look at what fills this host.",
+        "There was no disk space for an input on the job's host.", "Run it on a host with more free scratch space; check what fills this one.",
     ),
     "policy": _KnownError(
         Cause.POLICY, RetryNeed.NO,
-        "An input may not be had from where it is.", "Ask whoever looks after this domain to allow the place, or bring the file elsewhere.",
+        "Access to an input is not allowed.", "Ask this domain's operator to allow the location, or move the file.",
     ),
     "bad-input": _KnownError(
         Cause.BAD_INPUT, RetryNeed.NO,
-        "An input was to go to a place outside the job's folder.", "Mend the name of the input.",
+        "The name of an input is outside the job's folder.", "Correct the name of the input.",
     ),
     "output-missing": _KnownError(
         Cause.OUTPUT_MISSING, RetryNeed.NO,
-        "It ended well, and a file that it should have left behind is not there.", "Look at its log: it may have failed without saying so.",
+        "It exited successfully, but a declared output file does not exist.", "Read its log: it may have failed without an error code.",
     ),
     "output-failed": _KnownError(
         Cause.DISK, RetryNeed.ELSEWHERE,
-        "Its outputs could not be kept.", "Look at the space and the rights of the folder for outputs.",
+        "Its outputs could not be stored.", "Check the free space and the permissions of the output folder.",
     ),
     "downstream-error": _KnownError(
         Cause.SCHEDULER, RetryNeed.SAME,
-        "The task server that it was sent to says that it failed itself, not the task.", "It mostly passes; if not, look at what that server writes of the task.",
+        "The task server reports a failure of its own, not of the task.", "This is usually transient; otherwise read that server's log of the task.",
     ),
     "downstream-preempted": _KnownError(
         Cause.PREEMPTED, RetryNeed.SAME,
-        "The task server that it was sent to took it off to make room.", "Nothing: it is sent again.",
+        "The task server preempted it.", "Nothing: it is submitted again.",
     ),
     "downstream-lost": _KnownError(
         Cause.SCHEDULER, RetryNeed.SAME,
-        "The task server that it was sent to answers, and no longer knows it.", "Ask who looks after that server whether its memory was lost.",
+        "The task server responds but no longer has the task.", "Ask that server's operator whether its data was lost.",
     ),
     "downstream-silent": _KnownError(
         Cause.NETWORK, RetryNeed.ELSEWHERE,
-        "The task server that it was sent to has not answered for long.", "Look whether it runs and can be reached; another one may take the task.",
+        "The task server has not responded for a long time.", "Check whether it runs and can be reached; another one may accept the task.",
     ),
     "downstream-cancelled": _KnownError(
         Cause.POLICY, RetryNeed.NO,
-        "Someone cancelled it at the task server that it was sent to.", "Ask who looks after that server.",
+        "Someone cancelled it at the task server.", "Ask that server's operator.",
     ),
     "downstream-refused": _KnownError(
         Cause.BAD_INPUT, RetryNeed.NO,
-        "The task server that it was sent to does not take such a task.", "Read what it says, and mend the task or send it elsewhere.",
+        "The task server does not accept such a task.", "Read its message, and correct the task or send it elsewhere.",
     ),
 }  # fmt: skip
 """By the reason alone."""
@@ -93,81 +93,81 @@ _SHORT = ("EAGAIN", "ENOMEM", "EMFILE", "ENFILE")
 
 _NO_ROOM_OUT = _KnownError(
     Cause.DISK, RetryNeed.ELSEWHERE,
-    "There was no room for its outputs.", "Free space where outputs go, or let it run where there is some.",
+    "There was no disk space for its outputs.", "Free space in the output location, or run it where there is more.",
 )  # fmt: skip
 _NO_ROOM = _KnownError(
     Cause.DISK, RetryNeed.ELSEWHERE,
-    "There was no room for its working folder.", "Run it where more scratch space is free; look at what fills this host.",
+    "There was no disk space for its working folder.", "Run it on a host with more free scratch space; check what fills this one.",
 )  # fmt: skip
 _SICK_HOST = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "The place on this host where jobs work or outputs go is gone or broken.", "Look at the host's mounts and disks; elsewhere the job may go well.",
+    "The working folder or output location on this host is missing or broken.", "Check the host's mounts and disks; the job may succeed elsewhere.",
 )  # fmt: skip
 _SHORT_HOST = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "The host had no room for another process.", "Look at what else runs there; elsewhere the job may go well.",
+    "The host could not create another process.", "Check what else runs there; the job may succeed elsewhere.",
 )  # fmt: skip
 _QUOTA = _KnownError(
     Cause.DISK, RetryNeed.NO,
-    "A quota is used up where its files go.", "Free some of it, or ask for more; another try does not help.",
+    "The quota of its file location is exhausted.", "Free some of it, or request more; a retry does not help.",
 )  # fmt: skip
 _READ_ONLY = _KnownError(
     Cause.DISK, RetryNeed.ELSEWHERE,
-    "The file system that its files go to cannot be written.", "Look at why it is read-only on this host; elsewhere it may not be.",
+    "The file system for its files is read-only.", "Check why it is read-only on this host; it may be writable elsewhere.",
 )  # fmt: skip
 _FORBIDDEN = _KnownError(
     Cause.POLICY, RetryNeed.NO,
-    "The pilot may not write where its files go.", "Give the pilot's account the right to write there.",
+    "The pilot has no write permission for its files.", "Give the pilot's account write permission there.",
 )  # fmt: skip
 _NO_PROGRAM = _KnownError(
     Cause.CODE, RetryNeed.NO,
-    "The program of its command is not there or cannot be run.", "Load the environment that has it, or mend the command; another try does not help.",
+    "The program of its command does not exist or cannot be executed.", "Load the environment that contains it, or correct the command; a retry does not help.",
 )  # fmt: skip
 _TOO_LONG = _KnownError(
     Cause.BAD_INPUT, RetryNeed.NO,
-    "Its command or environment is longer than the system takes.", "Put long lists in a file.",
+    "Its command or environment exceeds the system's limit.", "Put long lists in a file.",
 )  # fmt: skip
 _BAD_CLAIM = _KnownError(
     Cause.BAD_INPUT, RetryNeed.NO,
-    "It was asked for something that cannot be run as it is written.", "Mend its command, its environment or its outputs.",
+    "The job cannot be executed as written.", "Correct its command, its environment or its outputs.",
 )  # fmt: skip
 
 _NO_CONTAINER = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "It wants a container, and there is no Apptainer on this host.", "Install it there, or let pilots check for it with --needs apptainer; elsewhere the job may go well.",
+    "It needs a container, but this host has no Apptainer.", "Install it there, or let pilots check for it with --needs apptainer; the job may succeed elsewhere.",
 )  # fmt: skip
 _NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
-    "The host that has an input could not be reached.", "It mostly passes; if not, look at the way to it and whether it runs.",
+    "The host of an input could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
 )  # fmt: skip
 _NOT_GIVEN = _KnownError(
     Cause.POLICY, RetryNeed.NO,
-    "Whoever has an input does not give it to the job.", "Ask for the right to read it, or bring the file elsewhere.",
+    "The storage of an input denied access.", "Request read permission, or move the file.",
 )  # fmt: skip
 
 _A_FOLDER = _KnownError(
     Cause.BAD_INPUT, RetryNeed.NO,
-    "What it names as an input is a folder; inputs are files.", "Name each file of it, or an archive of them.",
+    "An input is a folder; inputs must be files.", "List each file of it, or use an archive.",
 )  # fmt: skip
 _BAD_NAME = _KnownError(
     Cause.BAD_INPUT, RetryNeed.NO,
-    "An input cannot have the name it is to have: it is too long, or another input is in its way.", "Mend the names of the inputs.",
+    "The name of an input is not possible: it is too long, or conflicts with another input.", "Correct the names of the inputs.",
 )  # fmt: skip
 _NO_XRDCP = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "The host has no xrdcp, which files of XRootD servers need.", "Install XRootD's client on the hosts, or give the element an HTTP door.",
+    "The host has no xrdcp, which is needed for XRootD servers.", "Install the XRootD client on the hosts, or give the element an HTTP door.",
 )  # fmt: skip
 _OUT_NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
-    "The storage that keeps its outputs could not be reached.", "It mostly passes; if not, look at the way to it and whether it runs.",
+    "The storage for its outputs could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
 )  # fmt: skip
 _OUT_TRANSFER = _KnownError(
     Cause.TRANSFER, RetryNeed.SAME,
-    "Its outputs could not be brought to where they are kept.", "It mostly passes; if not, look at the storage.",
+    "Its outputs could not be transferred to their storage.", "This is usually transient; otherwise check the storage.",
 )  # fmt: skip
 _STORAGE_FULL = _KnownError(
     Cause.DISK, RetryNeed.ELSEWHERE,
-    "The storage that keeps its outputs is full.", "Free space there, or let outputs go to another storage element.",
+    "The storage for its outputs is full.", "Free space there, or use another storage element for outputs.",
 )  # fmt: skip
 
 _NETWORK = ("ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT", "EPIPE")
@@ -182,7 +182,7 @@ _DENIED = (
 
 _NOT_ITS_OWN = _KnownError(
     Cause.POLICY, RetryNeed.NO,
-    "Its end named outputs in a folder that is not its own, so nothing was committed.", "Look at the pilot that said so; it may be broken, or not be what it says.",
+    "Its completion named outputs in a folder of another attempt, so nothing was committed.", "Check the pilot that reported it; it may be broken or malicious.",
 )  # fmt: skip
 
 _OUT: dict[str, _KnownError] = {
@@ -235,15 +235,15 @@ LOST = CauseFinding(
     Cause.NODE,
     0.7,
     RetryNeed.ELSEWHERE,
-    words="Its pilots were lost again and again while they ran it.",
-    advice="Either the hosts are sick, or the job brings them down: look at what it does to its host.",
+    words="Its pilots were lost repeatedly while they ran it.",
+    advice="Either the hosts are broken, or the job crashes them: check what it does to its host.",
 )
 UNCLEARED = CauseFinding(
     Cause.CLEANUP,
     SURE,
     RetryNeed.NO,
-    words="Its work was done, and its working folder could not be cleared away.",
-    advice="Look at what holds the folder on that host: a mount, a process, rights. The job itself needs nothing.",
+    words="Its work is done, but its working folder could not be removed.",
+    advice="Check what blocks the folder on that host: a mount, a process, permissions. The job itself needs nothing.",
 )
 
 

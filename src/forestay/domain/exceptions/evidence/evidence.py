@@ -54,7 +54,7 @@ class Evidence:
     scheduler_state: str = ""
     scheduler_reason: str = ""
     hold_code: int | None = None
-    """HTCondor's code of a hold, with its subcode."""
+    """HTCondor's hold code, with its subcode."""
     hold_subcode: int | None = None
     log_tail: tuple[str, ...] = ()
     """The last lines, made by `bounded_lines`."""

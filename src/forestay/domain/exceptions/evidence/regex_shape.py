@@ -45,13 +45,13 @@ def shape_of(expression: str) -> RegexShape:
     try:
         tree = list(_parser.parse(expression))
     except (re.error, RecursionError, OverflowError) as error:
-        return RegexShape(f"it is no regular expression: {error}")
+        return RegexShape(f"it is not a valid regular expression: {error}")
     problem = _slow(tree)
     if problem:
         return RegexShape(problem)
     ways = ways_of(tree)
     if any(not way or min(len(bare(one)) for one in way[0]) < SHORTEST_FIXED for way in ways):
-        return RegexShape(f"it has no fixed text of {SHORTEST_FIXED} or more characters that must be there")
+        return RegexShape(f"it has no literal text of at least {SHORTEST_FIXED} characters")
     return RegexShape("", ways)
 
 
@@ -66,7 +66,7 @@ def slowness(expression: str) -> str:
     try:
         tree = list(_parser.parse(expression))
     except (re.error, RecursionError, OverflowError) as error:
-        return f"it is no regular expression: {error}"
+        return f"it is not a valid regular expression: {error}"
     return _slow(tree, anchored=True)
 
 
@@ -79,9 +79,9 @@ def _slow(tree: list[Any], *, anchored: bool = False) -> str:
     before = "text" if anchored else "start"
     for name, value in _flat(tree):
         if name in ("GROUPREF", "GROUPREF_EXISTS"):
-            return "it refers back to a group"
+            return "it has a backreference"
         if name in ("ASSERT", "ASSERT_NOT") and value[0] < 0:
-            return "it looks behind"
+            return "it has a lookbehind"
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             _, most, body = value
             if most < MANY:
@@ -89,19 +89,19 @@ def _slow(tree: list[Any], *, anchored: bool = False) -> str:
                     return "it repeats a group that itself repeats (nested quantifiers)"
                 continue
             if len(body) != 1 or _name(body[0]) not in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
-                return "it repeats a group without bound; only single characters may be repeated so"
+                return "it repeats a group without a bound; only single characters may be repeated without a bound"
             unbounded += 1
             if before == "start":
-                return "it begins with a repeat without bound; leave that out, since a match may begin anywhere"
+                return "it begins with an unbounded repeat; remove it, since a match may begin anywhere"
             if before == "repeat":
-                return "it has two repeats without bound side by side"
+                return "it has two adjacent unbounded repeats"
             before = "repeat"
         elif name not in ("AT", "SUBPATTERN", "BRANCH", "END"):
             before = "text"
         elif name in ("BRANCH", "END") and before == "repeat":
             before = "branch"
     most = MOST_ANCHORED if anchored else MOST_UNBOUNDED
-    return f"it has more than {most} repeats without bound" if unbounded > most else ""
+    return f"it has more than {most} unbounded repeats" if unbounded > most else ""
 
 
 def _flat(tree: Iterable[Any]) -> Iterable[tuple[str, Any]]:

@@ -55,14 +55,12 @@ class Dispatcher:
         cause = finding.cause.value
         told = self.ways.get(cause, self.ways.get(ANY, RoutedFailure(FailureRoute.OWN)))
         if told.way is not FailureRoute.DISPATCH:
-            return RoutedFailure(told.way, told.ladder, f"the house says {told.way} for {cause}")
+            return RoutedFailure(told.way, told.ladder, f"the default policy for {cause} is {told.way}")
         if is_recoverable(finding):
             return RoutedFailure(
-                FailureRoute.LADDER, told.ladder, f"{cause} trouble may pass: it is tried again by a ladder"
+                FailureRoute.LADDER, told.ladder, f"{cause} failures may be transient: retried by a retry policy"
             )
-        return RoutedFailure(
-            FailureRoute.ROLLBACK, words=f"{cause} trouble does not pass by itself: what was done is undone"
-        )
+        return RoutedFailure(FailureRoute.ROLLBACK, words=f"{cause} failures are permanent: the work is rolled back")
 
 
 def is_recoverable(finding: CauseFinding) -> bool:
@@ -90,4 +88,4 @@ def check_dispatcher(dispatcher: Dispatcher, ladders: frozenset[str]) -> Iterato
         if cause not in known:
             yield cause, "there is no such cause"
         if sent.ladder and sent.ladder not in ladders:
-            yield cause, f"there is no ladder {sent.ladder!r}"
+            yield cause, f"there is no retry policy {sent.ladder!r}"

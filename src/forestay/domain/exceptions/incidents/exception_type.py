@@ -23,7 +23,7 @@ class ExceptionType(StrEnum):
     ABORT = "abort"
     """An attempt at a work item's job did not end well."""
     TIMEOUT = "timeout"
-    """A work item ran past its time; the rules see the items that run in parallel to it too."""
+    """A work item missed its deadline; the rules see the items that run in parallel to it too."""
     RESOURCE_UNAVAILABLE = "resource-unavailable"
     """Nothing can take a work item's job: no pilot fits, no site is open, no space is left."""
     CONSTRAINT_VIOLATION = "constraint-violation"

@@ -47,10 +47,10 @@ class HouseAnswer:
 def house_answer(document: JobDocument, finding: CauseFinding, free_tries: Sequence[int] = FREE_TRIES) -> HouseAnswer:
     """Pure: the same fault gives the same answer."""
     if is_lost(document):
-        return HouseAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; someone should look")
+        return HouseAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; a person must check")
     ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
     if ours and document.releases < len(free_tries):
-        said = f"{finding.cause} trouble is not the job's: free try {document.releases + 1} of {len(free_tries)}"
+        said = f"{finding.cause} failure of the infrastructure: free retry {document.releases + 1} of {len(free_tries)}"
         return HouseAnswer(DefaultAction.RETRY, said, free_tries[document.releases], charged=False)
     own = retry_policy(document)
     return HouseAnswer(_COURSES[own.event], own.words, own.wait)

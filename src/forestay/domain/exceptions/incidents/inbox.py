@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 
-SECOND = "second person"
+SECOND = "needs an approval"
 
 
 class WaitsFor(StrEnum):
@@ -20,8 +20,8 @@ class WaitsFor(StrEnum):
 
     PERSON = "a person"
     """To look, and to mend it or write a rule."""
-    SECOND_PERSON = "a second person"
-    CANARY = "the first tries"
+    SECOND_PERSON = "an approval"
+    CANARY = "the first retries"
     """A storm is on; some are tried first, and nobody has to do anything yet."""
     GROUP = "a person, for the group"
     """A storm is on, and what was tried on its first faults has failed."""

@@ -77,12 +77,12 @@ def why_not_yet(target: InboxTarget, reach: Reach, before: TriedAction | None) -
     if wanted is None:
         return None
     if before is None or before.target != target:
-        return f"do it to {wanted.value} first, and look whether it helps"
+        return f"apply it to {wanted.value} first, and check whether it helps"
     order = list(Reach)
     if order.index(before.reach) < order.index(wanted):
-        return f"it was done to {before.reach.value}; do it to {wanted.value} next"
+        return f"it was applied to {before.reach.value}; apply it to {wanted.value} next"
     if before.count(InboxOutcome.BAD):
         return f"it did not help {before.count(InboxOutcome.BAD)} of {len(before.fates)}"
     if before.count(InboxOutcome.PENDING):
-        return f"{before.count(InboxOutcome.PENDING)} of {len(before.fates)} have not ended yet"
+        return f"{before.count(InboxOutcome.PENDING)} of {len(before.fates)} have not finished yet"
     return None if before.fates else "nothing was tried"

@@ -172,11 +172,11 @@ def next_try(ladder: Ladder, ledger: Ledger, cause: str, budgets: Budgets | None
     spent = ledger.spent(cause)
     most = allowed.causes.get(cause)
     if most is not None and spent >= most:
-        return RetriesExhausted(ladder.then, f"{spent} tries for {cause}; {most} are allowed")
+        return RetriesExhausted(ladder.then, f"{spent} retries for {cause}; {most} are allowed")
     if cause in INFRASTRUCTURE:
         if ledger.uncharged >= allowed.infrastructure:
             return RetriesExhausted(
-                ladder.then, f"{ledger.uncharged} tries for infrastructure; {allowed.infrastructure} are allowed"
+                ladder.then, f"{ledger.uncharged} retries for infrastructure; {allowed.infrastructure} are allowed"
             )
         done = spent
     else:
@@ -187,13 +187,13 @@ def next_try(ladder: Ladder, ledger: Ledger, cause: str, budgets: Budgets | None
         if done < level.tries:
             return TryAgain(number, level.wait)
         done -= level.tries
-    return RetriesExhausted(ladder.then, f"the ladder {ladder.name} has {ladder.tries} tries, and all were made")
+    return RetriesExhausted(ladder.then, f"all {ladder.tries} retries of the retry policy {ladder.name} were used")
 
 
 def check_ladder(ladder: Ladder) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Everything that is wrong with a ladder, each with its place."""
     if not 1 <= len(ladder.levels) <= MAX_LEVELS:
-        yield (("levels",), f"a ladder has 1 to {MAX_LEVELS} levels")
+        yield (("levels",), f"a retry policy has 1 to {MAX_LEVELS} levels")
     for place, level in enumerate(ladder.levels):
         if not 0 <= level.wait <= MAX_WAIT:
             yield (("levels", place, "wait"), f"a wait is from 0 to {MAX_WAIT} seconds")

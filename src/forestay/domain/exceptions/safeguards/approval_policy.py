@@ -29,10 +29,10 @@ def needed(action: str, target: str, *, rule_owner: str, job_owner: str) -> str 
     """Why an act needs a second person; None: it does not. `rule_owner` is empty for rules of the domain or a pack."""
     targets = _ACTS.get(action, frozenset())
     if targets is None or target in targets:
-        what = {"case": "a case", "ancestors": "a case and those above it", "all-cases": "all cases"}
-        return f"{action} of {what.get(target, f'this {target}' if target else 'this')} needs a second person"
+        what = {"case": "a case", "ancestors": "a run and its parent runs", "all-cases": "all cases"}
+        return f"{action} of {what.get(target, f'this {target}' if target else 'this')} needs an approval"
     if rule_owner and job_owner and rule_owner != job_owner:
-        return f"the rule belongs to {rule_owner} and the job to {job_owner}; that needs a second person"
+        return f"the rule belongs to {rule_owner} and the job to {job_owner}; this needs an approval"
     return None
 
 
@@ -120,20 +120,20 @@ def approve(asking: ApprovalRequest, *, by: str, tenant: str, approver: bool, no
     if not approver:
         return NotApproved(f"{by} does not have the role approver")
     if by == asking.by:
-        return NotApproved(f"{by} has asked for it; another person has to agree")
+        return NotApproved(f"{by} requested it; another person must approve it")
     if now >= asking.until:
-        return NotApproved("the request is too old; ask again")
+        return NotApproved("the request has expired; request it again")
     return Approval(asking.tenant, asking.decision, asking.by, by, now, now + LASTS)
 
 
 def approved(approval: Approval | None, *, tenant: str, decision: str, now: int) -> NotApproved | None:
     """Whether an approval serves this decision now; None: it does."""
     if approval is None:
-        return NotApproved("nobody has agreed yet")
+        return NotApproved("nobody has approved it yet")
     if approval.tenant != tenant or approval.decision != decision:
         return NotApproved("the approval is for another decision")
     if approval.asked_by == approval.approved_by:
-        return NotApproved("the approval is by the person who asked")
+        return NotApproved("the approval is by the requester")
     if now >= approval.until:
-        return NotApproved("the approval is too old")
+        return NotApproved("the approval has expired")
     return None

@@ -128,9 +128,9 @@ def check(entries: Iterable[AuditEntry], head: AuditHead) -> AuditHead | Broken:
     for entry in entries:
         number += 1
         if entry.number != number:
-            return Broken(number, f"entry {number} is missing; entry {entry.number} stands in its place")
+            return Broken(number, f"entry {number} is missing; entry {entry.number} is in its place")
         if hash_of(entry) != entry.hash:
-            return Broken(number, f"entry {number} was changed: its content does not fit its hash")
+            return Broken(number, f"entry {number} was changed: its content does not match its hash")
         if entry.before != before:
             return Broken(number, f"entry {number} does not follow the entry before it: one of them was replaced")
         before = entry.hash

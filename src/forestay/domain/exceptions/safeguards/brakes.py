@@ -281,7 +281,7 @@ def empty(name: BucketName, limit: RateLimit, found: NoTokens) -> ActionRefused:
     allowed = f"{limit.tokens // CORE_HOUR:,} in a day" if hours else str(limit)
     words = f"{whose}: {allowed} are used up"
     if found.again >= NEVER:
-        words = f"{whose}: this one alone costs more than the {allowed} that are allowed"
+        words = f"{whose}: this action alone costs more than the {allowed} that are allowed"
     return ActionRefused(
         Brake.CORE_HOURS if hours else Brake.RATE, words, None if found.again >= NEVER else found.again
     )
@@ -323,7 +323,7 @@ def _stopped(brakes: Brakes, request: ActionRequest, now: int) -> ActionRefused 
     for stop in brakes.stops:
         if stop.tenant in (EVERY_TENANT, request.tenant):
             where = "everywhere" if stop.tenant == EVERY_TENANT else f"in tenant {stop.tenant}"
-            words = f"{stop.by} has stopped all acts {where}: {stop.why or 'no reason was given'}"
+            words = f"{stop.by} stopped all actions {where}: {stop.why or 'no reason given'}"
             return ActionRefused(Brake.STOP, words, now + brakes.policy.stopped_wait)
     return None
 
@@ -351,10 +351,10 @@ def _looping(brakes: Brakes, request: ActionRequest) -> ActionRefused | None:
         # A ladder counts its own tries, on the job's document, and comes to its end by itself.
         chain = replace(chain, by_rule=0, on_job=0)
     if request.rule and chain.by_rule >= policy.max_by_rule:
-        words = f"rule {request.rule} has acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
+        words = f"rule {request.rule} acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
         return ActionRefused(Brake.LOOP, words, None)
     if chain.depth >= policy.max_depth:
-        words = f"{chain.depth} acts led here one after the other; {policy.max_depth} are allowed"
+        words = f"{chain.depth} actions followed from each other; {policy.max_depth} are allowed"
         return ActionRefused(Brake.LOOP, words, None)
     return None
 
@@ -364,11 +364,11 @@ def _tried(brakes: Brakes, request: ActionRequest, now: int) -> tuple[Storms, st
     group = storms.group_of(request.sign)
     if group is None:
         return storms, ""
-    about = f"a storm is on ({group.key}, {group.faults:,} faults)"
+    about = f"a storm is active ({group.key}, {group.faults:,} faults)"
     known = group.canaries.get(request.rule)
     if known is None and len(group.canaries) >= MAX_CANARIES:
         return ActionRefused(
-            Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person has to look", None, group.id
+            Brake.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person must decide", None, group.id
         )
     canary = let_through(known or Canary(), request.act)
     if isinstance(canary, NotYet):

@@ -69,7 +69,7 @@ class NotYet:
 def let_through(canary: Canary, act: str) -> Canary | NotYet:
     """Let an act through, named by what has the outcome (a job and its next attempt). The same act again changes nothing."""
     if canary.held:
-        return NotYet(f"{canary.bad} of {canary.well + canary.bad} tries failed; a person has to look", held=True)
+        return NotYet(f"{canary.bad} of {canary.well + canary.bad} retries failed; a person must decide", held=True)
     if act in canary.pending:
         return canary
     if canary.open_to_all:
@@ -78,7 +78,7 @@ def let_through(canary: Canary, act: str) -> Canary | NotYet:
         return canary if watched else replace(canary, pending=(*canary.pending, act))
     size = STEPS[canary.step]
     if len(canary.pending) + canary.well + canary.bad >= size:
-        words = f"{size} {'is' if size == 1 else 'are'} being tried first; {len(canary.pending)} not over yet"
+        words = f"{size} {'is' if size == 1 else 'are'} being tried first; {len(canary.pending)} not finished yet"
         return NotYet(words, held=False)
     return replace(canary, pending=(*canary.pending, act), let=canary.let + 1)
 

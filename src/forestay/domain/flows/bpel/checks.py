@@ -82,7 +82,7 @@ class _Walk:
                 yield _wrong(
                     activity.std.line,
                     "link",
-                    f"{link}: no flow around has it, or it would cross a loop or a handler's edge",
+                    f"{link}: no enclosing flow has it, or it would cross the boundary of a loop or handler",
                 )
         if isinstance(activity, Scope):
             yield from self.scope(activity, known)
@@ -98,18 +98,18 @@ class _Walk:
             case ForEach():
                 inner = replace(known, links=frozenset(), variables=known.variables | {activity.counter})
             case Rethrow() if not known.faulted:
-                yield _wrong(activity.std.line, "rethrow", "it may only stand in a fault handler")
+                yield _wrong(activity.std.line, "rethrow", "it is allowed in a fault handler only")
             case Compensate() if known.compensable is None:
                 yield _wrong(
                     activity.std.line,
                     "compensate",
-                    "it may only stand in a handler of faults, compensation or termination",
+                    "it is allowed in a fault, compensation or termination handler only",
                 )
             case CompensateScope():
                 if known.compensable is None:
-                    yield _wrong(activity.std.line, "compensateScope", "it may only stand in a handler of faults, compensation or termination")  # fmt: skip
+                    yield _wrong(activity.std.line, "compensateScope", "it is allowed in a fault, compensation or termination handler only")  # fmt: skip
                 elif activity.target not in known.compensable:
-                    yield _wrong(activity.std.line, "compensateScope", f"there is no scope {activity.target} right inside the scope that is handled")  # fmt: skip
+                    yield _wrong(activity.std.line, "compensateScope", f"there is no scope {activity.target} directly inside the handled scope")  # fmt: skip
             case _:
                 pass
         for one in inside(activity):
@@ -181,7 +181,7 @@ class _Walk:
                 seen.add(one_id)
                 waiting += after.get(one_id, set())
             if start in seen:
-                yield _wrong(flow.std.line, "link", "links run in a circle")
+                yield _wrong(flow.std.line, "link", "the links form a cycle")
                 return
 
     def names(self, activity: Activity, known: _KnownNames) -> Iterator[ImportEntry]:

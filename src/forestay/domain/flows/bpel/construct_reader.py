@@ -46,13 +46,13 @@ class ConstructReader:
     def language(self, element: XmlElement) -> None:
         for name in ("queryLanguage", "expressionLanguage"):
             if element.get(name) not in ("", XPATH_URN):
-                self.refused(element, f"{name} {element.get(name)[:80]}: only XPath 1.0 is read")
+                self.refused(element, f"{name} {element.get(name)[:80]}: only XPath 1.0 is supported")
 
     def expression(self, element: XmlElement) -> Expression:
         text = element.text.strip()
         self.language(element)
         if not text:
-            self.refused(element, "there is no expression in it")
+            self.refused(element, "the expression is missing")
             text = TRUE
         try:
             return Expression(compile_xpath(text, element.namespaces), element.line)
@@ -68,7 +68,7 @@ class ConstructReader:
     def condition(self, element: XmlElement) -> Expression:
         found = self.expression_in(element, "condition")
         if found is None:
-            self.refused(element, "there is no condition in it")
+            self.refused(element, "the condition is missing")
             return Expression(compile_xpath(TRUE, {}), element.line)
         return found
 

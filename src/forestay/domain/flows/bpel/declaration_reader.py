@@ -29,20 +29,22 @@ class DeclarationReader(ConstructReader):
     def imports(self, element: XmlElement) -> None:
         where = element.get("location")
         if "://" in where or where.startswith("//"):
-            self.refused(element, "nothing is fetched; give the file with --wsdl and name it without a host")
+            self.refused(element, "nothing is downloaded; pass the file with --wsdl, and use an address without a host")
         elif not element.get("importType"):
             self.refused(element, "the attribute importType is missing")
         elif self.with_wsdl:
             self.imported(element)
         else:
-            self.changed(element, "nothing is fetched: give the file with --wsdl; messages are taken as they come")
+            self.changed(element, "nothing is downloaded: pass the file with --wsdl; messages are not validated")
 
     def extensions(self, element: XmlElement) -> None:
         for child in element.elements:
             if child.get("mustUnderstand") == "yes":
-                self.refused(child, f"the extension {child.get('namespace')[:80]} must be understood, and is not")
+                self.refused(
+                    child, f"the extension {child.get('namespace')[:80]} must be understood, and is not supported"
+                )
             else:
-                self.changed(child, "the extension is not looked at")
+                self.changed(child, "the extension is ignored")
 
     def variables(self, element: XmlElement | None) -> Iterable[VariableDeclaration]:
         for child in self.listed(element, "variable"):
@@ -123,7 +125,7 @@ class DeclarationReader(ConstructReader):
         literal = element.child(bpel_tag("literal"))
         partner = element.get("partnerLink")
         if partner:
-            self.changed(element, "the address of a partner is an empty reference here; a mapping says who it is")
+            self.changed(element, "the address of a partner is an empty reference; a mapping defines the partner")
         if element.get("variable"):
             return FromSpec(
                 element.line, element.get("variable"), element.get("part"),
@@ -138,12 +140,12 @@ class DeclarationReader(ConstructReader):
             return FromSpec(element.line, literal=literal)
         if element.text.strip():
             return FromSpec(element.line, expression=self.expression(element))
-        self.refused(element, "it says nothing to copy")
+        self.refused(element, "it has nothing to copy")
         return FromSpec(element.line, empty=True)
 
     def to(self, element: XmlElement) -> ToSpec:
         if element.get("partnerLink"):
-            self.changed(element, "partners are not given addresses here; a mapping says who they are")
+            self.changed(element, "partners have no addresses here; a mapping defines them")
             return ToSpec(element.line, partner=element.get("partnerLink"))
         if element.get("variable"):
             return ToSpec(
@@ -152,6 +154,6 @@ class DeclarationReader(ConstructReader):
                 self.expression_in(element, "query"),
             )  # fmt: skip
         if not element.text.strip():
-            self.refused(element, "it says no place")
+            self.refused(element, "it has no target")
             return ToSpec(element.line)
         return ToSpec(element.line, expression=self.expression(element))

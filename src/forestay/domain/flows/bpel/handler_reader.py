@@ -45,7 +45,7 @@ class HandlerReader(DeclarationReader, ABC):
                 name, variable = child.full_name("faultName"), child.get("faultVariable")
                 message, kind = child.full_name("faultMessageType"), child.full_name("faultElement")
                 if not name and not variable:
-                    self.refused(child, "it catches nothing: say faultName or faultVariable")
+                    self.refused(child, "it catches nothing: set faultName or faultVariable")
                 if variable and bool(message) == bool(kind):
                     self.refused(child, "a faultVariable has either faultMessageType or faultElement")
                 if not variable and (message or kind):
@@ -103,11 +103,11 @@ class HandlerReader(DeclarationReader, ABC):
         if every is not None and not repeat:
             self.refused(every, "only an event handler repeats")
         if found == (None, None) and every is None:
-            self.refused(element, "it says no time")
+            self.refused(element, "it has no time")
         return OnAlarm(element.line, self.only(element), *found, None if every is None else self.expression(every))
 
     def when(self, element: XmlElement) -> tuple[Expression | None, Expression | None]:
         until = element.child(bpel_tag("until"))
         if until is not None and element.child(bpel_tag("for")) is not None:
-            self.refused(until, "it says for or until, not both")
+            self.refused(until, "use for or until, not both")
         return self.expression_in(element, "for"), self.expression_in(element, "until")

@@ -66,7 +66,7 @@ def read_process(root: XmlElement, wsdls: Iterable[XmlElement] = ()) -> Reading:
         for scope in (one for one in reader.with_sets if one.properties):
             reader.report.add(
                 reader.lines[scope.name], "correlationSet", ImportStatus.CHANGED,
-                "no WSDL says where its properties are; they are looked for by their names",
+                "no WSDL defines its properties; they are looked up by name",
             )  # fmt: skip
     return Reading(None if reader.report.refused else process, reader.report)
 
@@ -102,10 +102,10 @@ class _ProcessReader(HandlerReader):
 
     def process(self, root: XmlElement) -> Process | None:
         if root.space.startswith(BPEL11):
-            self.refused(root, "this is BPEL 1.1; WS-BPEL 2.0 is read")
+            self.refused(root, "this is BPEL 1.1; only WS-BPEL 2.0 is supported")
             return None
         if root.tag != bpel_tag("process"):
-            self.refused(root, "this is no process of WS-BPEL 2.0 (executable)")
+            self.refused(root, "this is not an executable WS-BPEL 2.0 process")
             return None
         self.needed(root, "name", "targetNamespace")
         self.language(root)
@@ -118,7 +118,7 @@ class _ProcessReader(HandlerReader):
         found: dict[str, XmlElement] = {}
         for child in element.elements:
             if child.space != BPEL:
-                self.changed(child, "an extension; it is not looked at")
+                self.changed(child, "an extension; it is ignored")
                 continue
             if self.is_activity(child):
                 if inner is not None:
@@ -134,10 +134,10 @@ class _ProcessReader(HandlerReader):
                     pass
                 case "messageExchanges" | "variables" | "partnerLinks" | "correlationSets" | "faultHandlers" | "eventHandlers" | "compensationHandler" | "terminationHandler":  # fmt: skip
                     if child.name in found:
-                        self.refused(child, f"it stands twice in {element.name}")
+                        self.refused(child, f"it occurs twice in {element.name}")
                     found[child.name] = child
                 case _:
-                    self.refused(child, f"it may not stand in {element.name}")
+                    self.refused(child, f"it is not allowed in {element.name}")
         if inner is None:
             self.refused(element, "there is no activity in it")
         root = element.name == "process"
@@ -171,9 +171,9 @@ class _ProcessReader(HandlerReader):
             if self.is_activity(child):
                 out.append(self.activity(child))
             elif child.space != BPEL:
-                self.changed(child, "an extension; it is not looked at")
+                self.changed(child, "an extension; it is ignored")
             elif child.name not in ("documentation", "sources", "targets", "links"):
-                self.refused(child, f"it may not stand in {element.name}")
+                self.refused(child, f"it is not allowed in {element.name}")
         if not out:
             self.refused(element, "there is no activity in it")
         return tuple(out)
@@ -183,7 +183,7 @@ class _ProcessReader(HandlerReader):
 
     def activity(self, element: XmlElement) -> Activity:
         if element.name == "extensionActivity":
-            self.refused(element, "an activity that is no part of WS-BPEL 2.0")
+            self.refused(element, "not an activity of WS-BPEL 2.0")
             return NOWHERE
         before = self.suppress
         self.suppress = self.yes(element, "suppressJoinFailure", otherwise=before)
@@ -208,7 +208,7 @@ class _ProcessReader(HandlerReader):
 
     def validate(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "variables")
-        self.changed(element, "no schema is read: it is seen to that the variables have a value")
+        self.changed(element, "no schema is read: only the presence of a value is checked")
         return Validate(std, tuple(element.get("variables").split()))
 
     def throw(self, element: XmlElement, std: Standard) -> Activity:
@@ -218,7 +218,7 @@ class _ProcessReader(HandlerReader):
     def wait(self, element: XmlElement, std: Standard) -> Activity:
         found = self.when(element)
         if found == (None, None):
-            self.refused(element, "it says no time")
+            self.refused(element, "it has no time")
         return Wait(std, *found)
 
     def assign(self, element: XmlElement, std: Standard) -> Activity:
@@ -229,9 +229,9 @@ class _ProcessReader(HandlerReader):
             if child.tag == bpel_tag("copy"):
                 copies.append(self.copy(child))
             elif child.tag == bpel_tag("extensionAssignOperation"):
-                self.refused(child, "an operation that is no part of WS-BPEL 2.0")
+                self.refused(child, "not an operation of WS-BPEL 2.0")
             elif child.space == BPEL and child.name not in ("documentation", "sources", "targets"):
-                self.refused(child, "it may not stand in assign")
+                self.refused(child, "it is not allowed in assign")
         if not copies:
             self.refused(element, "there is no copy in it")
         return Assign(std, tuple(copies))

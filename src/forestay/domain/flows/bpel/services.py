@@ -98,7 +98,7 @@ def read_services(plain: object) -> Services:
 
 def _operations(link: str, given: object) -> Iterator[tuple[str, Binding]]:
     if not isinstance(given, Mapping):
-        raise MappingRefused(f"{link}: operations by name are wanted")
+        raise MappingRefused(f"{link}: expected operations by name")
     for name, fields in given.items():
         where = f"{link}.{name}"
         if isinstance(fields, str):

@@ -83,7 +83,7 @@ class _Evaluation:
     def spend(self, amount: int = 1) -> None:
         self.left -= amount
         if self.left < 0:
-            raise XPathFailed(f"an expression may look at {MAX_NODES} nodes at most")
+            raise XPathFailed(f"an expression may visit at most {MAX_NODES} nodes")
 
     def value(self, tree: Expr, here: _Context) -> Value:
         self.spend()
@@ -120,7 +120,7 @@ class _Evaluation:
         if start is not None:
             nodes = self.nodes(self.value(start, here))
         elif here.node is None:
-            raise XPathFailed("there is no node to begin at; begin with a variable")
+            raise XPathFailed("there is no context node; start with a variable")
         else:
             nodes = [self.root(here.node)] if absolute else [here.node]
         for step in steps:

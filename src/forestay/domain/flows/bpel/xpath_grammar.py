@@ -128,7 +128,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             break
         found = token.match(text, at)
         if found is None:
-            raise XPathRefused(f"{text[at : at + 20]!r} is no XPath")
+            raise XPathRefused(f"{text[at : at + 20]!r} is not XPath")
         kind = found.lastgroup or ""
         word = found[kind]
         operand_before = bool(out) and not (out[-1][0] == "operator" or out[-1][1] in _BEFORE_OPERAND)
@@ -238,7 +238,7 @@ class _XPathReading:
 
     def space(self, prefix: str) -> str:
         if prefix not in self.namespaces:
-            raise XPathRefused(f"the prefix {prefix!r} stands for nothing here")
+            raise XPathRefused(f"the prefix {prefix!r} is not declared")
         return self.namespaces[prefix]
 
     def location(self) -> Path:

@@ -129,7 +129,7 @@ class _ExpressionReader:
 
     def take(self) -> _Token:
         if self.place >= len(self.tokens):
-            raise BadExpression("it ends where a value is needed")
+            raise BadExpression("it ends where a value is expected")
         self.place += 1
         return self.tokens[self.place - 1]
 
@@ -189,7 +189,7 @@ class _ExpressionReader:
             return inner
         if token.text == "[":
             return self.listed()
-        raise BadExpression(f"character {token.at + 1}: {token.text!r} stands where a value is needed")
+        raise BadExpression(f"character {token.at + 1}: {token.text!r} is not allowed where a value is expected")
 
     def listed(self) -> Expression:
         members: list[Expression] = []
@@ -212,7 +212,7 @@ def parse_condition(text: str) -> Expression:
     found = reader.either()
     if reader.place < len(reader.tokens):
         token = reader.tokens[reader.place]
-        raise BadExpression(f"character {token.at + 1}: {token.text!r} is too much")
+        raise BadExpression(f"character {token.at + 1}: {token.text!r} is unexpected")
     return found
 
 
@@ -305,7 +305,7 @@ def parse_template(text: str) -> tuple[str | Reference, ...]:
             continue
         inner = match.group(1).strip()
         if not _REFERENCE.fullmatch(inner):
-            raise BadExpression(f"${{{inner}}} is no reference; write one such as ${{tasks.align.outputs.bam}}")
+            raise BadExpression(f"${{{inner}}} is not a reference; an example is ${{tasks.align.outputs.bam}}")
         parts.append(Reference(split_path(inner)))
     rest = text[end:]
     if "${" in rest:

@@ -78,7 +78,7 @@ class Task:
     """A condition; the task is skipped when it does not hold."""
     scatter: tuple[Dimension, ...] = ()
     tolerate: int = 0
-    """So many elements of a scatter may fail."""
+    """The number of scatter elements that may fail."""
     compensation: Compensation | None = None
     deadline: Deadline | None = None
     when_failed: WhenFailed = WhenFailed.FAIL

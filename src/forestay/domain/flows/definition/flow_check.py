@@ -85,12 +85,12 @@ def _flow(flow: Flow, at: Place) -> Iterator[FlowProblem]:
         yield FlowProblem((*at, "tasks"), "there are no tasks; a flow needs at least one")
     count = sum(1 for _ in all_tasks(flow.tasks))
     if count > MAX_TASKS:
-        yield FlowProblem((*at, "tasks"), f"{count} tasks; at most {MAX_TASKS} are possible. Use scatter or sub-flows")
+        yield FlowProblem((*at, "tasks"), f"{count} tasks; at most {MAX_TASKS} are allowed. Use scatter or sub-flows")
     most = most_compensations(flow.tasks)
     if most > MAX_COMPENSATIONS:
         yield FlowProblem(
             (*at, "tasks"),
-            f"up to {most} compensations; at most {MAX_COMPENSATIONS} are possible. Lower a loop's at_most",
+            f"up to {most} compensations; at most {MAX_COMPENSATIONS} are allowed. Lower a loop's at_most",
         )
     yield from _block(flow, flow.tasks, (*at, "tasks"), seen={}, depth=0)
     if count == len({task.name for task in all_tasks(flow.tasks)}):
@@ -107,7 +107,7 @@ def _unused(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     used |= {one.default for one in patterns if isinstance(one, WorkletPattern)}
     for name in flow.flows:
         if name not in used:
-            yield FlowProblem((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or take it out")
+            yield FlowProblem((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or remove it")
 
 
 def _block(
@@ -149,9 +149,7 @@ def _after(flow: Flow, task: Task, siblings: set[str], here: Place) -> Iterator[
         elif name in siblings:
             continue
         elif name in everywhere:
-            yield FlowProblem(
-                at, f"task {name!r} is not in the same block; name the loop or choice that it is inside of"
-            )
+            yield FlowProblem(at, f"task {name!r} is not in the same block; use the loop or choice that contains it")
         else:
             yield FlowProblem(at, f"there is no task {name!r}{did_you_mean(name, siblings - {task.name})}")
 
@@ -166,9 +164,9 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[FlowProblem]:
     yield from _never(task.when, (*here, "when"), "the task can never be reached: its condition is always false")
     pattern = task.pattern
     if task.tolerate and not task.scatter:
-        yield FlowProblem((*here, "tolerate"), "there is no scatter of which elements could fail; take it out")
+        yield FlowProblem((*here, "tolerate"), "there is no scatter whose elements could fail; remove it")
     if task.tolerate < 0:
-        yield FlowProblem((*here, "tolerate"), "so many elements may fail: 0 or more")
+        yield FlowProblem((*here, "tolerate"), "expected a number of elements, 0 or more")
     yield from _scatter(task, here)
     match pattern:
         case JobPattern():
@@ -177,7 +175,7 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[FlowProblem]:
             yield from _subflow(flow, pattern, here)
         case WorkletPattern(place, params, default):
             if not NAME.fullmatch(place):
-                yield FlowProblem((*here, "worklet"), "name the place: letters, digits, '-' and '_'")
+                yield FlowProblem((*here, "worklet"), "name the late-bound task: letters, digits, '-' and '_'")
             if default:
                 yield from _subflow(flow, SubflowPattern(default, params), here, said_by="default")
         case MergePattern(values):
@@ -197,11 +195,13 @@ def _compensation(task: Task, here: Place) -> Iterator[FlowProblem]:
     at = (*here, "compensate")
     yield from check_job(compensation.job, at)
     if isinstance(task.pattern, MergePattern | LoopPattern | ChoicePattern):
-        yield FlowProblem(at, "only what runs jobs or a flow can be undone; put it on the tasks inside")
+        yield FlowProblem(at, "only tasks that run jobs or a flow can be compensated; put it on the inner tasks")
     if isinstance(task.pattern, JobPattern) and not task.pattern.wait:
-        yield FlowProblem(at, "nobody waits for this task, so it cannot be undone; take out 'wait: false' or this")
+        yield FlowProblem(
+            at, "the flow does not wait for this task, so it cannot be compensated; remove 'wait: false' or this"
+        )
     if not compensation.job.wait:
-        yield FlowProblem((*at, "wait"), "a compensation is always waited for; take this out")
+        yield FlowProblem((*at, "wait"), "the flow always waits for a compensation; remove this")
     if not 1 <= compensation.tries <= 100:
         yield FlowProblem((*at, "tries"), "a compensation is tried 1 to 100 times")
 
@@ -222,17 +222,17 @@ def _dimension(dimension: Dimension, at: Place, *, alone: bool) -> Iterator[Flow
     if not NAME.fullmatch(dimension.name):
         yield FlowProblem(at, "a variable's name has letters, digits, '-' and '_'")
     if dimension.name in RESERVED:
-        yield FlowProblem(at, f"{dimension.name!r} has a meaning of its own; choose another name")
+        yield FlowProblem(at, f"{dimension.name!r} is a reserved name; choose another one")
     match dimension.source:
         case ListOf(()):
             yield FlowProblem(at, "the list is empty: there is nothing to scatter over")
         case RangeOf(_, _, step) if step == 0:
             yield FlowProblem((*at, "range"), "the step is 0; write 1 or more, or less than 0 to count down")
         case RangeOf(int() as first, int() as end, step) if not range(first, end, step):
-            yield FlowProblem((*at, "range"), f"there is no number from {first} to {end} in steps of {step}")
+            yield FlowProblem((*at, "range"), f"the range from {first} to {end} in steps of {step} is empty")
         case WatchOf(_, file, count, quiet):
             if not file and count is None and quiet is None:
-                yield FlowProblem((*at, "until"), "the watch has no end; say until which file, count or quiet time")
+                yield FlowProblem((*at, "until"), "the watch has no end; set until which file, count or quiet time")
             if not alone:
                 yield FlowProblem(at, "a watched listing cannot be combined with other variables; use a sub-flow")
             if count is not None and count < 1:
@@ -277,7 +277,7 @@ def _choice(pattern: ChoicePattern, here: Place) -> Iterator[FlowProblem]:
         if not NAME.fullmatch(branch.name) or branch.name == OTHERWISE:
             yield FlowProblem(place, f"a branch's name has letters, digits, '-' and '_', and is not {OTHERWISE!r}")
         if not branch.when:
-            yield FlowProblem((*place, "when"), "say when the branch is taken, or put its tasks under 'otherwise'")
+            yield FlowProblem((*place, "when"), "the branch needs a condition; or put its tasks under 'otherwise'")
         if not branch.tasks:
             yield FlowProblem((*place, "tasks"), "the branch is empty; it needs at least one task")
         yield from _never(
@@ -319,12 +319,14 @@ def _cycles(flow: Flow, at: Place) -> Iterator[FlowProblem]:
         if cycle and not in_cycles & set(cycle):
             in_cycles |= set(cycle)
             chain = " → ".join([*cycle, cycle[0]])
-            yield FlowProblem(places[cycle[0]], f"tasks wait for each other: {chain}; take an edge out, or use a loop")
+            yield FlowProblem(
+                places[cycle[0]], f"tasks wait for each other: {chain}; remove a dependency, or use a loop"
+            )
     for name, one in waiting.items():
         if name not in in_cycles:
             yield FlowProblem(
                 places[name],
-                f"the task can never be reached: it comes after {_first(one.before, waiting)!r}, which never begins",
+                f"the task can never be reached: it comes after {_first(one.before, waiting)!r}, which never starts",
             )
 
 

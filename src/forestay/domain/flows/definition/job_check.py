@@ -62,20 +62,20 @@ def _files(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
             yield FlowProblem((*here, kind), f"a job has at most 1,000 {kind}")
         for name, text in files.items():
             if not text or len(text) > 1000 or _NAME_CONTROL.search(text):
-                yield FlowProblem((*here, kind, name), "say which file: 1 to 1,000 characters")
+                yield FlowProblem((*here, kind, name), "expected a file name of 1 to 1,000 characters")
             elif kind == "outputs" and (text.startswith("/") or ".." in text.split("/")):
                 yield FlowProblem(
-                    (*here, kind, name), "an output is a file inside the job's own folder; no '/' in front and no '..'"
+                    (*here, kind, name), "an output is a file in the job's folder; no leading '/' and no '..'"
                 )
             elif kind == "inputs" and (name.startswith("/") or ".." in name.split("/")):
                 yield FlowProblem(
                     (*here, kind, name),
-                    "an input's name is a file inside the job's own folder; no '/' in front and no '..'",
+                    "an input's name is a file in the job's folder; no leading '/' and no '..'",
                 )
     if job.result and (
         len(job.result) > 200 or _NAME_CONTROL.search(job.result) or re.search(r"[*]|^/|(^|/)[.][.](/|$)", job.result)
     ):
-        yield FlowProblem((*here, "result"), "the result is one file inside the job's own folder, named without '*'")
+        yield FlowProblem((*here, "result"), "the result is one file in the job's folder, without '*'")
 
 
 def _numbers(job: JobPattern, here: Place) -> Iterator[FlowProblem]:

@@ -62,7 +62,7 @@ class References:
                 case ListOf(values):
                     yield from self._value(values, at, inside, task.name)
                     if isinstance(values, str) and not _is_reference(values):
-                        yield FlowProblem(at, "a list is needed, or a reference to one such as ${params.samples}")
+                        yield FlowProblem(at, "expected a list, or a reference to one such as ${params.samples}")
                 case RangeOf(first, end):
                     yield from self._value((first, end), (*at, "range"), inside, task.name)
                 case WatchOf(text, until):
@@ -73,7 +73,7 @@ class References:
                     text = source.path if hasattr(source, "path") else source.pattern
                     yield from self._value(text, (*at, key), inside, task.name)
                     if not text:
-                        yield FlowProblem((*at, key), "say which files")
+                        yield FlowProblem((*at, key), "the files are missing")
         own = tuple(one.name for one in task.scatter) + (("index",) if task.scatter else ())
         yield from self._pattern(task, here, inside, own)
         if task.compensation is not None:
@@ -210,7 +210,7 @@ class References:
         elif name in self.tasks and name not in seen:
             around = [block.partition("/")[0] for block in self.inside[name]]
             if around and around[-1] not in {block.partition("/")[0] for block in inside}:
-                yield FlowProblem(at, f"{shown}: task {name!r} is inside {around[-1]!r} and not seen from here; give {around[-1]!r} an output and refer to that")  # fmt: skip
+                yield FlowProblem(at, f"{shown}: task {name!r} is inside {around[-1]!r} and not visible here; give {around[-1]!r} an output and refer to that")  # fmt: skip
             else:
                 yield FlowProblem(at, f"{shown}: task {name!r} cannot be referred to from inside itself")
         elif name not in self.tasks:
@@ -225,11 +225,11 @@ class References:
             yield FlowProblem(at, f"{shown}: a task has no {field!r}{did_you_mean(field, FIELDS)}")
         elif field == "result" and not (isinstance(task.pattern, JobPattern) and task.pattern.result):
             yield FlowProblem(
-                at, f"{shown}: task {task.name!r} gives no result; add 'result: FILE' to it, a JSON file that it writes"
+                at, f"{shown}: task {task.name!r} has no result; add 'result: FILE' to it, a JSON file that it writes"
             )
         elif field in ("result", "exit_code") and task.scatter:
             yield FlowProblem(
-                at, f"{shown}: task {task.name!r} is scattered, so there are many; gather them in a job of their own"
+                at, f"{shown}: task {task.name!r} is scattered, so it has many; collect them in a separate job"
             )
         elif field == "outputs":
             yield from self._output(path, at, task)

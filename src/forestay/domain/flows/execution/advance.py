@@ -95,9 +95,7 @@ def undo_run(run: FlowRun, *, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
     if run.outcome not in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE):
         return run, ()
     update = RunUpdate(run, at)
-    update.set(
-        phase=RunPhase.COMPENSATING, ending=RunEnding.UNDO, outcome=None, outputs={}, reason="what started it failed"
-    )
+    update.set(phase=RunPhase.COMPENSATING, ending=RunEnding.UNDO, outcome=None, outputs={}, reason="its parent failed")
     settle(update)
     return update.frozen()
 
@@ -201,13 +199,13 @@ def _worklet_bound(update: RunUpdate, event: WorkletBound) -> None:
     if item is None or item.state is not ItemState.BINDING:
         return
     if size_of(event.params) > result_limit(update, item):
-        fail_item(update, item, "the parameters of the flow bound to its place are too large")
+        fail_item(update, item, "the parameters of the bound flow are too large")
     elif event.flow:
         update.put(item, bound=event.flow, bound_params=event.params)
     elif default := _default_flow(update, item):
         update.put(item, bound=default)
     else:
-        fail_item(update, item, "no flow is bound to its place")
+        fail_item(update, item, "no flow is bound to it")
 
 
 def _default_flow(update: RunUpdate, item: Item) -> str:
@@ -244,7 +242,7 @@ def _timer_fired(update: RunUpdate, timer: str) -> None:
             return
         update.report("case-late")
         if deadline.then is DeadlineAction.FAIL:
-            stop(update, RunEnding.FAIL, f"it was not done within {deadline.seconds} s", cancel=True)
+            stop(update, RunEnding.FAIL, f"it did not finish within {deadline.seconds} s", cancel=True)
         return
     item = update.find(timer)
     if item is None or not item.timer:
@@ -253,5 +251,5 @@ def _timer_fired(update: RunUpdate, timer: str) -> None:
     update.report("item-late", item)
     late = update.task(item).deadline
     if late is not None and late.then is DeadlineAction.FAIL and item.verdict is None:
-        item = update.put(item, reason=f"it was not done within {late.seconds} s")
+        item = update.put(item, reason=f"it did not finish within {late.seconds} s")
         give_verdict(update, item, ItemVerdict.FAILED)

@@ -281,9 +281,9 @@ class FlowRun:
     def from_plain(cls, plan: FlowPlan, data: Mapping[str, Any]) -> FlowRun:
         """Read a state back; its flow must be the one that the case is pinned to."""
         if data["format"] > FORMAT:
-            raise ValueError(f"the state has format {data['format']}; this release reads up to {FORMAT}")
+            raise ValueError(f"the state has format {data['format']}; this release supports up to {FORMAT}")
         if data["version"] != plan.version:
-            raise ValueError(f"the case is pinned to flow {data['version']}, not {plan.version}")
+            raise ValueError(f"the run is pinned to flow {data['version']}, not {plan.version}")
         items = [Item.from_plain(item) for item in data["items"]]
         return cls(
             plan=plan,

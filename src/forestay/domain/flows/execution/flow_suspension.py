@@ -41,7 +41,7 @@ class FlowSuspension:
         """The gate with one more holder, or why not."""
         after = tuple(sorted({*self.holders, holder}))
         if len(after) > MAX_HOLDERS:
-            return f"{len(self.holders)} hold the flow already"
+            return f"{len(self.holders)} holders already suspended the flow"
         return replace(self, holders=after)
 
     def let_go(self, holder: str) -> FlowSuspension:
@@ -54,7 +54,7 @@ class FlowSuspension:
         if size_of(verb.changes) > MAX_CHANGES:
             return f"the changes are larger than {MAX_CHANGES} bytes"
         if len(self.orders) >= MAX_ORDERS:
-            return f"{len(self.orders)} verbs are being passed on to the cases of the flow already"
+            return f"{len(self.orders)} commands are already being sent to the runs of the flow"
         return replace(self, orders=(*self.orders, verb))
 
     def pass_on(self, verb: str) -> FlowSuspension:

@@ -55,7 +55,7 @@ def start_grown(
 def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
     """Begin a task that the function asks for. Its name is new in the case."""
     if task.name in run.items:
-        raise ValueError(f"there is an item {task.name} already")
+        raise ValueError(f"there is already a task {task.name}")
     if task.when_failed is WhenFailed.FAIL:
         task = replace(task, when_failed=WhenFailed.IGNORE)
     run = replace(run, plan=_with_task(run.plan, task))

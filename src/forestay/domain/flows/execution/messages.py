@@ -59,7 +59,7 @@ def from_plain(data: Mapping[str, Any]) -> Message:
     """Read a message back; raises `ValueError` for what is none."""
     kind = _TYPES.get(data.get("type", ""))
     if kind is None:
-        raise ValueError(f"{data.get('type')!r} is no message")
+        raise ValueError(f"{data.get('type')!r} is not a message")
     message: Message = _read(kind, data)
     return message
 
@@ -68,7 +68,7 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
     """Read an event of a case."""
     message = from_plain(data)
     if not isinstance(message, Event):
-        raise TypeError(f"{data.get('type')!r} is no event of a case")
+        raise TypeError(f"{data.get('type')!r} is not an event of a run")
     return message
 
 
@@ -82,7 +82,7 @@ def command_from_plain(data: Mapping[str, Any]) -> Command:
     """Read a command of a case."""
     message = from_plain(data)
     if not isinstance(message, Command):
-        raise TypeError(f"{data.get('type')!r} is no command of a case")
+        raise TypeError(f"{data.get('type')!r} is not a command of a run")
     return message
 
 

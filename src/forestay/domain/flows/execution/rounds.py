@@ -105,16 +105,14 @@ def sizes_of(update: RunUpdate, item: Item) -> tuple[int, ...]:
                     sizes.append(outputs["well"])
                     continue
                 if isinstance(found, str) or not isinstance(found, Sequence):
-                    raise Impossible(f"scatter {dimension.name}: {text} is no list")
+                    raise Impossible(f"scatter {dimension.name}: {text} is not a list")
                 sizes.append(len(found))
             case ListOf(written):
                 sizes.append(len(written))
             case RangeOf(first, end, step):
                 start, stop = (fill(one, values) if isinstance(one, str) else one for one in (first, end))
                 if type(start) is not int or type(stop) is not int:
-                    raise Impossible(
-                        f"scatter {dimension.name}: a range needs whole numbers, not {start!r} and {stop!r}"
-                    )
+                    raise Impossible(f"scatter {dimension.name}: a range needs integers, not {start!r} and {stop!r}")
                 sizes.append(len(range(start, stop, step)))
             case _:
                 sizes.append(item.listings[dimension.name][1])

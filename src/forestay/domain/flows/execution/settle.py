@@ -92,7 +92,7 @@ def _may_begin(update: RunUpdate, item: Item) -> bool:
     if not all(one.ended for one in before):
         return False
     if any(_bars(update, one) for one in before):
-        update.put(item, state=ItemState.CANCELLED, reason="something before it did not end well")
+        update.put(item, state=ItemState.CANCELLED, reason="a task before it failed")
         return True
     if update.held(item):
         return False
@@ -110,7 +110,7 @@ def _bars(update: RunUpdate, item: Item) -> bool:
 def _begin(update: RunUpdate, item: Item) -> None:
     task = update.task(item)
     if task.when and not holds(task.when, values_for(update, item)):
-        update.put(item, state=ItemState.SKIPPED, reason="its condition does not hold")
+        update.put(item, state=ItemState.SKIPPED, reason="its condition is false")
         return
     item = update.put(
         item, state=ItemState.RUNNING, round=item.round + 1, timer=task.deadline is not None, reason="", forced=False
@@ -118,7 +118,7 @@ def _begin(update: RunUpdate, item: Item) -> None:
     if task.deadline is not None:
         update.say(StartTimer(item.work, update.at + 1000 * task.deadline.seconds))
     if undo_size(update, item) > update.plan.undo_limit:
-        fail_item(update, item, f"its compensation would have to remember more than {update.plan.undo_limit} bytes")
+        fail_item(update, item, f"its compensation would need more than {update.plan.undo_limit} bytes")
         return
     match task.pattern:
         case JobPattern() | SubflowPattern():
@@ -165,7 +165,7 @@ def _end_round(update: RunUpdate, item: Item) -> None:
     if item.verdict is not None:
         apply_verdict(update, item, item.verdict)
     elif fan.bad > update.task(item).tolerate:
-        fail_item(update, item, fan.why() or f"{fan.bad} of {fan.count} jobs ended badly")
+        fail_item(update, item, fan.why() or f"{fan.bad} of {fan.count} jobs failed")
     elif item.result == TOO_LARGE:
         update.put(item, result=None)
         fail_item(
@@ -188,7 +188,7 @@ def _step_container(update: RunUpdate, item: Item) -> bool:
         return False
     if any(_bars(update, one) for one in inner):
         # What failed inside has been dealt with there; the tasks after this one cannot begin.
-        end(update, item, ItemState.CANCELLED, reason="something inside it did not end well")
+        end(update, item, ItemState.CANCELLED, reason="a task inside it failed")
         return True
     pattern = update.task(item).pattern
     if isinstance(pattern, LoopPattern):

@@ -34,7 +34,7 @@ Files = Callable[[Mapping[str, object], bool], object]
 """Gives the place of an output (``{"case", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
 (with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one); from committed manifests."""
 MAX_INPUTS = 1000
-"""Files that are brought for one job."""
+"""Files that are allowed for one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ def job_pattern(plan: FlowPlan, order: WorkOrder) -> JobPattern:
             raise ValueError(f"task {task.name} has no compensation")
         return task.compensation.job
     if not isinstance(task.pattern, JobPattern):
-        raise TypeError(f"task {task.name} is no job")
+        raise TypeError(f"task {task.name} is not a job")
     if not order.changes:
         return task.pattern
     try:
         return job_from_plain({**job_as_plain(task.pattern), **order.changes})
     except (TypeError, KeyError) as error:
-        raise ValueError(f"the changes do not fit a job: {error}") from error
+        raise ValueError(f"the changes are not valid for a job: {error}") from error
 
 
 def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, sources: Files | None = None) -> TaskJobs:
@@ -142,9 +142,9 @@ def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[J
         yield JobInput(into, found)
         return
     if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f"input {name}: {text} stands for no file")
+        raise ValueError(f"input {name}: {text} names no file")
     if len(found) > MAX_INPUTS:
-        raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are brought for one job")
+        raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are allowed for one job")
     digits = len(str(len(found) - 1))
     for place, one in enumerate(found):
         yield JobInput(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)

@@ -60,10 +60,10 @@ def obey(update: RunUpdate, verb: Verb) -> None:
     """Do what a verb asks for, once."""
     refusal = _known(update, verb)
     if refusal is not None:
-        update.say(AnswerVerb(verb.id, not refusal, refusal or "it was done already"))
+        update.say(AnswerVerb(verb.id, not refusal, refusal or "it is already done"))
         return
     if update.run.phase is RunPhase.FINISHED:
-        update.say(AnswerVerb(verb.id, accepted=False, detail="the case has ended"))
+        update.say(AnswerVerb(verb.id, accepted=False, detail="the run has ended"))
         return
     if max(len(verb.id), len(verb.by), len(verb.holder)) > MAX_WORD:
         detail = f"its id, sender or holder is longer than {MAX_WORD} characters"
@@ -82,7 +82,7 @@ def _known(update: RunUpdate, verb: Verb) -> str | None:
         if seen[1:] == verb.id:
             return "" if seen[0] == "+" else "it was refused before"
     if verb.at <= update.run.forgotten:
-        return "it is older than the verbs that are still remembered; send it again with a new id and time"
+        return "it is too old to be checked for repetition; send it again with a new id and time"
     return None
 
 
@@ -98,16 +98,16 @@ def _remember(update: RunUpdate, verb: Verb, refusal: str) -> None:
 
 def _obey(update: RunUpdate, verb: Verb) -> str:
     if verb.begun_by is not None and update.run.started > verb.begun_by:
-        return "the case began later"
+        return "the run started later"
     if verb.item.startswith("!"):
         return _on_compensation(update, verb)
     if not verb.item:
         return _on_case(update, verb)
     item = update.items.get(verb.item)
     if item is None:
-        return f"the case has no item {verb.item}"
+        return f"the run has no task {verb.item}"
     if verb.round is not None and verb.round != item.round:
-        return f"the item is in round {item.round}"
+        return f"the task is in round {item.round}"
     return _on_item(update, item, verb)
 
 
@@ -121,7 +121,7 @@ def _on_case(update: RunUpdate, verb: Verb) -> str:
             if holder in run.holders:
                 return ""
             if len(run.holders) >= MAX_HOLDERS:
-                return f"{MAX_HOLDERS} holders hold the case already"
+                return f"{MAX_HOLDERS} holders already suspended the run"
             update.set(holders=(*run.holders, holder))
             for item in update.items.values():
                 update.hold_work(item, scoped("", holder))
@@ -129,7 +129,7 @@ def _on_case(update: RunUpdate, verb: Verb) -> str:
         case VerbKind.CONTINUE:
             holder = verb.holder or verb.by
             if holder not in run.holders:
-                return f"{holder} does not hold the case; holders: {', '.join(run.holders) or 'none'}"
+                return f"{holder} did not suspend the run; holders: {', '.join(run.holders) or 'none'}"
             update.set(holders=tuple(one for one in run.holders if one != holder))
             for item in update.items.values():
                 update.continue_work(item, scoped("", holder))
@@ -137,20 +137,20 @@ def _on_case(update: RunUpdate, verb: Verb) -> str:
         case VerbKind.SET_DATA:
             return _set_data(update, verb)
         case VerbKind.SKIP | VerbKind.REPLACE:
-            return f"{verb.kind.value} is for items"
+            return f"{verb.kind.value} applies to tasks only"
         case _:
             return _end_case(update, verb)
 
 
 def _set_data(update: RunUpdate, verb: Verb) -> str:
     if update.plan.grown:
-        return "the function of a Python flow has its parameters already; they cannot be changed"
+        return "the parameters of a running Python flow cannot be changed"
     unknown = sorted(verb.changes.keys() - update.run.params.keys())
     if unknown or not verb.changes:
-        return f"the case has no parameter {', '.join(unknown)}" if unknown else "nothing is to be changed"
+        return f"the run has no parameter {', '.join(unknown)}" if unknown else "nothing would change"
     after = {**update.run.params, **verb.changes}
     if size_of(after) > MAX_DATA:
-        return f"the parameters of the case would be larger than {MAX_DATA} bytes"
+        return f"the parameters of the run would be larger than {MAX_DATA} bytes"
     update.set(params=after)
     return ""
 
@@ -158,10 +158,10 @@ def _set_data(update: RunUpdate, verb: Verb) -> str:
 def _end_case(update: RunUpdate, verb: Verb) -> str:
     ending = _ENDINGS[verb.kind]
     if update.plan.grown and ending is RunEnding.RESTART:
-        return "a case of a Python flow cannot be begun again; start a new one"
+        return "a run of a Python flow cannot be restarted; start a new one"
     if update.run.phase is RunPhase.COMPENSATING:
         if ending is not RunEnding.REMOVE:
-            return "the case is being compensated"
+            return "the run is being compensated"
         entry = update.stack[-1] if update.stack else None
         if entry is not None and entry.fan is not None:
             update.say(CancelWork(entry.undo, entry.fan.own_count, len(entry.fan.shards)))
@@ -169,7 +169,7 @@ def _end_case(update: RunUpdate, verb: Verb) -> str:
         finish_removed(update)
         return ""
     if update.run.phase is RunPhase.STOPPING and update.run.ending is not RunEnding.FAIL:
-        return f"the case is on its way to its end already ({update.run.ending})"
+        return f"the run is already ending ({update.run.ending})"
     if ending is RunEnding.RESTART and len(update.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
     stop(update, ending, _why(verb), cancel=True)
@@ -189,12 +189,12 @@ def _raise(update: RunUpdate, item: Item | None, verb: Verb) -> str:
 
 def _on_item(update: RunUpdate, item: Item, verb: Verb) -> str:
     if update.plan.grown and item.ended and verb.kind is not VerbKind.RAISE:
-        return f"the item has ended ({item.state}), and its Python flow has gone on from there"
+        return f"the item has ended ({item.state}), and its Python flow has continued from there"
     match verb.kind:
         case VerbKind.RAISE:
             return _raise(update, item, verb)
         case VerbKind.SET_DATA:
-            return f"{verb.kind.value} is for cases"
+            return f"{verb.kind.value} applies to runs only"
         case VerbKind.SUSPEND | VerbKind.CONTINUE:
             return _hold(update, item, verb)
         case VerbKind.REDO | VerbKind.RESTART | VerbKind.REPLACE:
@@ -202,9 +202,9 @@ def _on_item(update: RunUpdate, item: Item, verb: Verb) -> str:
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE | VerbKind.FORCE_FAIL | VerbKind.REMOVE:
             rescue = _may_rescue(update, item)
             if item.ended and not rescue:
-                return f"the item has ended already: {item.state}"
+                return f"the task has already ended: {item.state}"
             if update.run.phase is RunPhase.COMPENSATING:
-                return "the case is being compensated"
+                return "the run is being compensated"
             item = update.put(item, reason=_why(verb))
             give_verdict(update, item, _VERDICTS[verb.kind])
             if rescue:
@@ -214,20 +214,20 @@ def _on_item(update: RunUpdate, item: Item, verb: Verb) -> str:
 
 def _hold(update: RunUpdate, item: Item, verb: Verb) -> str:
     if item.ended:
-        return f"the item has ended already: {item.state}"
+        return f"the task has already ended: {item.state}"
     holder = verb.holder or verb.by
     begun = [item, *update.within(item)]
     if verb.kind is VerbKind.SUSPEND:
         if holder in item.holders:
             return ""
         if len(item.holders) >= MAX_HOLDERS:
-            return f"{MAX_HOLDERS} holders hold the item already"
+            return f"{MAX_HOLDERS} holders already suspended the task"
         update.put(item, holders=(*item.holders, holder))
         for one in begun:
             update.hold_work(one, scoped(item.id, holder))
         return ""
     if holder not in item.holders:
-        return f"{holder} does not hold the item; holders: {', '.join(item.holders) or 'none'}"
+        return f"{holder} did not suspend the task; holders: {', '.join(item.holders) or 'none'}"
     update.put(item, holders=tuple(one for one in item.holders if one != holder))
     for one in begun:
         update.continue_work(one, scoped(item.id, holder))
@@ -251,15 +251,15 @@ def _may_rescue(update: RunUpdate, item: Item) -> bool:
 def _redo(update: RunUpdate, item: Item, verb: Verb) -> str:
     rescue = _may_rescue(update, item)
     if update.run.phase is not RunPhase.RUNNING and not rescue:
-        return "the case is on its way to its end"
+        return "the run is ending"
     if len(update.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
     if any(outer.verdict is not None for outer in update.containers(item)):
-        return "what it is inside of is on its way to its end"
+        return "the block that contains it is ending"
     if verb.only_failed and (not item.done or not (item.ended or item.state is ItemState.FAULTED)):
-        return "there is no ended scatter of which some elements failed; redo it whole"
+        return "there is no finished scatter with failed elements; redo it completely"
     if verb.only_failed and len(item.earlier) >= MAX_EARLIER:
-        return f"it has been mended {MAX_EARLIER} times; redo it whole"
+        return f"it was redone in part {MAX_EARLIER} times; redo it completely"
     if verb.kind is VerbKind.REPLACE:
         unknown = sorted(set(verb.changes) - CHANGEABLE)
         if unknown or not verb.changes:
@@ -268,7 +268,7 @@ def _redo(update: RunUpdate, item: Item, verb: Verb) -> str:
             return f"the changes are larger than {MAX_CHANGES} bytes"
         others = sum(size_of(one.changes) for one in update.items.values() if one.changes and one.id != item.id)
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
-            return f"all changes of the case together are larger than {MAX_ALL_CHANGES} bytes"
+            return f"all changes of the run together are larger than {MAX_ALL_CHANGES} bytes"
         item = update.put(item, changes=verb.changes)
     check_anew(update)
     for later in list(_downstream(update, item)):
@@ -330,7 +330,7 @@ def _on_compensation(update: RunUpdate, verb: Verb) -> str:
         top = f"; the next one is !{entry.number}" if entry else ""
         return f"{verb.item} is not the compensation that is next{top}"
     if not entry.held:
-        return "only a compensation that is held for a person can be steered"
+        return "only a compensation that is held for a person can be controlled"
     match verb.kind:
         case VerbKind.REDO | VerbKind.RESTART:
             update.stack[-1] = replace(entry, held=False)
@@ -342,4 +342,4 @@ def _on_compensation(update: RunUpdate, verb: Verb) -> str:
             )
             return ""
         case _:
-            return f"{verb.kind.value} is not for compensations"
+            return f"{verb.kind.value} does not apply to compensations"

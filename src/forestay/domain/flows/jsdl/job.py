@@ -63,9 +63,9 @@ def converted_job(job: JobDefinition) -> ConvertedJob:
     script = _script(run, roots, before, after)
     command = ["sh", "-c", script, *words] if script else words
     if run.user or run.group:
-        notes.append("UserName and GroupName: a job runs as the user that its pilot belongs to")
+        notes.append("UserName and GroupName: a job runs as the user of its pilot")
     notes += [
-        f"{name} is not kept to" for name in run.limits if name not in (*_ULIMITS, "WallTimeLimit", "MemoryLimit")
+        f"{name} is not enforced" for name in run.limits if name not in (*_ULIMITS, "WallTimeLimit", "MemoryLimit")
     ]
     pattern = JobPattern(
         command=tuple(map(_literal, command)),
@@ -120,9 +120,9 @@ def _resources(given: JobResources | None, run: Executing, notes: list[str]) -> 
         ):
             if said:
                 notes.append(
-                    f"{name}: say it in the settings of the pilots instead; any pilot that is large enough takes the job"
+                    f"{name}: use the settings of the pilots instead; any pilot with enough resources may take the job"
                 )
-        notes += [f"{name} is not asked for" for name in ranges if name not in _WORKED_OUT]
+        notes += [f"{name} is not requested" for name in ranges if name not in _WORKED_OUT]
     systems = given.file_systems if given is not None else ()
     disk = max([0, *(math.ceil(one.space.least() or 0) for one in systems if one.space is not None)])
     memory = max(least("TotalPhysicalMemory"), least("IndividualPhysicalMemory") * nodes)
@@ -161,7 +161,7 @@ def _brought(staging: tuple[Staged, ...], roots: dict[str, str]) -> tuple[dict[s
 def _inside(one: Staged, roots: dict[str, str]) -> str:
     root = roots.get(one.file_system)
     if root or one.file.startswith("/") or ".." in one.file.split("/"):
-        raise NotRunnable(f"{one.file}: a staged file lies in the job's own folder")
+        raise NotRunnable(f"{one.file}: a staged file must be in the job's folder")
     return one.file
 
 

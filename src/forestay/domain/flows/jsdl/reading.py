@@ -74,7 +74,7 @@ class _DefinitionReading:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            self.say(element, f"{given.strip()[:40]!r} is no number")
+            self.say(element, f"{given.strip()[:40]!r} is not a number")
             return 0.0
         return value
 
@@ -193,7 +193,7 @@ class _DefinitionReading:
             lower, upper = self.bound(one.child(_j("LowerBound"))), self.bound(one.child(_j("UpperBound")))
             assert lower is not None and upper is not None  # noqa: S101, PT018 - the shape has been checked
             if lower.value > upper.value:
-                self.say(one, "the lower bound is above the upper one")
+                self.say(one, "the lower bound is greater than the upper one")
             spans.append(RangeSpan(lower, upper))
         exact = tuple(
             Exact(self.number(one), self.number(one, one.get("epsilon")) if "epsilon" in one.attributes else None)
@@ -206,7 +206,7 @@ class _DefinitionReading:
         flag = element.child(_j("CreationFlag"))
         assert flag is not None  # noqa: S101 - the shape has been checked
         if flag.text not in tuple(CreationFlag):
-            self.say(flag, f"{flag.text[:40]!r} is none of {', '.join(CreationFlag)}")
+            self.say(flag, f"{flag.text[:40]!r} is not one of {', '.join(CreationFlag)}")
         delete = element.child(_j("DeleteOnTermination"))
         source, target = element.child(_j("Source")), element.child(_j("Target"))
         return Staged(

@@ -120,7 +120,7 @@ def check_shape(element: XmlElement) -> Iterator[DocumentError]:
     shape = SHAPES.get(element.tag)
     if shape is None:
         yield DocumentError(
-            element.line, f"{element.name} is not known here; a job that needs it cannot be run as it was meant"
+            element.line, f"{element.name} is not supported; a job that needs it cannot be run as intended"
         )
         return
     for name in element.attributes:
@@ -131,10 +131,10 @@ def check_shape(element: XmlElement) -> Iterator[DocumentError]:
         yield DocumentError(element.line, f"{element.name} needs the attribute {name}")
     if shape.text:
         for child in element.elements:
-            yield DocumentError(child.line, f"{element.name} holds a text, not {child.name}")
+            yield DocumentError(child.line, f"{element.name} must contain text, not {child.name}")
         return
     if any(isinstance(child, str) and child.strip() for child in element.children):
-        yield DocumentError(element.line, f"{element.name} holds elements, no text")
+        yield DocumentError(element.line, f"{element.name} must contain elements, not text")
     yield from _children(element, shape)
 
 
@@ -145,15 +145,15 @@ def _children(element: XmlElement, shape: ElementShape) -> Iterator[DocumentErro
     for child in element.elements:
         number = order.get(child.tag)
         if number is None:
-            where = f"{child.name} may not stand in {element.name}"
-            yield DocumentError(child.line, where if child.tag in SHAPES else f"{child.name} in {element.name} is not known here; a job that needs it cannot be run as it was meant")  # fmt: skip
+            where = f"{child.name} is not allowed in {element.name}"
+            yield DocumentError(child.line, where if child.tag in SHAPES else f"{child.name} in {element.name} is not supported; a job that needs it cannot be run as intended")  # fmt: skip
             continue
         if number < last:
-            yield DocumentError(child.line, f"{child.name} stands too late in {element.name}")
+            yield DocumentError(child.line, f"{child.name} occurs too late in {element.name}")
         last = max(last, number)
         counts[child.tag] += 1
         if counts[child.tag] == shape.children[number].most + 1:
-            yield DocumentError(child.line, f"{child.name} stands too often in {element.name}")
+            yield DocumentError(child.line, f"{child.name} occurs too often in {element.name}")
         yield from check_shape(child)
     for place in shape.children:
         if counts[place.tag] < place.least:

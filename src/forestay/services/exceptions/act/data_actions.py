@@ -41,7 +41,7 @@ class DataActions:
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome:
         if not ask.incident.job:
-            return ActionOutcome(done=False, detail="the exception is not about a job")
+            return ActionOutcome(done=False, detail="the exception does not concern a job")
         stored = (await self.store.get([ask.incident.job])).get(ask.incident.job)
         if stored is None or stored.document.tenant != ask.incident.tenant:
             return ActionOutcome(done=False, detail="there is no such job")
@@ -56,7 +56,7 @@ class DataActions:
             case AvoidHost(scope=AvoidScope.SITE):
                 pilot = await self._pilot(document)
                 if pilot is None:
-                    return ActionOutcome(done=False, detail="the site of a job's last attempt is not known")
+                    return ActionOutcome(done=False, detail="the site of the last attempt is unknown")
                 return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={SITE: pilot.site})
             case _:
                 return await self.jobs.mend(ask.incident, ask.do, step=ask.id, release_of=ask.release)
@@ -110,7 +110,7 @@ class DataActions:
         sites = {one.site for one in alive}
         left = {host} if host else set[str]()
         if place and place not in sites:
-            return ActionOutcome(done=False, detail=f"no pilot is at {place}")
+            return ActionOutcome(done=False, detail=f"there is no pilot at {place}")
         if place:
             left |= {at_site(one) for one in sites if one != place}
         elif pilot is not None and sites - {pilot.site}:

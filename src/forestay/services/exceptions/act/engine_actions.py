@@ -66,7 +66,7 @@ class EngineActions:
         """Carry a step out. `Transient`: the engine has not answered yet; the order stands, and asking again gives no second one."""
         case = await self.engines.case(ask.incident.case)
         if (case.tenant, case.engine) != (ask.incident.tenant, ask.incident.engine):
-            raise NotFound(f"there is no case {ask.incident.case}")
+            raise NotFound(f"there is no run {ask.incident.case}")
         match ask.do:
             case Steer(action, target) | Hold(target=target, action=action):
                 return await self._steer(ask, case, _STEERED[action], target)
@@ -83,13 +83,13 @@ class EngineActions:
                 return await self._said(ask, [_order(ask, case, OrderVerb.REPLACE, item=ask.incident.item, data=data)])
             case do:
                 return ActionOutcome(
-                    done=False, detail=f"an engine outside cannot {do.action} {getattr(do, 'how', '')}".rstrip()
+                    done=False, detail=f"an external engine cannot {do.action} {getattr(do, 'how', '')}".rstrip()
                 )
 
     async def _steer(self, ask: StepRequest, case: EngineCase, verb: OrderVerb, target: ActionTarget) -> ActionOutcome:
         if target in (ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.ITEM):
             if not ask.incident.item:
-                return ActionOutcome(done=False, detail="the exception is not about an item")
+                return ActionOutcome(done=False, detail="the exception does not concern a task")
             return await self._said(ask, [_order(ask, case, verb, item=ask.incident.item)])
         cases: Sequence[EngineCase] = [case]
         if target is ActionTarget.ANCESTORS:
@@ -99,7 +99,7 @@ class EngineActions:
             cases = [one for one in found if one.flow == case.flow]
             if len(cases) > MOST_CASES:
                 return ActionOutcome(
-                    done=False, detail=f"{len(cases)} cases are open; a step tells {MOST_CASES} at most"
+                    done=False, detail=f"{len(cases)} runs are active; a step may address {MOST_CASES} at most"
                 )
         return await self._said(ask, [_order(ask, one, verb) for one in cases])
 
@@ -117,7 +117,7 @@ class EngineActions:
     ) -> ActionOutcome:
         incident = ask.incident
         if not incident.item:
-            return ActionOutcome(done=False, detail="the exception is not about an item")
+            return ActionOutcome(done=False, detail="the exception does not concern a task")
         order = _order(ask, case, OrderVerb.RESUBMIT, item=incident.item, wait=wait, needs=needs)
         outcome = await self._said(ask, [order])
         if outcome.done:
@@ -128,7 +128,7 @@ class EngineActions:
         incident = ask.incident
         ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
         if ladder is None:
-            return ActionOutcome(done=False, detail=f"there is no ladder {name!r}")
+            return ActionOutcome(done=False, detail=f"there is no retry policy {name!r}")
         ledger = Ledger()
         for step, item, cause in case.ledger:
             if item == incident.item and step != ask.id:
@@ -136,7 +136,7 @@ class EngineActions:
         answer = next_try(ladder, ledger, incident.cause, self.budgets)
         if not isinstance(answer, RetriesExhausted):
             outcome = await self._again(ask, case, answer.wait, {})
-            words = f"level {answer.level} of ladder {ladder.name}, after {answer.wait} s"
+            words = f"level {answer.level} of retry policy {ladder.name}, after {answer.wait} s"
             return outcome if outcome.detail or not outcome.done else ActionOutcome(done=True, detail=words)
         words = f"{answer.then}: {answer.reason}"
         verb, item = {
@@ -155,13 +155,13 @@ class EngineActions:
                 await self.engines.give(order)
             except NotFound:
                 if len(orders) == 1:
-                    return ActionOutcome(done=False, detail="the case has ended")
+                    return ActionOutcome(done=False, detail="the run has ended")
                 continue
             given.append(order)
         answers = [await self.engines.send(order) for order in given]
         refused = [answer for answer in answers if answer.outcome is Said.REFUSED]
         if refused:
-            return ActionOutcome(done=False, detail=refused[0].detail or "the engine refused it")
+            return ActionOutcome(done=False, detail=refused[0].detail or "the engine refused the command")
         return ActionOutcome(done=True, detail=next((one.detail for one in answers if one.detail), ""))
 
 

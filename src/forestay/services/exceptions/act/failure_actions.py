@@ -105,7 +105,7 @@ class FailureActions:
         states = {
             one.id: (
                 IncidentState.WAITING if said is not None and said.again is not None else IncidentState.HELD,
-                "this domain cannot carry it out" if said is None else said.words,
+                "this domain does not support it" if said is None else said.words,
                 None if said is None else said.again,
                 "" if said is None else said.group,
             )

@@ -34,7 +34,7 @@ from forestay.services.exceptions.record.incident_settlement import settle_held
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
 
-NOBODY = "this domain cannot carry it out"
+NOBODY = "this domain does not support it"
 MOST_SETTLED = 100
 
 

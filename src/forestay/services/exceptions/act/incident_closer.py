@@ -85,14 +85,14 @@ class IncidentCloser:
     async def _close(self, incident: Incident, standing: IncidentStatus) -> None:
         decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
         if decision is None:
-            await self._move(standing, IncidentState.COMPLETE, "the job went on before anything was decided")
+            await self._move(standing, IncidentState.COMPLETE, "the job continued before a decision")
         elif decision.exlet is None:
             words = str(decision.detail.get("words", ""))
             await self._move(standing, _STATES.get(decision.verdict, IncidentState.COMPLETE), words)
         elif is_one_write(exlet_from_plain(decision.exlet), of_case=bool(incident.case)):
             await self._repeat(incident, decision)
         elif standing.state is IncidentState.OPEN:
-            await self._move(standing, IncidentState.HELD, "the job went on before its exlet began")
+            await self._move(standing, IncidentState.HELD, "the job continued before its playbook started")
         else:
             return  # its exlet may have begun since it was put off, and says itself how it ends
         self.closed += 1

@@ -170,7 +170,7 @@ class JobActions:
             case JobMissing():
                 return ActionOutcome(done=False, detail="there is no such job")
             case WriteUnsettled(detail):
-                raise Transient(f"the store did not settle job {one.incident.job}: {detail}")
+                raise Transient(f"the store did not confirm the write to job {one.incident.job}: {detail}")
 
     def _decide(
         self,
@@ -196,7 +196,7 @@ class JobActions:
                 )
                 key = at_site(str(more[SITE])) if SITE in more else where
                 if not key or (scope is AvoidScope.SITE and SITE not in more):
-                    return TransitionRefused("where the last attempt of the job ran is not known")
+                    return TransitionRefused("the host of the last attempt is unknown")
                 until = now + 1000 * seconds
                 return _avoiding(document, key, where, until=until, now=now, by=by, holder=step)
         if moved := _moved_on(incident, document):
@@ -205,7 +205,7 @@ class JobActions:
             case Resubmit(_, needs, wait, _):
                 resources = changed_needs(document.resources, needs)
                 if needs and resources == document.resources:
-                    return TransitionRefused("the job needs as much as it may already")
+                    return TransitionRefused("the job already has the maximum")
                 notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
                 return _resent(
                     incident,
@@ -223,7 +223,7 @@ class JobActions:
                 kept = {**staging_notes(document, primitive), **more, RETRIES: tries}
                 return steering.resubmit(document, now=now, by=by, reason=reason, notes=kept)
             case FreeSpace(size):
-                return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are made free", notes=more)
+                return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are freed", notes=more)
             case ReserveSpace(size):
                 reserved = changed_needs(document.resources, {Amount.DISK: NeedChange(to=size)})
                 reason = f"needs {reserved.disk} bytes of disk"
@@ -231,19 +231,19 @@ class JobActions:
             case ClimbLadder(name):
                 return self._climb(incident, document, name, step=step, by=by, now=now)
             case _:
-                return TransitionRefused(f"{primitive.action} is nothing that is done to a job here")
+                return TransitionRefused(f"{primitive.action} cannot be applied to a job here")
 
     def _climb(
         self, incident: Incident, document: JobDocument, name: str, *, step: str, by: str, now: int
     ) -> JobDocument | TransitionRefused:
         ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
         if ladder is None:
-            return TransitionRefused(f"there is no ladder {name!r}")
+            return TransitionRefused(f"there is no retry policy {name!r}")
         ledger = _ledger(document, incident)
         answer = next_try(ladder, ledger, incident.cause, self.budgets)
         if not isinstance(answer, RetriesExhausted):
             notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
-            words = f"level {answer.level} of ladder {ladder.name}, after {answer.wait} s"
+            words = f"level {answer.level} of retry policy {ladder.name}, after {answer.wait} s"
             return _resent(
                 incident,
                 document,
@@ -293,7 +293,7 @@ class JobActions:
                     )
                 return steering.retry(document, now=now, by=by, reason=reason)
             case _:
-                return TransitionRefused(f"{action} is nothing that is done to a job")
+                return TransitionRefused(f"{action} cannot be applied to a job")
 
 
 def _resent(
@@ -321,7 +321,7 @@ def _resent(
     if isinstance(back, TransitionRefused):
         return back
     if back.state is not State.AVAILABLE:
-        return TransitionRefused(f"{document.releases} claims of it were lost; someone should look")
+        return TransitionRefused(f"{document.releases} of its claims were lost; a person must check")
     # Nobody lost it: that it was taken back is no loss of a claim.
     return back.having(
         holders=document.holders,
@@ -340,7 +340,7 @@ def _bears(document: JobDocument, by: str) -> bool:
 def _moved_on(incident: Incident, document: JobDocument) -> TransitionRefused | None:
     """An answer to an earlier attempt is no answer to the present one."""
     if incident.attempt and document.attempt != incident.attempt:
-        return TransitionRefused(f"the job moved on: it is at attempt {document.attempt}, not {incident.attempt}")
+        return TransitionRefused(f"the job has changed: it is at attempt {document.attempt}, not {incident.attempt}")
     return None
 
 

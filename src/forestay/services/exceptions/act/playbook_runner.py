@@ -141,7 +141,7 @@ class PlaybookRunner:
             except NotFound:
                 continue  # not started yet, by someone who is at it
             if case.ended is not None:
-                found.append(WorkletEnded(step, place, case.state in _WELL, f"its case was {case.state}"))
+                found.append(WorkletEnded(step, place, case.state in _WELL, f"its run was {case.state}"))
         return found
 
     async def finish(
@@ -156,7 +156,7 @@ class PlaybookRunner:
             found = (await self.incidents.get_standings([incident])).get(incident)
             if found is None or found.standing.n > n or found.standing.state in CLOSED:
                 return
-            note = reason or ("kept for a person" if state is PlaybookRunState.HELD else "")
+            note = reason or ("held for a person" if state is PlaybookRunState.HELD else "")
             if held:
                 note = f"{note}; suspended: {', '.join(held)}" if note else f"suspended: {', '.join(held)}"
             moved = found.standing.moved(STANDS[state], now=self.clock.now(), n=n, note=note)
@@ -169,7 +169,7 @@ class PlaybookRunner:
             (result,) = await self.incidents.put_standings([(moved, found.version)])
             if isinstance(result, Written):
                 return
-        raise Transient("where the incident stands could not be written; ask again")
+        raise Transient("the status of the incident could not be stored; try again")
 
     async def lift(self, incident: str) -> None:
         """Let go of what had to wait while the exception was answered: the item or case of a constraint that was not met."""
@@ -225,7 +225,7 @@ class PlaybookRunner:
                 reason=f"incident {incident} was answered by a person",
                 ancestors=target is ActionTarget.ANCESTORS,
             )
-            with suppress(NotFound):  # the case has ended
+            with suppress(NotFound):  # the run has ended
                 await (await self._engine_of(known)).send_verb(known.case, verb)
 
     async def _keeps(self, incident: str, n: int) -> bool:
@@ -263,7 +263,7 @@ class PlaybookRunner:
             case _ if self.jobs.can(do) and incident.job:
                 return await self._mend(ask, do)
             case _ if self.jobs.can(do):
-                return ActionOutcome(done=False, detail="the exception is not about a job")
+                return ActionOutcome(done=False, detail="the exception does not concern a job")
             case _:
                 how = getattr(do, "how", "")
                 return ActionOutcome(done=False, detail=f"this installation cannot {do.action} {how}".rstrip())
@@ -287,12 +287,12 @@ class PlaybookRunner:
             target = ActionTarget.JOB if incident.job else ActionTarget.ITEM
         if target is ActionTarget.JOB or (target is ActionTarget.ITEM and not incident.case):
             if not incident.job:
-                return ActionOutcome(done=False, detail="the exception is not about a job")
+                return ActionOutcome(done=False, detail="the exception does not concern a job")
             return await self.jobs.mend(incident, ask.do, step=ask.id, release_of=ask.release)
         if not incident.case:
-            return ActionOutcome(done=False, detail="no case asked for the job")
+            return ActionOutcome(done=False, detail="no run submitted the job")
         if target is ActionTarget.ITEM and not incident.item:
-            return ActionOutcome(done=False, detail="the exception is not about an item")
+            return ActionOutcome(done=False, detail="the exception does not concern a task")
         item = incident.item if target is ActionTarget.ITEM else ""
         done = await self._verb(ask, VERBS[action], item=item, ancestors=target is ActionTarget.ANCESTORS)
         if done.done and action is Action.CONTINUE and incident.kind in RAISED and target is not ActionTarget.ITEM:
@@ -321,22 +321,22 @@ class PlaybookRunner:
         try:
             answer = await engine.send_verb(incident.case, verb)
         except NotFound:
-            return ActionOutcome(done=False, detail="the case has ended")
+            return ActionOutcome(done=False, detail="the run has ended")
         return ActionOutcome(answer.accepted, answer.detail)
 
     async def _engine_of(self, incident: Incident) -> ExceptionEngine:
         """The engine of the incident's case, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's cases."""
         engine: ExceptionEngine | None = self._engine() if incident.engine == OWN_ENGINE else self.elsewhere
         if engine is None:
-            raise Permanent(f"nothing here speaks with the engine {incident.engine}")
+            raise Permanent(f"there is no connection to the engine {incident.engine}")
         if (await engine.describe(incident.case)).tenant != incident.tenant:
-            raise NotFound(f"there is no case {incident.case}")
+            raise NotFound(f"there is no run {incident.case}")
         return engine
 
     async def _all_cases(self, ask: StepRequest, action: Action) -> ActionOutcome:
         incident = ask.incident
         if not incident.case:
-            return ActionOutcome(done=False, detail="no case asked for the job")
+            return ActionOutcome(done=False, detail="no run submitted the job")
         flow = incident.flow or (await (await self._engine_of(incident)).describe(incident.case)).version
         if action is Action.SUSPEND:
             await self.gates.suspend(incident.tenant, flow, ask.id)
@@ -353,7 +353,7 @@ class PlaybookRunner:
         body = {"alert": "exlet", "words": do.text, "to": to, "incident": incident.id, "case": incident.case}
         record = Record(f"alert:{ask.id}", incident.tenant, "alert", incident.job or incident.case, ask.at, body)
         await self.store.add_records([record])
-        return ActionOutcome(done=True, detail=f"told {', '.join(to)}")
+        return ActionOutcome(done=True, detail=f"notified {', '.join(to)}")
 
     # -- worklets ----------------------------------------------------------------------------------------------
 
@@ -394,10 +394,10 @@ class PlaybookRunner:
                 outputs = state["outputs"]
                 missing = sorted(name for name in worklet.take.values() if name not in outputs)
                 if missing:
-                    return ActionOutcome(done=False, detail=f"worklet {place} gave back no {', '.join(missing)}")
+                    return ActionOutcome(done=False, detail=f"worklet {place} did not return {', '.join(missing)}")
                 changes |= {name: outputs[output] for name, output in worklet.take.items()}
         if not ask.incident.case:
-            return ActionOutcome(done=False, detail="no case asked for the job, so nothing can be given back")
+            return ActionOutcome(done=False, detail="no run submitted the job, so nothing can be returned")
         return await self._verb(ask, VerbKind.SET_DATA, changes=changes)
 
     async def _given(self, ask: StepRequest, worklet: Worklet) -> dict[str, object]:
@@ -431,5 +431,5 @@ class PlaybookRunner:
 
     def _engine(self) -> FlowEngine:
         if self.engine is None:
-            raise Permanent("this domain runs no cases")
+            raise Permanent("this domain runs no flows")
         return self.engine

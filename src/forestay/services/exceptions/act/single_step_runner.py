@@ -108,7 +108,7 @@ class SingleStepRunner:
             known, state = standings.get(one.incident.id), states[one.incident.id]
             if known is None or known.standing.n > one.n or known.standing.state in CLOSED:
                 continue
-            note = end.detail or ("kept for a person" if state is PlaybookRunState.HELD else "")
+            note = end.detail or ("held for a person" if state is PlaybookRunState.HELD else "")
             moved.append((known.standing.moved(STANDS[state], now=now, n=one.n, note=note), known.version))
         results = await incidents.put_standings(moved) if moved else ()
         details = {one.incident.id: end.detail for one, end in zip(asked, ends, strict=True)}

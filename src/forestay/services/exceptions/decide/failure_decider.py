@@ -99,7 +99,7 @@ class FailureDecider:
             exlet = await self.files.answer(document, evidence, finding)
             if exlet is not None:
                 acts = ", ".join(actions_of(exlet.steps))
-                detail = {"words": f"{finding.cause} trouble with files: {acts}", **more}
+                detail = {"words": f"{finding.cause} failure of files: {acts}", **more}
                 plain = exlet_as_plain(exlet)
                 return Decision(incident.id, 1, incident.tenant, now, EXLET, HOUSE, exlet=plain, detail=detail)
         if way is FailureRoute.OWN or is_lost(document):

@@ -107,7 +107,7 @@ class PendingFailure(NamedTuple):
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if not self.stands_in(document):
-                return TransitionRefused("the job has moved on")
+                return TransitionRefused("the job has changed")
             told = retries_told(self.told, document.labels)
             return carried_out(document, self.house, now=now, by=self.decision.by, cause=self.standing.cause, told=told)
 
@@ -118,7 +118,7 @@ class PendingFailure(NamedTuple):
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if not self.stands_in(document):
-                return TransitionRefused("the job has moved on")
+                return TransitionRefused("the job has changed")
             return document if document.not_before == until else document.having(not_before=until, changed=now)
 
         return ProposedWrite(self.document.id, decide, lambda document: not self.stands_in(document))

@@ -116,7 +116,7 @@ class UnavailabilityMonitor:
                 return None  # it waits its turn
         waited = (now - max(document.changed, document.not_before)) / 1000
         more: dict[str, Any] = {
-            "why": "nobody takes any of its kind" if fitting else "nobody offers what it needs",
+            "why": "no pilot takes jobs of this kind" if fitting else "no pilot offers what it needs",
             "waited": waited,
             "pilots": len(pilots),
             "fitting": len(fitting),
@@ -160,7 +160,7 @@ class UnavailabilityMonitor:
         for one in page.found:
             stored = jobs.get(one.standing.job)
             if stored is not None and stored.document.state is not State.AVAILABLE and not stored.document.holders:
-                note = f"it was taken after all: {stored.document.state}"
+                note = f"it was claimed meanwhile: {stored.document.state}"
                 await self.answers.acting.note(one.standing.id, one.standing.n, IncidentState.COMPLETE, note)
 
 

@@ -97,7 +97,7 @@ class EngineCommands:
         """A case of another engine; `NotFound`."""
         found = await self.known(case)
         if found is None:
-            raise NotFound(f"there is no case {case}")
+            raise NotFound(f"there is no run {case}")
         return found
 
     async def known(self, case: str) -> EngineCase | None:
@@ -118,7 +118,7 @@ class EngineCommands:
 
         name = f"{CASE_KIND}:{case}"
         return await update_document(
-            self.documents, name, changed, tries=TRIES, unsure="the case could not be written; send it again"
+            self.documents, name, changed, tries=TRIES, unsure="the run could not be stored; send it again"
         )
 
     async def open_cases(self, tenant: str, engine: str) -> Sequence[EngineCase]:
@@ -166,7 +166,7 @@ class EngineCommands:
         one = await self.case(case)
         order = order_of(verb, case=case, key=one.key)
         if order is None:
-            return AnswerVerb(verb.id, accepted=False, detail="an engine is not told of exceptions")
+            return AnswerVerb(verb.id, accepted=False, detail="engines are not notified of exceptions")
         answer = await self.send(order)
         return AnswerVerb(verb.id, answer.outcome is OrderOutcome.DONE, answer.detail)
 
@@ -177,13 +177,13 @@ class EngineCommands:
         pause = LOOK
         while (answer := await self.answer(order.id)) is None:
             if time.monotonic() >= deadline:
-                raise Unanswered(f"the engine {case.engine} has not answered order {order.id} yet")
+                raise Unanswered(f"the engine {case.engine} has not replied to command {order.id} yet")
             await self._wait(pause)
             pause = min(SELDOM, pause * 1.5)
         return answer
 
     async def give(self, order: EngineOrder) -> EngineCase:
-        """Have an order on its sheet, unless it is answered. `NotFound`: the case has ended or never was."""
+        """Have an order on its sheet, unless it is answered. `NotFound`: the run has ended or never was."""
         case = await self.case(order.case)
         if await self.answer(order.id) is not None:
             return case
@@ -217,18 +217,18 @@ class EngineCommands:
         return [(one.n, EngineOrder.from_plain(record.body)) for one, record in pairs if record is not None]
 
     async def acknowledge(self, who: EngineReporter, order: str, answer: CommandReply) -> CommandReply:
-        """Take an engine's answer; the first one stays. `NotFound`: there is no such order for it."""
+        """Take an engine's answer; the first one stays. `NotFound`: there is no such command for it."""
         record = await self.store.get_record(_order(order))
         if record is None or record.tenant != who.tenant:
-            raise NotFound(f"there is no order {order}")
+            raise NotFound(f"there is no command {order}")
         if (record.body.get("engine"), record.body.get("reporter")) != (who.engine, who.subject):
-            raise NotFound(f"there is no order {order}")
+            raise NotFound(f"there is no command {order}")
         body = {"order": order, "outcome": answer.outcome.value, "detail": answer.detail}
         said = Record(_answer(order), who.tenant, ANSWER, record.job, self.clock.now(), body)
         await self.store.add_records([said])
         stands = await self.answer(order)
         if stands is None:
-            raise Transient("the answer could not be read back; send it again")
+            raise Transient("the reply could not be read back; send it again")
         self._tell()
         await self._follow(who, EngineOrder.from_plain(record.body), stands)
         return stands
@@ -305,7 +305,7 @@ class EngineCommands:
                 self._remember(who.sheet, _entries(after))
                 self._tell()
                 return
-        raise Transient("the engine's orders could not be written; ask again")
+        raise Transient("the engine's commands could not be stored; try again")
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -339,7 +339,7 @@ def _added(sheet: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     if any(one["id"] == entry["id"] for one in sheet["open"]):
         return sheet
     if len(sheet["open"]) >= MAX_OPEN:
-        raise Conflict(f"{MAX_OPEN} orders wait for the engine already")
+        raise Conflict(f"{MAX_OPEN} commands already wait for the engine")
     return {"next": sheet["next"] + 1, "open": [*sheet["open"], {"n": sheet["next"], **entry}]}
 
 

@@ -130,9 +130,7 @@ class EngineEventIntake:
 
     async def _close(self, stored: StoredIncidentStatus) -> bool:
         """Nobody waits for an answer any more; False if someone has one at this very moment."""
-        words = (
-            f"{stored.standing.note}; its engine deals with it itself" if stored.standing.note else "left to its engine"
-        )
+        words = f"{stored.standing.note}; handled by its engine" if stored.standing.note else "handled by its engine"
         moved = stored.standing.moved(IncidentState.FAILED, now=self.clock.now(), note=words)
         (result,) = await self.incidents.put_standings([(moved, stored.version)])
         return isinstance(result, Written)

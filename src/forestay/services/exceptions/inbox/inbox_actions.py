@@ -130,7 +130,7 @@ class InboxActions:
         made = InboxAction(name, by, self.clock.now(), why, target, reach, chosen.whole, members)
         (written,) = await self.documents.put([(Document(_document(name), tenant, KIND, _plain(made)), None)])
         if not isinstance(written, Written):
-            raise Transient("it was done, but what was done could not be kept; look at the inbox again")
+            raise Transient("the action was executed but could not be recorded; check the inbox")
         return made
 
     async def _do(
@@ -147,7 +147,7 @@ class InboxActions:
             if remedy is InboxRemedy.EXLET:
                 return await launch(standing.id)
             if document is None:
-                return "it is about no job; launch an exlet for it"
+                return "it does not concern a job; run a playbook for it"
             if remedy is InboxRemedy.RETRY:
                 return _refusal(await self.steer.retry(standing.job, by=by, reason=why))
             return _refusal(await self.steer.cancel(standing.job, by=by, reason=why))
@@ -158,7 +158,7 @@ class InboxActions:
         """An act as it was done; `NotFound` if there is none in the tenant."""
         stored = (await self.documents.get([_document(name)])).get(_document(name))
         if stored is None or stored.document.tenant != tenant:
-            raise NotFound("there is no such act")
+            raise NotFound("there is no such action")
         return _from_plain(name, stored.document.body)
 
     async def look(self, act: InboxAction) -> TriedAction:
@@ -185,11 +185,7 @@ def _waits_for_a_person(standing: IncidentStatus) -> bool:
 def _refusal(answer: Answer) -> str:
     if isinstance(answer, WriteApplied):
         return ""
-    return (
-        answer.reason
-        if isinstance(answer, TransitionRefused)
-        else "the store did not say clearly whether it took place"
-    )
+    return answer.reason if isinstance(answer, TransitionRefused) else "the result of the write is unknown"
 
 
 def _fate(

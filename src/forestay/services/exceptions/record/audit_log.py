@@ -170,4 +170,4 @@ class AuditLog:
                 return page.entries
             head = await self.head(tenant)
             page = next_page(head, notes, tenant=tenant, name=name, now=self.clock.now())
-        raise Transient("the audit log could not be written: too many write at once; ask again")
+        raise Transient("the audit log could not be written: too many concurrent writes; try again")

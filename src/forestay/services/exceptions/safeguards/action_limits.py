@@ -126,7 +126,7 @@ class ActionLimits:
                 self._spend(planned.needs, now)
                 return planned.answers
             await asyncio.sleep(0.001 * min(tried, 20))  # others lease from the same buckets
-        raise Transient("too many ask to act at once; ask again")
+        raise Transient("too many concurrent requests for actions; try again")
 
     async def _write(
         self,

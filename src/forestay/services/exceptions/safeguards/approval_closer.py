@@ -59,7 +59,7 @@ def _words(known: ApprovalRecord) -> str:
     what, _, _ = known.asking.words.partition(":")
     said = known.answered
     if said is None:
-        return f"nobody agreed in time to what the rule would do ({what})"
+        return f"the request for the rule's action expired ({what})"
     why = f": {said.why}" if said.why else ""
     # By these words an incident is told from one that waits for an answer, whatever somebody gives as a reason.
-    return f"{said.by} did not agree to what the rule would do ({what}){why}".replace(SECOND, "other person")
+    return f"{said.by} rejected the rule's action ({what}){why}".replace(SECOND, "asks for an approval")

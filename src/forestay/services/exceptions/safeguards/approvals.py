@@ -70,7 +70,7 @@ class Approvals:
                 return ApprovalRecord(name, asking, None, None, ApprovalStage.WAITING)
             if known.stage in (ApprovalStage.WAITING, ApprovalStage.APPROVED):
                 return known
-        raise Conflict("this was asked for too often")
+        raise Conflict("this was requested too often")
 
     async def get(self, tenant: str, name: str) -> ApprovalRecord:
         """A request of a tenant; `NotFound`."""
@@ -121,7 +121,7 @@ class Approvals:
         if known.answered is None or known.answered.agreed is not agreed:
             said = known.answered
             who = said.by if said is not None else "nobody"
-            raise Conflict(f"{who} has {'agreed' if said is not None and said.agreed else 'refused'} already")
+            raise Conflict(f"{who} has {'approved' if said is not None and said.agreed else 'rejected'} already")
         return known
 
     async def carried_out(self, known: ApprovalRecord, outcome: str) -> ApprovalRecord:

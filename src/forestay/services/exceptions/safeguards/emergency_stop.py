@@ -52,7 +52,7 @@ class EmergencyStop:
             return Document(name, tenant, KIND, {"stop": wanted.as_plain() if wanted else None}), before
 
         return await update_document(
-            self.documents, name, switched, tries=TRIES, unsure="the stop could not be written; ask again"
+            self.documents, name, switched, tries=TRIES, unsure="the stop could not be stored; try again"
         )
 
 

@@ -139,13 +139,13 @@ class StormTracker:
             (result,) = await self.documents.put([self.document(tenant, after, stored)])
             if isinstance(result, Written):
                 return after
-        raise Transient("the storms could not be written; ask again")
+        raise Transient("the storm state could not be stored; try again")
 
     async def _decide(self, tenant: str, group: str, rule: str, change: Callable[[Canary], Canary]) -> StormGroup:
         def decided(storms: Storms) -> Storms:
             found = next((one for one in storms.groups if one.id == group), None)
             if found is None or rule not in found.canaries:
-                raise NotFound(f"rule {rule or 'of the ladder'} is not tried on a group {group}")
+                raise NotFound(f"rule {rule or 'of the retry policy'} is not being tried on a group {group}")
             return with_canary(storms, group, rule, change(found.canaries[rule]))
 
         after = await self._change(tenant, decided)

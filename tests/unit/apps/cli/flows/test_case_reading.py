@@ -76,7 +76,7 @@ def test_a_history_is_told_by_the_day(forestay: Shell, api: FakeApi) -> None:
     api.cases.history = [
         {"at": "2026-05-01T10:00:00Z", "kind": "started", "item": "", "words": "alice started the case"},
         {"at": "2026-05-01T10:00:01Z", "kind": "submit_jobs", "item": "a", "words": "a: 1 job submitted"},
-        {"at": "2026-05-02T10:00:01Z", "kind": "ended", "item": "", "words": "The case ended: failed\x1b[2J"},
+        {"at": "2026-05-02T10:00:01Z", "kind": "ended", "item": "", "words": "The run ended: failed\x1b[2J"},
     ]
     told = forestay("runs", "history", case[:8]).out
     assert "nightly of alice: failed" in told

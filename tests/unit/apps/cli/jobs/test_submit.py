@@ -72,7 +72,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(forestay: Shell, api
     assert (ended.code, len(ended.out.splitlines())) == (0, 1)
     keys = {one.headers["idempotency-key"] for one in api.sent("POST", "/v1/jobs")}
     assert (len(api.requests), len(keys), len(api.jobs)) == (4, 1, 1)
-    assert "trying again" in ended.err
+    assert "retrying in" in ended.err
     assert "1 of 1 jobs existed already" in ended.err
 
 

@@ -45,7 +45,7 @@ REPLAYED: dict[str, Any] = {
 PROPOSED: dict[str, Any] = {
     "rule_set": "domain/house", "incidents": 40, "all": True,
     "proposals": [{
-        "words": ["Of faults with cause node, another try on another host mended 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
+        "words": ["Of faults with cause node, a retry on another host recovered 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
         "rule": {
             "type": "abort", "condition": 'cause == "node"', "cornerstone": "i1", "description": "proposed: it helped",
             "conclusion": {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]},

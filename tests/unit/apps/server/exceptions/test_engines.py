@@ -526,11 +526,11 @@ async def test_the_story_joins_both_logs(server: RunningServer, tenant: str) -> 
         at = kinds.index(kind, at) + 1
     words = "\n".join(one["words"] for one in lines)
     for said in (
-        "load did not end well: MemoryError",
+        "load failed: MemoryError",
         "cause memory",
         "rule",
         "resubmit load",
-        "The engine answers: done",
-        "The case is complete",
+        "The engine replied: done",
+        "The run is complete",
     ):
         assert said in words, words

@@ -21,7 +21,7 @@ async def test_a_fault_is_an_incident_that_explains_itself(server: RunningServer
     await pilot.end(await pilot.claim_one(), outcome="fault", reason="exit", exit_code=1, log_tail="?")
     assert (await read(ada, job))["state"] == "failed", "a lost node is not charged, a bad end is"
     told = [line["words"] for line in await story(ada, job)]
-    assert any("free try 1 of 4" in words for words in told), told
+    assert any("free retry 1 of 4" in words for words in told), told
 
     async def both() -> list[str] | None:
         found = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]

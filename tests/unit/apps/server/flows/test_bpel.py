@@ -50,5 +50,5 @@ async def test_a_remote_import_is_refused(server: RunningServer, tenant: str) ->
     began = time.monotonic()
     answer = await server.person("submitter", tenant=tenant).post("/v1/flows/bpel", json={"process": text})
     assert answer.status_code == 422
-    assert "nothing is fetched" in answer.text
+    assert "nothing is downloaded" in answer.text
     assert time.monotonic() - began < clock_limit(10)

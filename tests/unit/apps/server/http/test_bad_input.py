@@ -43,7 +43,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "line separator in a name": (one_job({"name": "a\u2028b"}), "body.jobs.0.name"),
     "10 kB name": (one_job({"name": "x" * 10_000}), "body.jobs.0.name"),
     "empty name": (one_job({"name": ""}), "body.jobs.0.name"),
-    "half a character": (one_job({"name": "\ud800"}), "body.jobs.0.name"),
+    "lone surrogate": (one_job({"name": "\ud800"}), "body.jobs.0.name"),
     "path for an owner": (one_job({"owner": "../../etc"}), "body.jobs.0.owner"),
     "HTML for a team": (one_job({"team": "<b>"}), "body.jobs.0.team"),
     "label's name": (one_job({"labels": {"a=b": "c"}}), "body.jobs.0.labels"),

@@ -123,7 +123,7 @@ async def test_the_same_message_submits_once(server: RunningServer, tenant: str)
         ("<j:poll/>", "needs jobId"),
         ("<j:other/>", "there is no operation other"),
         ("<j:submit/><j:submit/>", "one element"),
-        ("</s:Body><!DOCTYPE a><s:Body>", "no XML"),
+        ("</s:Body><!DOCTYPE a><s:Body>", "invalid XML"),
         (
             f"<j:submit><j:notifyTo>http://elsewhere.example/</j:notifyTo>{definition('x', 'true')}</j:submit>",
             "notifyTo",

@@ -63,7 +63,7 @@ async def test_every_transition_is_told_once_and_in_order(server: RunningServer,
         last = await seen.wait_for("job", lambda data: data["transition"]["event"] == "complete")
         assert _lines(seen, job) == WALK
         assert last.data["job"]["state"] == "completed"
-        assert last.data["transition"]["words"] == "Attempt 1 ended well, and it is the one that counts."
+        assert last.data["transition"]["words"] == "Attempt 1 succeeded; its outputs were committed."
 
 
 async def test_transitions_made_at_another_server_are_told_too(

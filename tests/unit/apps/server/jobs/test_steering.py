@@ -112,7 +112,7 @@ async def test_manual_release_names_what_was_seen_or_is_refused(server: RunningS
     assert await pilot.end(claim) == ["superseded"]
     assert await successor.end(second) == ["committed"]
     words = [line["words"] for line in await story(operator, job)]
-    assert "olga took the claim of attempt 1 away: node7 is dead." in words
+    assert "olga released the claim of attempt 1: node7 is dead." in words
 
 
 async def test_two_manual_releases_at_once_one_counts(server: RunningServer, other: RunningServer, tenant: str) -> None:
@@ -177,7 +177,7 @@ async def test_force_names_the_attempt_that_was_seen(server: RunningServer, tena
     assert (done["state"], done["winner"]) == ("forced_complete", None)
     assert await pilot.end(claim) == ["superseded"]
     problem(await steer(operator, job, "force-fail", expected_attempt=1, reason="no"), 409)
-    assert (await story(operator, job))[-1]["words"] == "olga said that it counts as done: checked by hand."
+    assert (await story(operator, job))[-1]["words"] == "olga marked it as complete: checked by hand."
 
 
 async def test_final_jobs_cannot_be_steered(server: RunningServer, tenant: str) -> None:

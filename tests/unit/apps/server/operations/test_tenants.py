@@ -180,7 +180,7 @@ async def test_only_an_operator_submits_for_others(server: RunningServer, tenant
     body = {"specification": {"command": ["true"]}, "jobs": [{"owner": "bob"}]}
     refused = await server.person("submitter", tenant=tenant).post("/v1/jobs", json=body)
     assert problem(refused, 422)["errors"] == [
-        {"at": "body.jobs.0.owner", "detail": "only an operator submits for others"}
+        {"at": "body.jobs.0.owner", "detail": "only an operator may submit for others"}
     ]
     operator = server.person("operator", tenant=tenant)
     job = (await operator.post("/v1/jobs", json=body)).json()["jobs"][0]["id"]

@@ -117,7 +117,7 @@ async def test_a_machine_that_is_not_fit_is_told_once(server: RunningServer, oth
         assert answer.status_code == 201, answer.text
     (alert,) = await alerts(server, tenant)
     assert (alert["host"], alert["launch"], alert["checks"]) == ("node9", "l-1", ["commands"])
-    assert "node9 ended before it took any job: commands: not on the PATH: xrdcp" in alert["words"]
+    assert "node9 exited before it took a job: commands: not on the PATH: xrdcp" in alert["words"]
     problem(await register(server, bearer), 401)
     problem(await server.client(bearer).post("/v1/pilots/failed-checks", json=unfit(nonce="m" * 32)), 401)
 

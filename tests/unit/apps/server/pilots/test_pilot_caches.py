@@ -207,7 +207,7 @@ async def test_a_neighbour_that_cannot_be_reached_is_taken_as_dead(site: Site) -
     os.kill(second.process.pid, signal.SIGSTOP)
     (area,) = (site.root / "elsewhere").glob("area-*")
     area.rename(site.root / "gone")
-    await site.said(first, "cannot be reached any more; the neighbour is taken as dead")
+    await site.said(first, "can no longer be reached; the neighbour is considered dead")
     await site.said(first, "room for 10000000 bytes now: 1 pilots on this host")
     os.kill(second.process.pid, signal.SIGCONT)
 

@@ -43,7 +43,7 @@ async def test_everything_that_is_wrong_is_told_and_nothing_is_kept(server: Runn
     told = problem(await ann.put("/v1/exlets/mind", json={"text": worklet}), 422)
     said = " ".join(one["detail"] for one in told["errors"])
     assert "there is no worklet 'abc'" in said
-    assert "it is mend, and the address says mind" in said
+    assert "the text has the name mend, the address mind" in said
     told = problem(
         await ann.put("/v1/exlets/m", json={"text": "name: m\nsteps: [restart item]\n", "type": "item-pre"}), 422
     )
@@ -81,4 +81,4 @@ async def test_rules_of_several_sets_conclude_one_exlet_and_none_that_is_not_the
         assert (await ann.post(f"/v1/rules/{rule_set}", json=rule)).status_code == 200
     # It is for jobs: a rule about a case cannot conclude it.
     told = problem(await ann.post("/v1/rules/flow/call", json=rule | {"type": "case-pre"}), 422)
-    assert "the exlet more-memory is wrong for case-pre" in told["errors"][0]["detail"]
+    assert "the exlet more-memory is not valid for case-pre" in told["errors"][0]["detail"]

@@ -407,10 +407,10 @@ async def test_a_pilot_that_says_goodbye_gives_its_claims_back(server: RunningSe
         await pilot.claim_one()
         await pilot.bye()
         assert (await read(ada, job))["state"] == "available"
-        assert (await story(ada, job))[-1]["words"].endswith("its pilot said good-bye.")
+        assert (await story(ada, job))[-1]["words"].endswith("its pilot deregistered.")
     await server.refresh()
     pilots = (await ada.get("/v1/pilots", params={"state": "gone"})).json()["pilots"]
-    assert [(one["id"], one["note"]) for one in pilots] == [(pilot.name, "it said good-bye")]
+    assert [(one["id"], one["note"]) for one in pilots] == [(pilot.name, "it deregistered")]
 
 
 async def test_two_channels_of_one_pilot_are_one_life(server: RunningServer, tenant: str) -> None:

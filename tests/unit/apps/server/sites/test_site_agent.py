@@ -164,7 +164,7 @@ async def test_a_scheduler_that_is_away_is_asked_ever_less_and_nothing_is_conclu
         assert site.batch.asked == asked, "who does not answer questions is not given work"
         assert site.batch.questions - questions <= 20, "an hour's outage costs a handful of questions"
         assert await site.launches() == {"submitted": 2}, "no launch ended, none was piled up"
-        assert "scheduler-down" in agent.trouble or "does not answer" in agent.trouble
+        assert "scheduler-down" in agent.trouble or "does not respond" in agent.trouble
         site.batch.down = False
         site.clock.steady += 400
         for _ in range(4):
@@ -263,7 +263,7 @@ async def test_two_agents_are_kept_apart(site: Site) -> None:
         with pytest.raises(Permanent, match="another site agent uses the spool"):
             FolderPilotSpool(site.folder / "spool")
         agent.greeting = {**GREETING, "agent": "a-2"}
-        with pytest.raises(Conflict, match="another agent looks after site hall"):
+        with pytest.raises(Conflict, match="another agent manages site hall"):
             await agent.look()
 
 

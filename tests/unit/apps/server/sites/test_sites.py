@@ -61,7 +61,7 @@ async def test_a_second_try_is_written_down_before_it_is_made(server: RunningSer
     agent = server.person("site", tenant=tenant)
     await plan(agent, "l-1")
     assert await tell(agent, "l-1", "planned", tries=2) == "noted: planned"
-    assert await tell(agent, "l-1", "planned", tries=2) == "refused: 2 tries are written down"
+    assert await tell(agent, "l-1", "planned", tries=2) == "refused: 2 tries are recorded"
     await tell(agent, "l-1", "submitted", batch_job="1")
     assert await tell(agent, "l-1", "planned", tries=3) == "refused: it is submitted already"
 
@@ -73,7 +73,7 @@ async def test_two_that_make_the_same_try_at_once_are_told_apart(
     await plan(one, "l-1")
     for tries in range(2, 12):
         told = [await tell(one, "l-1", "planned", tries=tries), await tell(two, "l-1", "planned", tries=tries)]
-        assert sorted(told) == ["noted: planned", f"refused: {tries} tries are written down"]
+        assert sorted(told) == ["noted: planned", f"refused: {tries} tries are recorded"]
 
 
 async def test_demand_is_queued_jobs_by_need_and_pilots_by_state(server: RunningServer, tenant: str) -> None:
@@ -140,7 +140,7 @@ async def test_a_site_has_one_agent_and_people_see_how_it_stands(server: Running
     assert (await agent.put("/v1/sites/hall", json=said())).status_code == 200
     assert (await agent.put("/v1/sites/hall", json=said(trouble="slurmctld is\x1b[1m down"))).status_code == 200
     refused = problem(await agent.put("/v1/sites/hall", json=said("a-2")), 409)
-    assert "another agent looks after site hall, on login1" in refused["detail"]
+    assert "another agent manages site hall, on login1" in refused["detail"]
     await server.refresh()
     (shown,) = (await viewer.get("/v1/sites")).json()["sites"]
     assert (shown["site"], shown["overdue"], shown["said"]["trouble"]) == ("hall", False, "slurmctld is [1m down")

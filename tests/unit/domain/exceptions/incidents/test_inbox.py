@@ -40,7 +40,7 @@ def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_fi
         _held(1, core_seconds=10),
         _held(2),
         _held(3, owner="ben", core_seconds=7200),
-        _held(4, note="force-complete of this job needs a second person: nobody has agreed yet"),
+        _held(4, note="force-complete of this job needs an approval: nobody has approved it yet"),
         _held(5, state=IncidentState.WAITING),
         _held(6, state=IncidentState.COMPLETE),
     ]

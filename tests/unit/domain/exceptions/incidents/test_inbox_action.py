@@ -29,21 +29,21 @@ def test_one_may_always_be_tried() -> None:
 @pytest.mark.parametrize(
     ("reach", "before", "words"),
     [
-        (Reach.TEN, None, "do it to one first"),
-        (Reach.ALL, None, "do it to ten first"),
-        (Reach.ALL, tried(Reach.ONE, WELL), "do it to ten next"),
-        (Reach.TEN, tried(Reach.ONE, PENDING), "1 of 1 have not ended"),
+        (Reach.TEN, None, "apply it to one first"),
+        (Reach.ALL, None, "apply it to ten first"),
+        (Reach.ALL, tried(Reach.ONE, WELL), "apply it to ten next"),
+        (Reach.TEN, tried(Reach.ONE, PENDING), "1 of 1 have not finished"),
         (Reach.TEN, tried(Reach.ONE, BAD), "did not help 1 of 1"),
         (Reach.ALL, tried(Reach.TEN, WELL, WELL, BAD, PENDING), "did not help 1 of 4"),
         (
             Reach.TEN,
             tried(Reach.ONE, WELL, target=InboxTarget("memory", "bob", InboxRemedy.RETRY)),
-            "do it to one first",
+            "apply it to one first",
         ),
         (
             Reach.TEN,
             tried(Reach.ONE, WELL, target=InboxTarget("memory", "ada", InboxRemedy.CANCEL)),
-            "do it to one first",
+            "apply it to one first",
         ),
         (Reach.TEN, tried(Reach.ONE), "nothing was tried"),
     ],

@@ -45,7 +45,7 @@ def test_each_level_has_its_wait_and_its_tries_and_then_comes_compensation() -> 
     assert end.then is AfterLastLevel.ROLLBACK
     assert climb(Ladder("one", (RetryLevel(1),), AfterLastLevel.FAIL), "memory") == (
         [1],
-        RetriesExhausted(AfterLastLevel.FAIL, "the ladder one has 1 tries, and all were made"),
+        RetriesExhausted(AfterLastLevel.FAIL, "all 1 retries of the retry policy one were used"),
     )
 
 
@@ -53,7 +53,7 @@ def test_each_level_has_its_wait_and_its_tries_and_then_comes_compensation() -> 
 def test_a_cause_may_have_a_budget_of_its_own() -> None:
     waits, end = climb(THREE, "memory", Budgets(causes={"memory": 1}))
     assert waits == [5]
-    assert "1 tries for memory; 1 are allowed" in end.reason
+    assert "1 retries for memory; 1 are allowed" in end.reason
     assert climb(THREE, "memory", Budgets(user=2))[0] == [5, 5]
     assert climb(THREE, "code", Budgets(causes={"code": 0}))[0] == []
 

@@ -98,7 +98,7 @@ def test_letters_of_a_window_have_a_bound_and_other_topics_are_gathered() -> Non
     _, letter = step(tray, NOW + 15 * MINUTE)
     assert letter is not None
     assert letter.count == 600 - OPS.most
-    assert "topics more" in notification_text(letter, "http://h")
+    assert "more topics" in notification_text(letter, "http://h")
 
 
 def test_only_one_of_several_keepers_has_a_letter_until_it_is_surely_not_being_sent() -> None:

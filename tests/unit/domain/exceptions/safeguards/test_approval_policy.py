@@ -43,7 +43,7 @@ def test_which_acts_need_one(action: str, target: str, needs: bool) -> None:
 def test_a_rule_that_acts_on_anothers_job_needs_one() -> None:
     assert needed("resubmit", "job", rule_owner="ann", job_owner="ann") is None
     why = needed("resubmit", "job", rule_owner="ann", job_owner="bob")
-    assert why == "the rule belongs to ann and the job to bob; that needs a second person"
+    assert why == "the rule belongs to ann and the job to bob; this needs an approval"
 
 
 def test_another_person_with_the_role_approves_exactly_this_decision() -> None:
@@ -64,10 +64,10 @@ def test_another_person_with_the_role_approves_exactly_this_decision() -> None:
 @pytest.mark.parametrize(
     ("by", "tenant", "approver", "now", "words"),
     [
-        ("ann", "alpha", True, 200, "ann has asked for it; another person has to agree"),
+        ("ann", "alpha", True, 200, "ann requested it; another person must approve it"),
         ("bob", "alpha", False, 200, "bob does not have the role approver"),
         ("bob", "beta", True, 200, "there is no such request here"),
-        ("bob", "alpha", True, 1_000, "the request is too old; ask again"),
+        ("bob", "alpha", True, 1_000, "the request has expired; request it again"),
     ],
 )
 def test_who_may_not_approve(by: str, tenant: str, approver: bool, now: int, words: str) -> None:

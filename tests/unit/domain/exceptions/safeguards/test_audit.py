@@ -84,9 +84,9 @@ def test_one_changed_byte_of_what_is_shown_is_found(place: int, data: st.DataObj
 @pytest.mark.parametrize(
     ("places", "number", "words"),
     [
-        ((0, 1, 3, 4, 5), 3, "entry 3 is missing; entry 4 stands in its place"),
-        ((1, 2), 1, "entry 1 is missing; entry 2 stands in its place"),
-        ((0, 2, 1), 2, "entry 2 is missing; entry 3 stands in its place"),
+        ((0, 1, 3, 4, 5), 3, "entry 3 is missing; entry 4 is in its place"),
+        ((1, 2), 1, "entry 1 is missing; entry 2 is in its place"),
+        ((0, 2, 1), 2, "entry 2 is missing; entry 3 is in its place"),
     ],
 )
 def test_what_was_taken_out_is_missed(places: tuple[int, ...], number: int, words: str) -> None:

@@ -129,7 +129,7 @@ def test_a_stop_says_who_and_why(tenant: str) -> None:
     answer = permit(brakes, request(), START)
     assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.STOP
-    assert "oscar has stopped all acts" in answer.words
+    assert "oscar stopped all actions" in answer.words
     assert "the file system is being moved" in answer.words
     assert answer.again == START + MINUTE
     assert Stop.from_plain(brakes.stops[0].as_plain()) == brakes.stops[0]
@@ -159,8 +159,8 @@ def test_nothing_is_acted_on_under_a_stop(chain: Chain, action: str, target: str
 
 def test_a_loop_is_ended() -> None:
     for chain, words in (
-        (Chain(by_rule=5, on_job=5), "rule domain/house/r1 has acted 5 times on this job; 5 are allowed"),
-        (Chain(on_job=3, on_item=2, above=3), "8 acts led here one after the other; 8 are allowed"),
+        (Chain(by_rule=5, on_job=5), "rule domain/house/r1 acted 5 times on this job; 5 are allowed"),
+        (Chain(on_job=3, on_item=2, above=3), "8 actions followed from each other; 8 are allowed"),
     ):
         assert permit(rich(), request(chain=chain), START) == ActionRefused(Brake.LOOP, words, None)
     assert isinstance(permit(rich(), request(chain=Chain(4, 4, 2, 1)), START), ActionGranted)
@@ -173,7 +173,7 @@ def test_an_act_that_needs_a_second_person_waits_for_the_approval_of_this_very_d
     assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.SECOND_PERSON
     assert answer.again is None
-    assert answer.words == "remove of a case needs a second person: nobody has agreed yet"
+    assert answer.words == "remove of a case needs an approval: nobody has approved it yet"
     good = Approval("alpha", "d1", "ann", "bob", START, START + DAY)
     assert isinstance(permit(rich(), replace(wanted, approval=good), START), ActionGranted)
     for bad in (replace(good, decision="d2"), replace(good, until=START), replace(good, approved_by="ann")):
@@ -187,7 +187,7 @@ def test_a_later_step_that_needs_a_second_person_holds_the_whole_exlet_back() ->
     answer = permit(rich(), wanted, START)
     assert isinstance(answer, ActionRefused)
     assert answer.brake is Brake.SECOND_PERSON
-    assert answer.words.startswith("force-complete of this item needs a second person")
+    assert answer.words.startswith("force-complete of this item needs an approval")
 
 
 def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
@@ -200,7 +200,7 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     second = permit(first.brakes, request("j2"), START)
     assert isinstance(second, ActionRefused)
     assert second.brake is Brake.STORM
-    assert second.words == "a storm is on (cause node, 100 faults): 1 is being tried first; 1 not over yet"
+    assert second.words == "a storm is active (cause node, 100 faults): 1 is being tried first; 1 not finished yet"
     assert second.again == START + MINUTE
     assert second.group == group.id, "the inbox shows them as one"
     failed = outcome(group.canaries["domain/house/r1"], "j1/1", well=False)
@@ -300,7 +300,7 @@ def test_what_an_empty_bucket_says() -> None:
     hours = BucketName(Meter.TENANT_HOURS, "alpha")
     assert empty(hours, RateLimit(10 * CORE_HOUR, DAY), NoTokens(0, NEVER)) == ActionRefused(
         Brake.CORE_HOURS,
-        "extra core-hours of the tenant: this one alone costs more than the 10 in a day that are allowed",
+        "extra core-hours of the tenant: this action alone costs more than the 10 in a day that are allowed",
         None,
     )
 

@@ -32,7 +32,7 @@ def test_one_then_ten_then_all() -> None:
     canary = let_through(Canary(), "a")
     assert isinstance(canary, Canary)
     assert let_through(canary, "a") == canary, "the same act again"
-    assert let_through(canary, "b") == NotYet("1 is being tried first; 1 not over yet", held=False)
+    assert let_through(canary, "b") == NotYet("1 is being tried first; 1 not finished yet", held=False)
     canary = outcome(canary, "a", well=True)
     for number in range(10):
         let = let_through(canary, f"c{number}")
@@ -58,7 +58,7 @@ def test_a_first_that_fails_holds_the_group() -> None:
     answer = let_through(canary, "b")
     assert isinstance(answer, NotYet)
     assert answer.held
-    assert answer.words == "1 of 1 tries failed; a person has to look"
+    assert answer.words == "1 of 1 retries failed; a person must decide"
     assert outcome(canary, "b", well=True) == canary
 
 

@@ -280,14 +280,14 @@ async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda: job("a b", ["x"]), "no name for an item"),
+        (lambda: job("a b", ["x"]), "not a valid task name"),
         (lambda: job("a", []), "the command is empty"),
         (lambda: job("a", ["x"], memory="much"), "a size is"),
         (lambda: job("a", ["x"], colour="red"), "a job has no colour"),
         (lambda: job("a", ["x"], max_attempts=1000), "1 to 100 attempts"),
-        (lambda: job("a", ["${tasks.gone.outputs.x}"]), "has no item gone any more"),
-        (lambda: scatter("a", ["x"], {}), "say what it runs over"),
-        (lambda: scatter("a", ["x"], {"n": {1, 2}}), "not over a set"),
+        (lambda: job("a", ["${tasks.gone.outputs.x}"]), "has no task gone any more"),
+        (lambda: scatter("a", ["x"], {}), "give the values"),
+        (lambda: scatter("a", ["x"], {"n": {1, 2}}), "not a set"),
         (lambda: scatter("a", ["x"], {"n": ["y" * 70_000]}), "at most 65536"),
         (lambda: scatter("a", ["x"], {"n": [object()]}), "not of JSON types"),
     ],
@@ -301,5 +301,5 @@ async def test_what_cannot_be_asked_for_is_said(ask: Callable[[], object], words
 
 
 def test_outside_of_a_case_nothing_can_be_asked_for() -> None:
-    with pytest.raises(RuntimeError, match="start a case"):
+    with pytest.raises(RuntimeError, match="inside a run"):
         job("a", ["x"])

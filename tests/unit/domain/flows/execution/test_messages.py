@@ -90,5 +90,5 @@ def test_a_full_batch_is_small() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"type": "Nothing"}, {"type": "WorkOrder"}])
 def test_what_is_no_message_is_refused(data: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="no message"):
+    with pytest.raises(ValueError, match="not a message"):
         from_plain(data)

@@ -247,10 +247,10 @@ def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
 @pytest.mark.parametrize(
     ("kind", "item", "more", "words"),
     [
-        (VerbKind.SKIP, "nothing", {}, "no item"),
-        (VerbKind.SKIP, "", {}, "for items"),
+        (VerbKind.SKIP, "nothing", {}, "no task"),
+        (VerbKind.SKIP, "", {}, "to tasks only"),
         (VerbKind.REDO, "b", {"round": 7}, "in round"),
-        (VerbKind.CONTINUE, "b", {}, "does not hold"),
+        (VerbKind.CONTINUE, "b", {}, "did not suspend"),
         (VerbKind.SKIP, "!1", {}, "not the compensation"),
     ],
 )
@@ -342,7 +342,7 @@ def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params
 
 
 def settle_everything(world: World, person: Person) -> None:
-    """Let everyone go, and answer everything that waits for a person, until the case has ended."""
+    """Let everyone go, and answer everything that waits for a person, until the run has ended."""
     for _ in range(1000):
         world.run_out()
         if world.finished is not None:
@@ -415,7 +415,7 @@ def test_only_what_failed_of_a_scatter_is_done_again(source: Source) -> None:
 def test_what_did_not_fail_in_part_is_redone_whole() -> None:
     world = World(CHAIN, repeats=False)
     assert not Person(world)(VerbKind.REDO, "a", only_failed=True)
-    assert "redo it whole" in world.answers["ann-1"].detail
+    assert "redo it completely" in world.answers["ann-1"].detail
 
 
 def test_jobs_that_appear_while_a_case_is_suspended_are_held() -> None:

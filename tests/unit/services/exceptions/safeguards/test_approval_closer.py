@@ -19,7 +19,7 @@ from forestay.domain.exceptions.safeguards.approval_policy import LASTS, Approva
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.exceptions.safeguards.approvals import ApprovalRecord, Approvals
 
-WAITS = "force-complete of this item needs a second person: nobody has agreed yet"
+WAITS = "force-complete of this item needs an approval: nobody has approved it yet"
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Desk:
         await self.incidents.add_incidents([(incident, waiting)])
         at = SystemClock().now() - ago
         kind = {"kind": "decision", "incident": "i1", "n": 1, "job": "one"} | act
-        words = "force-complete item: force-complete of this item needs a second person"
+        words = "force-complete item: force-complete of this item needs an approval"
         return await self.approvals.ask(
             ApprovalRequest("lab", "d", words, "ann", at, at + LASTS, "one", "ann", "", kind)
         )
@@ -57,12 +57,12 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.close()
 
 
-@pytest.mark.parametrize("why", ["the file is cut off", "ask a second person who knows", ""])
+@pytest.mark.parametrize("why", ["the file is cut off", "it needs an approval by who knows", ""])
 async def test_what_was_refused_waits_for_a_person(desk: Desk, why: str) -> None:
     known = await desk.refuse(await desk.asked(), why)
     await desk.close.close([known])
     standing = await desk.standing()
-    assert standing.note.startswith("ben did not agree to what the rule would do (force-complete item)")
+    assert standing.note.startswith("ben rejected the rule's action (force-complete item)")
     place = group_key_of(standing)
     assert place is not None
     assert place.waits is WaitsFor.GROUP, "it is of a group; one that is not waits for a person alone"
@@ -73,13 +73,13 @@ async def test_a_keeper_closes_what_nobody_answered_in_time_and_what_a_server_le
     await desk.asked(ago=LASTS + 1)
     for _ in range(2):
         await desk.close.look()
-    assert (await desk.standing()).note == "nobody agreed in time to what the rule would do (force-complete item)"
+    assert (await desk.standing()).note == "the request for the rule's action expired (force-complete item)"
 
 
 async def test_a_refusal_that_nobody_closed_is_found(desk: Desk) -> None:
     await desk.refuse(await desk.asked(), "no")
     await desk.close.look()
-    assert "ben did not agree" in (await desk.standing()).note
+    assert "ben rejected" in (await desk.standing()).note
 
 
 @pytest.mark.parametrize(
