@@ -69,7 +69,7 @@ async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
     site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
     case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
     found = await incident(site, case, "held")
-    assert "second person" in found["note"]
+    assert "approval" in found["note"]
     return case, found
 
 
