@@ -1,4 +1,4 @@
-# Tasks of the house. `uv run just` lists them; `uv run just check test` is what a change must pass.
+# Development tasks. `uv run just` lists them; `uv run just check test` is what a change must pass.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -14,8 +14,8 @@ setup:
     uv sync --locked --all-groups
     uv run pre-commit install
 
-# Lint, format, types and the floors of the house; changes nothing.
-check: check-python check-pilot check-shell
+# Lint, format, types, layers and texts; changes nothing.
+check: check-python check-pilot check-shell check-texts
     uv run lint-imports
 
 [private]
@@ -34,7 +34,12 @@ check-pilot:
 check-shell:
     uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash shim/*
 
-# Mend what the linters can mend.
+# Words and turns that the glossary replaced, by Vale.
+[private]
+check-texts:
+    scripts/texts
+
+# Fix what the linters can fix.
 fix:
     uv run ruff check --fix .
     uv run ruff format .
@@ -109,13 +114,13 @@ servers-down:
 chaos size="small" *args:
     uv run python -m tests.system.chaos {{ size }} {{ args }}
 
-# kill -9 of server, keeper, worker and Temporal at the named points of a case: `small`, or at every point.
-chaos-cases *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.cases {{ args }}
+# kill -9 of server, reconciler, orchestrator and Temporal at the named points of a run: `small`, or at every point.
+chaos-runs *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.runs {{ args }}
 
-# kill -9 of who carries exlets out, so many times in the middle of each primitive.
-chaos-exlets *args:
-    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.exlets {{ args }}
+# kill -9 of who carries playbooks out, so many times in the middle of each action.
+chaos-playbooks *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.playbooks {{ args }}
 
 # Every failure at every stage by every submission pattern, on real processes: measured, and written to the docs.
 [positional-arguments]
@@ -123,7 +128,7 @@ matrix *args:
     uv run python -m tests.system.matrix "$@"
     uv run python scripts/failure_matrix.py
 
-# What each fault-tolerant pattern costs, for each way to submit: messages, time and processor time, with and without the fault in turns.
+# What each fault-tolerant pattern costs, for each way to submit: messages, time and processor time, with and without the failure in turns.
 pattern-costs *args:
     uv run python -m tests.system.matrix.pattern_cost {{ args }}
     just proof
@@ -201,9 +206,9 @@ pictures *args:
 flow-schema:
     uv run python scripts/flow_schema.py
 
-# Write the schema of exlets to docs/reference/exlet.schema.json.
-exlet-schema:
-    uv run python scripts/exlet_schema.py
+# Write the schema of playbooks to docs/reference/playbook.schema.json.
+playbook-schema:
+    uv run python scripts/playbook_schema.py
 
 # Each finding of a trial from outside, the test that guards it, and its newest result; `--run` runs them first.
 findings *args:
@@ -217,7 +222,7 @@ ci-times *args:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, gates, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
+# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, flow_suspensions, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -259,7 +264,7 @@ grafana *args:
 dashboard-check:
     . scripts/versions.env && GRAFANA_SCHEMA_VERSION="$GRAFANA_SCHEMA_VERSION" uv run python scripts/grafana_schema.py
 
-# The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is mended on it. Builds Temporal the first time (13 CPU-minutes).
+# The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is recovered on it. Builds Temporal the first time (13 CPU-minutes).
 site-profile *args:
     [ -n "${FORESTAY_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
     eval "$(scripts/servers env)" && uv run pytest -m slow tests/live/test_site_profile.py {{ args }}

@@ -1,6 +1,6 @@
-"""Very many simulated pilots that only beat, in a process of their own: the real protocol over HTTP, on connections that they share.
+"""Very many simulated pilots that only heartbeat, in a process of their own: the real protocol over HTTP, on connections that they share.
 
-Each beats at its own time, a third of the lease apart, and is answered when its beat is stored. What to do comes as one JSON object on standard input; how it goes comes as
+Each heartbeats at its own time, a third of the lease apart, and is answered when its heartbeat is stored. What to do comes as one JSON object on standard input; how it goes comes as
 lines of JSON on standard output.
 """
 
@@ -16,13 +16,13 @@ import uvloop
 SAY_EVERY = 1.0
 
 
-class Beats:
+class Heartbeats:
     """Pilots and the connections that they share."""
 
     def __init__(self, host: str, port: int, pilots: list[list[str]], every: float, connections: int) -> None:
         self.host, self.port, self.pilots, self.every = host, port, pilots, every
         self.connections = connections
-        self.beats = self.bad = 0
+        self.heartbeats = self.bad = 0
         self.worst = self.late = 0.0
 
     async def run(self) -> None:
@@ -35,19 +35,19 @@ class Beats:
     async def _say(self) -> None:
         while True:
             await asyncio.sleep(SAY_EVERY)
-            told = {
-                "beats": self.beats,
+            fields = {
+                "heartbeats": self.heartbeats,
                 "bad": self.bad,
                 "worst": self.worst,
                 "late": self.late,
                 "at": time.monotonic(),
             }
-            sys.stdout.buffer.write(orjson.dumps(told) + b"\n")
+            sys.stdout.buffer.write(orjson.dumps(fields) + b"\n")
             sys.stdout.buffer.flush()
             self.worst = self.late = 0.0
 
     async def _connection(self, number: int, begin: float) -> None:
-        """The beats of every so many-th pilot, each in its time."""
+        """The heartbeats of every so many-th pilot, each in its time."""
         mine = self.pilots[number :: self.connections]
         reader: asyncio.StreamReader | None = None
         counter = 0
@@ -64,7 +64,7 @@ class Beats:
                     reader, writer = await asyncio.open_connection(self.host, self.port)
                 body = b'{"counter":%d,"claims":[]}' % counter
                 writer.write(
-                    b"POST /v1/pilots/%s/beat HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer %s\r\n"
+                    b"POST /v1/pilots/%s/heartbeat HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer %s\r\n"
                     b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
                     % (pilot.encode(), token.encode(), len(body), body)
                 )
@@ -73,12 +73,12 @@ class Beats:
                 length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
                 await reader.readexactly(length)
                 self.worst = max(self.worst, time.monotonic() - sent)
-                self.beats += 1
+                self.heartbeats += 1
                 self.bad += not head.startswith(b"HTTP/1.1 200")
 
 
 async def main() -> None:
-    await Beats(**orjson.loads(sys.stdin.buffer.read())).run()
+    await Heartbeats(**orjson.loads(sys.stdin.buffer.read())).run()
 
 
 if __name__ == "__main__":

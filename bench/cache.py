@@ -88,15 +88,15 @@ def look_ups(entries: int, seconds: float, seed: int = 1) -> dict[str, float]:
             os.unlink(target)
             cache.release(claim)
 
-        found, found_99 = rate_of(lambda number: cache.find(names[number % 4096]), seconds)
-        given, given_99 = rate_of(give, seconds)
+        finds_a_second, found_99 = rate_of(lambda number: cache.find(names[number % 4096]), seconds)
+        gives_a_second, given_99 = rate_of(give, seconds)
         missed, _ = rate_of(lambda number: cache.give("lfn:/not/there", target, claim="c"), seconds)
         return {
             "entries": entries,
             "kept_a_second": entries / filling,
-            "finds_a_second": found,
+            "finds_a_second": finds_a_second,
             "find_p99_us": found_99,
-            "gives_a_second": given,
+            "gives_a_second": gives_a_second,
             "give_p99_us": given_99,
             "misses_a_second": missed,
         }
@@ -197,8 +197,8 @@ def compare(many: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, trace in traces(many).items():
         for space in (8, 38):
-            found = {policy: replay(trace, space * 1000 * MB, policy) for policy in sorted(POLICIES)}
-            rows.append({"trace": name, "space_gb": space, "policies": found})
+            policies = {policy: replay(trace, space * 1000 * MB, policy) for policy in sorted(POLICIES)}
+            rows.append({"trace": name, "space_gb": space, "policies": policies})
     return rows
 
 
@@ -206,14 +206,14 @@ def table(rows: list[dict[str, object]]) -> str:
     names = sorted(POLICIES)
     lines = ["| trace | space | " + " | ".join(names) + " |", "| --- | --- |" + " --- |" * len(names)]
     for row in rows:
-        found = row["policies"]
-        assert isinstance(found, dict)
-        best = max(round(one["seconds"], 3) for one in found.values())
+        policies = row["policies"]
+        assert isinstance(policies, dict)
+        best = max(round(policy["seconds"], 3) for policy in policies.values())
         cells = []
         for policy in names:
-            one = found[policy]
-            text = f"{one['hits']:.2f} / {one['bytes']:.2f} / {one['seconds']:.2f}"
-            cells.append(f"**{text}**" if math.isclose(round(one["seconds"], 3), best) else text)
+            other_policy = policies[policy]
+            text = f"{other_policy['hits']:.2f} / {other_policy['bytes']:.2f} / {other_policy['seconds']:.2f}"
+            cells.append(f"**{text}**" if math.isclose(round(other_policy["seconds"], 3), best) else text)
         lines.append(f"| {row['trace']} | {row['space_gb']} GB | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -241,25 +241,25 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--accesses", type=int, default=20_000)
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
-    given = parser.parse_args()
-    sizes = [500] if given.quick else [int(one) for one in given.entries.split(",")]
-    seconds = 0.1 if given.quick else given.seconds
+    args = parser.parse_args()
+    sizes = [500] if args.quick else [int(part) for part in args.entries.split(",")]
+    seconds = 0.1 if args.quick else args.seconds
     singles = [look_ups(entries, seconds) for entries in sizes]
-    for one in singles:
-        print(json.dumps({name: round(value, 1) for name, value in one.items()}))
-    several = together(sizes[0], seconds, given.processes)
-    print(f"{given.processes} pilots at once: {several:,.0f} look-ups with links a second in all")
-    rates = {} if given.quick else decisions()
+    for single in singles:
+        print(json.dumps({name: round(value, 1) for name, value in single.items()}))
+    several = together(sizes[0], seconds, args.processes)
+    print(f"{args.processes} pilots at once: {several:,.0f} look-ups with links a second in all")
+    rates = {} if args.quick else decisions()
     for policy, rate in rates.items():
         print(f"{policy}: {rate:,.0f} uses and additions with removals a second at 100,000 files")
-    rows = compare(500 if given.quick else given.accesses)
+    rows = compare(500 if args.quick else args.accesses)
     print(table(rows))
-    slowest = min(one["gives_a_second"] for one in singles)
+    slowest = min(single["gives_a_second"] for single in singles)
     result = {"look_ups": singles, "together": several, "decisions": rates, "policies": rows}
-    if not given.quick:
+    if not args.quick:
         (RESULTS / "cache.json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"{slowest:,.0f} look-ups with links a second in one pilot (goal {GOAL:,})")
-    if slowest < GOAL and not given.quick and not os.environ.get("BENCH_SMOKE"):
+    if slowest < GOAL and not args.quick and not os.environ.get("BENCH_SMOKE"):
         raise SystemExit(1)
 
 

@@ -26,7 +26,7 @@ from bench.harness import keep, leave, paired
 from bench.whole_site import WholeSite, cpu_of, whole_site
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.apps.compose.stores import Stores, open_stores
-from forestay.domain.flows.execution.case_names import job_of
+from forestay.domain.flows.execution.run_names import job_of
 from forestay.domain.jobs.claim import Applied, claim, end
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, JobDocument, State, lane_of
 from forestay.domain.jobs.specification import Specification
@@ -43,24 +43,27 @@ CLOCK, IDS = SystemClock(), RandomIds()
 
 
 class Scatter:
-    """So many jobs of one case."""
+    """So many jobs of one run."""
 
     def __init__(self, site: WholeSite, stores: Stores, jobs: int) -> None:
         self.site = site
         self.stores = stores
         self.jobs = jobs
-        self.case = str(uuid4())
+        self.run = str(uuid4())
         self.submit = JobSubmitter(stores.jobs, CLOCK, IDS)
         self.lane = str(lane_of(new_job(COMMON, job="", now=0, by="")))
         self.reading = asyncio.Lock()
         self.cursor: str | None = None
 
-    def elements(self, first: int, given: Sequence[dict[str, object]]) -> list[JobElement]:
+    def elements(self, first: int, arguments: Sequence[dict[str, object]]) -> list[JobElement]:
         return [
             JobElement(
-                job_of(self.case, "each@1", at), at, one, FlowRef(self.case, "each@1", "f", at // 5000, at % 5000, 5000)
+                job_of(self.run, "each@1", at),
+                at,
+                argument,
+                FlowRef(self.run, "each@1", "f", at // 5000, at % 5000, 5000),
             )
-            for at, one in enumerate(given, first)
+            for at, argument in enumerate(arguments, first)
         ]
 
     def parameters(self, first: int) -> list[dict[str, object]]:
@@ -87,7 +90,7 @@ class Scatter:
     # -- documents ---------------------------------------------------------------------------------------------
 
     async def accept_documents(self, first: int) -> None:
-        await self.submit.submit_elements(COMMON, self.elements(first, self.parameters(first)), by="case")
+        await self.submit.submit_elements(COMMON, self.elements(first, self.parameters(first)), by="run")
 
     async def run_documents(self, _first: int) -> None:
         """The next page of the lane, as a window reads it."""
@@ -101,28 +104,28 @@ class Scatter:
             page = await self.stores.jobs.search(query, sort="rank", limit=CHUNK, cursor=self.cursor)
             self.cursor = page.cursor
         for start in range(0, CHUNK, BULK):
-            claimed = [DocumentChange(_claimed(one.document), one.version) for one in page.jobs[start : start + BULK]]
+            claimed = [DocumentChange(_claimed(job.document), job.version) for job in page.jobs[start : start + BULK]]
             await self.finish(await self.written(claimed))
 
     # -- chunks ------------------------------------------------------------------------------------------------
 
-    def chunk(self, first: int, given: Sequence[dict[str, object]], low: int) -> Document:
-        body = {"case": self.case, "first": first, "low": low, "parameters": given}
-        return Document(f"chunk:{self.case}:{first}", "bench", "chunk", body)
+    def chunk(self, first: int, parameters: Sequence[dict[str, object]], low: int) -> Document:
+        body = {"run": self.run, "first": first, "low": low, "parameters": parameters}
+        return Document(f"chunk:{self.run}:{first}", "bench", "chunk", body)
 
     async def accept_chunk(self, first: int) -> None:
         (result,) = await self.stores.documents.put([(self.chunk(first, self.parameters(first), 0), None)])
         assert isinstance(result, Written), result
 
     async def run_chunk(self, first: int) -> None:
-        name = f"chunk:{self.case}:{first}"
+        name = f"chunk:{self.run}:{first}"
         document, version = (await self.stores.documents.get([name]))[name]
-        given = orjson.loads(orjson.dumps(document.body["parameters"]))
+        given_document = orjson.loads(orjson.dumps(document.body["parameters"]))
         for start in range(0, CHUNK, BULK):
-            elements = self.elements(first + start, given[start : start + BULK])
-            fresh = new_jobs(COMMON, elements, now=CLOCK.now(), by="case")
-            claimed = await self.written([DocumentChange(_claimed(one), None) for one in fresh])
-            (moved,) = await self.stores.documents.put([(self.chunk(first, given, start + BULK), version)])
+            elements = self.elements(first + start, given_document[start : start + BULK])
+            fresh = new_jobs(COMMON, elements, now=CLOCK.now(), by="run")
+            claimed = await self.written([DocumentChange(_claimed(document), None) for document in fresh])
+            (moved,) = await self.stores.documents.put([(self.chunk(first, given_document, start + BULK), version)])
             assert isinstance(moved, Written), moved
             version = moved.version
             await self.finish(claimed)
@@ -139,7 +142,7 @@ class Scatter:
         return out
 
     async def finish(self, claimed: Sequence[Stored]) -> None:
-        await self.written([DocumentChange(_ended(one.document), one.version) for one in claimed])
+        await self.written([DocumentChange(_ended(stored.document), stored.version) for stored in claimed])
 
 
 def _claimed(document: JobDocument) -> JobDocument:
@@ -160,28 +163,28 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     took: dict[str, list[tuple[float, float]]] = {}
     async with whole_site(own=True) as site:
         stores = open_stores(site.store)
         await stores.jobs.open()
-        for number in range(-1, given.rounds):
-            jobs = given.jobs if number >= 0 else 10 * CHUNK
+        for number in range(-1, args.rounds):
+            jobs = args.jobs if number >= 0 else 10 * CHUNK
             for arm in ("documents", "chunks"):
-                one = Scatter(site, stores, jobs)
+                scatter = Scatter(site, stores, jobs)
                 accept, run = (
-                    (one.accept_documents, one.run_documents)
+                    (scatter.accept_documents, scatter.run_documents)
                     if arm == "documents"
-                    else (one.accept_chunk, one.run_chunk)
+                    else (scatter.accept_chunk, scatter.run_chunk)
                 )
-                spent = await one.spent(accept), await one.spent(run)
+                spent = await scatter.spent(accept), await scatter.spent(run)
                 if number >= 0:
                     took.setdefault(f"accept {arm}", []).append(spent[0])
                     took.setdefault(f"run {arm}", []).append(spent[1])
                     print(f"{arm}: accepted {spent[0]}, run {spent[1]}", file=sys.stderr)
         await stores.jobs.close()
-    seconds = {arm: [one[0] for one in runs] for arm, runs in took.items()}
-    cpu = {arm: [one[1] for one in runs] for arm, runs in took.items()}
+    seconds = {arm: [run[0] for run in runs] for arm, runs in took.items()}
+    cpu = {arm: [run[1] for run in runs] for arm, runs in took.items()}
     whole = {
         arm: [a + b for a, b in zip(cpu[f"accept {arm}"], cpu[f"run {arm}"], strict=True)]
         for arm in ("documents", "chunks")
@@ -190,7 +193,7 @@ async def main() -> None:
     path = keep("chunks", [], figures)
     print(f"raw runs in {path}", file=sys.stderr)
     print(
-        f"chunks: {given.jobs} jobs accepted {paired(seconds['accept documents'], seconds['accept chunks'])} × as fast, "
+        f"chunks: {args.jobs} jobs accepted {paired(seconds['accept documents'], seconds['accept chunks'])} × as fast, "
         f"CPU of it {statistics.median(cpu['accept documents']):.0f} µs a job as documents, {statistics.median(cpu['accept chunks']):.1f} as chunks; "
         f"accepted, claimed and ended {statistics.median(whole['documents']):.0f} and {statistics.median(whole['chunks']):.0f} µs, {paired(whole['chunks'], whole['documents'])} ×"
     )

@@ -53,7 +53,9 @@ async def insert(store: OpenSearchJobStore, documents: list[JobDocument]) -> lis
     stored: list[Stored] = []
     for start in range(0, len(documents), 2000):
         part = documents[start : start + 2000]
-        for document, result in zip(part, await store.write([DocumentChange(one, None) for one in part]), strict=True):
+        for document, result in zip(
+            part, await store.write([DocumentChange(job_document, None) for job_document in part]), strict=True
+        ):
             assert isinstance(result, Written), result
             stored.append(Stored(document, result.version))
     await store.refresh()
@@ -95,7 +97,7 @@ class Bare:
             headers={"Content-Type": "application/x-ndjson"},
         ) as answer:
             items = orjson.loads(await answer.read())["items"]
-        return sum(item["index"]["status"] == 200 for item in items)
+        return sum(entry["index"]["status"] == 200 for entry in items)
 
     async def single(self, name: str, version: Version, raw: dict[str, object]) -> int:
         async with self.session.put(
@@ -127,8 +129,13 @@ class Bare:
 
 
 async def bare_bulk(bare: Bare, stored: list[Stored], made: list[bytes] | None = None) -> int:
-    bodies: Sequence[dict[str, object] | bytes] = made or [job_to_json(one.document) for one in stored]
-    lines = [(one.document.id, one.version, body) for one, body in zip(stored, bodies, strict=True)]
+    bodies: Sequence[dict[str, object] | bytes] = made or [
+        job_to_json(other_stored.document) for other_stored in stored
+    ]
+    lines = [
+        (other_stored.document.id, other_stored.version, body)
+        for other_stored, body in zip(stored, bodies, strict=True)
+    ]
     parts = [lines[start : start + BULK] for start in range(0, len(lines), BULK)]
 
     async def loop(own: list[list[tuple[str, Version, dict[str, object] | bytes]]]) -> int:
@@ -161,7 +168,12 @@ async def bare_search(bare: Bare, owner: str) -> int:
 
 async def bare_single(bare: Bare, stored: list[Stored]) -> int:
     async def loop(own: list[Stored]) -> int:
-        return sum([await bare.single(one.document.id, one.version, job_to_json(one.document)) for one in own])
+        return sum(
+            [
+                await bare.single(other_stored.document.id, other_stored.version, job_to_json(other_stored.document))
+                for other_stored in own
+            ]
+        )
 
     return sum(await asyncio.gather(*(loop(stored[place::32]) for place in range(32))))
 
@@ -211,7 +223,7 @@ async def run(url: str, rounds: int, count: int, singles: int) -> bool:
                 if arm == "bare bulk":
                     runs.append(await measure(arm, lambda s=stored: bare_bulk(bare, s), processes))  # type: ignore[misc]
                 elif arm == "bare same":
-                    made = [as_the_desk_writes(one) for one in stored]
+                    made = [as_the_desk_writes(other_stored) for other_stored in stored]
                     runs.append(await measure(arm, lambda s=stored, m=made: bare_bulk(bare, s, m), processes))  # type: ignore[misc]
                 elif arm == "bare search":
                     runs.append(await measure(arm, lambda n=name: bare_search(bare, n), processes))  # type: ignore[misc]
@@ -258,9 +270,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--jobs", type=int, default=30_000)
     parser.add_argument("--singles", type=int, default=1500)
-    given = parser.parse_args()
+    args = parser.parse_args()
     gc.set_threshold(50_000, 20, 20)  # as the server has it; for every arm alike
-    leave(reached=uvloop.run(run(given.url, given.rounds, given.jobs, given.singles)))
+    leave(reached=uvloop.run(run(args.url, args.rounds, args.jobs, args.singles)))
 
 
 if __name__ == "__main__":

@@ -28,17 +28,17 @@ def records(characters: int) -> list[bytes]:
     """Every third failure that was collected, each behind other ordinary output."""
     chance = random.Random(5)
     ordinary = (COLLECTED / "ordinary_output.txt").read_text(encoding="utf-8").splitlines()
-    found = []
+    records = []
     for file in sorted(COLLECTED.glob("unseen_*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines()[::3]:
             record = {name: value for name, value in json.loads(line).items() if name not in ("expect", "source")}
             log = str(record.get("log_tail", ""))
             ahead: list[str] = []
-            while sum(len(one) + 1 for one in ahead) + len(log) < characters:
+            while sum(len(name) + 1 for name in ahead) + len(log) < characters:
                 ahead.append(f"{chance.choice(ordinary)} {chance.randrange(10**6):x}")
             record["log_tail"] = "\n".join([*ahead, log])
-            found.append(json.dumps(record).encode())
-    return found
+            records.append(json.dumps(record).encode())
+    return records
 
 
 def main() -> None:

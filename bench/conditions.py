@@ -28,25 +28,25 @@ EACH = 10
 
 def nested(context: Context) -> dict[str, Any]:
     """A context as cel-python takes it: `job.name` is the field `name` of `job`."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in FIELDS:
-        place, value = found, context.get(field.name)
+        place, value = fields, context.get(field.name)
         *above, last = field.name.split(".")
         for word in above:
             place = place.setdefault(word, {})
         place[last] = value
-    return json.loads(json.dumps(found, default=list))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(fields, default=list))  # type: ignore[no-any-return]
 
 
 def ours(texts: list[str], contexts: list[Context], conditions: CelConditions) -> tuple[float, list[bool | None]]:
-    found: list[bool | None] = []
+    answers: list[bool | None] = []
     began = time.process_time()
     for place, context in enumerate(contexts):
         evaluate = conditions.over(context)
         for number in range(EACH):
             answer = evaluate(texts[(place + number) % len(texts)])
-            found.append(answer if isinstance(answer, bool) else None)
-    return 1e6 * (time.process_time() - began) / len(found), found
+            answers.append(answer if isinstance(answer, bool) else None)
+    return 1e6 * (time.process_time() - began) / len(answers), answers
 
 
 def main() -> None:
@@ -56,21 +56,21 @@ def main() -> None:
     asked = parser.parse_args()
     chance = random.Random(7)
     made = [condition(chance, 1000) for _ in range(asked.texts)]
-    texts, contexts = [text for text, _ in made], [read_context(told)[0] for _, told in made]
+    texts, contexts = [text for text, _ in made], [read_context(record)[0] for _, record in made]
     conditions = CelConditions()
     assert not any(conditions.compile(text) for text in texts)
     spent: dict[str, list[float]] = {"forestay": [], "cel-python": []}
     erred: dict[str, int] = {}
     with Peer("celpy", "celpy_conditions") as peer:
-        peer.ask("load", texts, [nested(one) for one in contexts], EACH)
+        peer.ask("load", texts, [nested(context) for context in contexts], EACH)
         peer.ask("evaluate")
         ours(texts, contexts, conditions)  # warm, both
         for _ in range(asked.rounds):
             theirs = peer.ask("evaluate")
-            cpu, found = ours(texts, contexts, conditions)
-            pairs = list(zip(found, theirs["found"], strict=True))
+            cpu, results = ours(texts, contexts, conditions)
+            pairs = list(zip(results, theirs["found"], strict=True))
             differing = sum(None not in pair and pair[0] != pair[1] for pair in pairs)
-            assert not differing, f"{differing} of {len(found)} answers differ"
+            assert not differing, f"{differing} of {len(results)} answers differ"
             erred = {name: sum(pair[place] is None for pair in pairs) for place, name in enumerate(spent)}
             spent["forestay"].append(cpu)
             spent["cel-python"].append(theirs["cpu"])

@@ -54,7 +54,7 @@ class Feeder:
     def done(self) -> bool:
         return self.left == 0 and len(self.taken) >= len(self.born)
 
-    async def run(self, told: list[ClaimDispatcher]) -> None:
+    async def run(self, dispatchers: list[ClaimDispatcher]) -> None:
         while self.left:
             want = min(self.left, HOT - (len(self.born) - len(self.taken)))
             if want < 50 and want < self.left:
@@ -62,15 +62,15 @@ class Feeder:
                 continue
             documents = fresh(want, "hot", tenant=self.tenant)
             # From before the write on: a claimer may find them before the store's answer is here.
-            self.born |= dict.fromkeys((one.id for one in documents), time.perf_counter())
-            results = await self.store.write([DocumentChange(one, None) for one in documents])
+            self.born |= dict.fromkeys((document.id for document in documents), time.perf_counter())
+            results = await self.store.write([DocumentChange(document, None) for document in documents])
             made = []
             for document, result in zip(documents, results, strict=True):
                 assert isinstance(result, Written)
                 made.append(Stored(document, result.version))
             self.left -= want
-            if told:
-                random.choice(told).offer(made)
+            if dispatchers:
+                random.choice(dispatchers).offer(made)
 
 
 async def naive(bare: Bare, store: OpenSearchJobStore, tenant: str, total: int) -> tuple[int, float, Feeder]:
@@ -112,8 +112,8 @@ async def forestay(url: str, prefix: str, tenant: str, total: int) -> tuple[int,
     async def claimer(number: int) -> None:
         while not feeder.done:
             desk = desks[number % len(desks)]
-            for one in await desk.claim(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=1, wait=1.0):
-                feeder.claimed(one.document.id)
+            for stored in await desk.claim(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=1, wait=1.0):
+                feeder.claimed(stored.document.id)
 
     async def hand_over() -> None:
         while len(feeder.taken) < total // 2:  # noqa: ASYNC110 - a benchmark may poll
@@ -142,7 +142,7 @@ async def doubles(store: OpenSearchJobStore, tenant: str) -> int:
     while True:
         query = JobQuery(tenant=tenant, states=frozenset({State.RUNNING}))
         page = await store.search(query, limit=5000, cursor=cursor)
-        count += sum(one.document.attempt != 1 for one in page.jobs)
+        count += sum(job.document.attempt != 1 for job in page.jobs)
         cursor = page.cursor
         if cursor is None:
             return count
@@ -173,11 +173,11 @@ async def run(url: str, rounds: int, total: int) -> bool:
                     facts["starvation"] = waits[int(0.99 * len(waits))] / statistics.mean(waits)
                     return taken
 
-                one = await measure(arm, work, processes)
-                one.facts |= facts
+                run = await measure(arm, work, processes)
+                run.facts |= facts
                 if arm == "forestay":
-                    one.facts["twice"] += await doubles(store, tenant)
-                runs.append(one)
+                    run.facts["twice"] += await doubles(store, tenant)
+                runs.append(run)
     await store.close()
     figures = {
         arm: {
@@ -205,8 +205,8 @@ def main() -> None:
     parser.add_argument("--url", default=os.environ.get("FORESTAY_TEST_OPENSEARCH", "http://127.0.0.1:9200"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000)
-    given = parser.parse_args()
-    leave(reached=uvloop.run(run(given.url, given.rounds, given.jobs)))
+    args = parser.parse_args()
+    leave(reached=uvloop.run(run(args.url, args.rounds, args.jobs)))
 
 
 if __name__ == "__main__":

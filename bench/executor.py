@@ -60,9 +60,9 @@ class Arm:
         run = Run(self.name, calls, took, {"all": spent}, pressure(), round(os.getloadavg()[0], 1))
         if seconds:
             run.facts["utilisation"] = calls * seconds / WORKERS / took
-        said = f", utilisation {run.facts['utilisation']:.3f}" if seconds else ""
+        text = f", utilisation {run.facts['utilisation']:.3f}" if seconds else ""
         print(
-            f"{self.name}: {run.rate:.0f} calls/s, {run.cpu_each * 1e3:.2f} ms of CPU each{said}, load {run.load}",
+            f"{self.name}: {run.rate:.0f} calls/s, {run.cpu_each * 1e3:.2f} ms of CPU each{text}, load {run.load}",
             flush=True,
         )
         return run
@@ -92,7 +92,7 @@ def one_each(mapped: Callable[[int, float], float]) -> Callable[[int, float], fl
 
 
 @asynccontextmanager
-async def house(store: str, folder: Path) -> AsyncIterator[tuple[Processes, str, str]]:
+async def scenario(store: str, folder: Path) -> AsyncIterator[tuple[Processes, str, str]]:
     """A server and a pilot of two slots on a store; with where it is, and a token for it."""
     domain = Domain(store, folder)
     async with processes(domain, folder, lease=60) as running:
@@ -103,7 +103,7 @@ async def house(store: str, folder: Path) -> AsyncIterator[tuple[Processes, str,
 
 def _spent(running: Processes) -> Callable[[], float]:
     """Of server and pilot with all they started, and of this process, which is the client."""
-    return lambda: sum(cpu_of(one.process.pid) for one in running.started) + time.process_time()
+    return lambda: sum(cpu_of(started.process.pid) for started in running.started) + time.process_time()
 
 
 @asynccontextmanager
@@ -113,7 +113,9 @@ async def arms_of(asked: argparse.Namespace) -> AsyncIterator[list[Arm]]:
     async with AsyncExitStack() as stack:
 
         async def ours(name: str, store: str, folder: Path, max_attempts: int = 1) -> tuple[Processes, str, str]:
-            running, url, token = await stack.enter_async_context(house(store or f"sqlite:///{folder}/jobs.db", folder))
+            running, url, token = await stack.enter_async_context(
+                scenario(store or f"sqlite:///{folder}/jobs.db", folder)
+            )
             mapped = stack.enter_context(pool_of(url, token, max_attempts=max_attempts))
             arms.append(Arm(name, mapped, _spent(running)))
             return running, url, token
@@ -196,12 +198,14 @@ def report(asked: argparse.Namespace, runs: list[Run], late: dict[str, float]) -
         figures["utilisation"] = {
             name: statistics.median(r.facts["utilisation"] for r in runs if r.arm == name) for name in names
         }
-    path = keep(asked.name, runs, figures | {f"{LIKE.get(name, OWN)} over {name}": one for name, one in ratios.items()})
+    path = keep(
+        asked.name, runs, figures | {f"{LIKE.get(name, OWN)} over {name}": ratio for name, ratio in ratios.items()}
+    )
     print(f"raw runs in {path}", file=sys.stderr)
     reached = asked.seconds > 0 or all(ratio.low >= GOAL for name, ratio in ratios.items() if name in PEERS)
-    said = "".join(f"; {ratio} × {name}, {statistics.median(rates[name]):.0f}" for name, ratio in ratios.items())
+    text = "".join(f"; {ratio} × {name}, {statistics.median(rates[name]):.0f}" for name, ratio in ratios.items())
     goal = f" (goal ≥ {GOAL:g}): {'reached' if reached else 'not reached'}" if ratios and not asked.seconds else ""
-    print(f"executor: {statistics.median(rates[OWN]):.0f} calls/s{said}{goal}")
+    print(f"executor: {statistics.median(rates[OWN]):.0f} calls/s{text}{goal}")
     leave(reached=reached)
 
 

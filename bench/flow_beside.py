@@ -56,21 +56,21 @@ async def forestay(site: WholeSite, jobs: int, within: float, *, run: bool) -> F
     store = open_stores(site.store).jobs
     await store.open()
     since = time.monotonic()
-    case = await site.start_case(FLOW.format(jobs=jobs))
-    found: Figures = {"accepted": await accepted(store, case, jobs, since), "ended": None}
+    flow_run = await site.start_run(FLOW.format(jobs=jobs))
+    figures: Figures = {"accepted": await accepted(store, flow_run, jobs, since), "ended": None}
     await store.close()
     if run:
         pilot = _pilot(site)
         try:
             while time.monotonic() - since < within:
-                if (await site.get(f"/v1/cases/{case}", "viewer"))["ended"] is not None:
-                    found["ended"] = time.monotonic() - since
+                if (await site.get(f"/v1/runs/{flow_run}", "viewer"))["ended"] is not None:
+                    figures["ended"] = time.monotonic() - since
                     break
                 await asyncio.sleep(0.2)
         finally:
             pilot.terminate()
             pilot.wait(60)
-    return found | {"peak": float(max(site.peaks().values()))}
+    return figures | {"peak": float(max(site.peaks().values()))}
 
 
 def _pilot(site: WholeSite) -> subprocess.Popen[bytes]:
@@ -139,8 +139,8 @@ async def main() -> None:
         "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
     )
     asked = parser.parse_args()
-    sizes = [(int(one), True) for one in asked.jobs.split(",") if one]
-    sizes += [(int(one), False) for one in asked.build.split(",") if one]
+    sizes = [(int(part), True) for part in asked.jobs.split(",") if part]
+    sizes += [(int(part), False) for part in asked.build.split(",") if part]
     peers = [name for name in asked.peers.split(",") if name]
     rows: list[dict[str, object]] = []
     for jobs, run in sizes:
@@ -149,12 +149,12 @@ async def main() -> None:
                 if name == "forestay":
                     async with whole_site(own=not asked.shared) as site:
                         await site.start()
-                        found = await forestay(site, jobs, asked.within, run=run)
+                        found_forestay = await forestay(site, jobs, asked.within, run=run)
                 elif name == "dask":
-                    found = await dask(jobs, asked.within)
+                    found_forestay = await dask(jobs, asked.within)
                 else:
-                    found = await snakemake(jobs, asked.within, run=run)
-                row = {"system": name, "jobs": jobs, "run": run, "round": number, **found}
+                    found_forestay = await snakemake(jobs, asked.within, run=run)
+                row = {"system": name, "jobs": jobs, "run": run, "round": number, **found_forestay}
                 rows.append(row | {"load": round(os.getloadavg()[0], 1), "pressure": pressure()})
                 print(rows[-1], flush=True)
     report(asked, rows)
@@ -165,12 +165,12 @@ def report(asked: argparse.Namespace, rows: list[dict[str, object]]) -> None:
     print(f"raw runs in {keep('flow_beside', [], figures)}", file=sys.stderr)
     largest = max(int(str(row["jobs"])) for row in rows)
     took = {str(row["system"]): row["accepted"] for row in rows if row["jobs"] == largest}
-    known = {name: float(str(one)) for name, one in took.items() if one is not None}
+    known = {name: float(str(entry)) for name, entry in took.items() if entry is not None}
     ratio = known.get("snakemake", asked.within) / known["forestay"] if "snakemake" in took else 0.0
     least = "" if "snakemake" in known else "at least "
-    said = f"{largest} jobs accepted in {known['forestay']:.1f} s"
-    said += f", {least}{ratio:.1f} × as fast as by Snakemake (goal ≥ {GOAL:g})" if "snakemake" in took else ""
-    print(f"flow_beside: {said}")
+    text = f"{largest} jobs accepted in {known['forestay']:.1f} s"
+    text += f", {least}{ratio:.1f} × as fast as by Snakemake (goal ≥ {GOAL:g})" if "snakemake" in took else ""
+    print(f"flow_beside: {text}")
     leave(reached=ratio >= GOAL or "snakemake" not in took)
 
 

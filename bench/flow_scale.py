@@ -4,7 +4,7 @@
     just bench flow_scale --jobs 1000000 --beside 10000     # CPU per job beside that of a small flow
     just bench flow_scale --jobs 100000 --over 600          # the jobs end evenly over ten minutes
 
-A scatter of N no-ops on its own Temporal and PostgreSQL (--store opensearch: the one that runs), one server, worker and keeper as processes, simulated pilots
+A scatter of N no-ops on its own Temporal and PostgreSQL (--store opensearch: the one that runs), one server, orchestrator and reconciler as processes, simulated pilots
 in another process that speak the real protocol (claims and ends of 32). They begin when all jobs are accepted. Half way every Forestay process is killed with
 kill -9 at once and started again. Everything is durable: each answer of the store waits for its disk.
 """
@@ -42,7 +42,7 @@ tasks:
 """
 GIB = 1 << 30
 LEASE = 30
-"""Seconds. A pilot whose answer was lost by the kill does not know of those claims; they are released after two of its beats, a third of this apart."""
+"""Seconds. A pilot whose answer was lost by the kill does not know of those claims; they are released after two of its heartbeats, a third of this apart."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Figures:
     jobs: int
     accepted_in: float = 0.0
     ended_in: float = 0.0
-    """From the start of the case to its end, without the kill's part being taken out."""
+    """From the start of the run to its end, without the kill's part being taken out."""
     jobs_a_second: float = 0.0
     """While the pilots ran."""
     events: int = 0
@@ -62,7 +62,7 @@ class Figures:
     recovery: float | None = None
     """From kill -9 of everything to the next end that counts."""
     case_answers: float | None = None
-    """From kill -9 of everything until the case's state is told again, so until a worker has replayed it."""
+    """From kill -9 of everything until the run's state is told again, so until an orchestrator has replayed it."""
     superseded: int = 0
     peak_bytes: dict[str, int] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
@@ -80,56 +80,56 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-async def accepted(store: JobStore, case: str, jobs: int, since: float) -> float:
+async def accepted(store: JobStore, run: str, jobs: int, since: float) -> float:
     """When all documents exist; asked so seldom that the question costs little."""
-    query = JobQuery(tenant=TENANT, anyof={"case": [case]})
+    query = JobQuery(tenant=TENANT, anyof={"run": [run]})
     while True:
         asked = time.monotonic()
         try:
             await store.refresh(only_jobs=True)
-            found = sum((await store.count(query, by="state")).values())
+            total = sum((await store.count(query, by="state")).values())
         except Transient:
-            found = 0
+            total = 0
         now = time.monotonic()
-        if found >= jobs:
+        if total >= jobs:
             return (asked + now) / 2 - since
-        say(f"  {found} of {jobs} accepted after {now - since:.0f} s")
-        left = (jobs - found) * (now - since) / found if found else 1.0
+        say(f"  {total} of {jobs} accepted after {now - since:.0f} s")
+        left = (jobs - total) * (now - since) / total if total else 1.0
         await asyncio.sleep(max(0.1, 5 * (now - asked), min(left / 2, 10.0)))
 
 
-async def run(site: WholeSite, jobs: int, given: argparse.Namespace, *, dying: bool) -> Figures:
+async def run(site: WholeSite, jobs: int, args: argparse.Namespace, *, dying: bool) -> Figures:
     figures = Figures(jobs)
     store = open_stores(site.store).jobs
     await store.open()
     before = site.cpu()
     started = time.monotonic()
-    case = await site.start_case(FLOW.format(jobs=jobs))
-    figures.accepted_in = await accepted(store, case, jobs, started)
+    run = await site.start_run(FLOW.format(jobs=jobs))
+    figures.accepted_in = await accepted(store, run, jobs, started)
     figures.cpu_accept = {name: (spent - before[name]) / jobs * 1e6 for name, spent in site.cpu().items()}
     say(f"  accepted in {figures.accepted_in:.1f} s; CPU a job {_micro(figures.cpu_accept)}")
-    rate = jobs / given.over / given.processes if given.over else 0.0
+    rate = jobs / args.over / args.processes if args.over else 0.0
     enrol = site.token("enrol")
-    crowd = [PilotProcess(site.urls, enrol, given.pilots, rate) for _ in range(given.processes)]
+    crowd = [PilotProcess(site.urls, enrol, args.pilots, rate) for _ in range(args.processes)]
     try:
         began = time.monotonic()
         await until_ended(crowd, jobs // 2)
         if dying:
-            await kill(site, case, crowd, figures)
+            await kill(site, run, crowd, figures)
         await until_ended(crowd, jobs)
         figures.jobs_a_second = jobs / (time.monotonic() - began)
         say(f"  {jobs} jobs ended, {figures.jobs_a_second:.0f}/s")
-        await case_ended(site, case)
+        await run_ended(site, run)
     finally:
-        for one in crowd:
-            one.stop()
+        for process in crowd:
+            process.stop()
     figures.ended_in = time.monotonic() - started
-    figures.superseded = sum(one.superseded for one in crowd)
+    figures.superseded = sum(process.superseded for process in crowd)
     figures.cpu = {name: (spent - before[name]) / jobs * 1e6 for name, spent in site.cpu().items()}
     figures.peak_bytes = site.peaks()
     figures.load = os.getloadavg()[0]
-    await histories(site, case, figures)
-    states = await store.count(JobQuery(tenant=TENANT, anyof={"case": [case]}), by="state")
+    await histories(site, run, figures)
+    states = await store.count(JobQuery(tenant=TENANT, anyof={"run": [run]}), by="state")
     await store.close()
     if dict(states) != {State.COMPLETED.value: jobs}:
         raise SystemExit(f"the jobs are {dict(states)}")
@@ -137,17 +137,17 @@ async def run(site: WholeSite, jobs: int, given: argparse.Namespace, *, dying: b
 
 
 async def until_ended(crowd: list[PilotProcess], jobs: int) -> None:
-    said = time.monotonic()
-    while (ended := sum(one.ended for one in crowd)) < jobs:
-        if any(one.process.poll() is not None for one in crowd):
+    began = time.monotonic()
+    while (ended := sum(process.ended for process in crowd)) < jobs:
+        if any(pilot_process.process.poll() is not None for pilot_process in crowd):
             raise SystemExit("the pilots are gone")
-        if time.monotonic() - said > 15:
-            said = time.monotonic()
+        if time.monotonic() - began > 15:
+            began = time.monotonic()
             say(f"  {ended} ended")
         await asyncio.sleep(0.05)
 
 
-async def kill(site: WholeSite, case: str, crowd: list[PilotProcess], figures: Figures) -> None:
+async def kill(site: WholeSite, run: str, crowd: list[PilotProcess], figures: Figures) -> None:
     """kill -9 of everything at once, and how long until it goes on."""
     site.kill_all()
     killed = time.monotonic()
@@ -156,42 +156,42 @@ async def kill(site: WholeSite, case: str, crowd: list[PilotProcess], figures: F
 
     async def ends() -> float:
         while True:
-            if (last := max(one.last for one in crowd)) > launched + 0.2:
+            if (last := max(process.last for process in crowd)) > launched + 0.2:
                 return last - killed
             await asyncio.sleep(0.02)
 
     async def answers() -> float:
-        await site.get(f"/v1/cases/{case}", "viewer", patience=120)
+        await site.get(f"/v1/runs/{run}", "viewer", patience=120)
         return time.monotonic() - killed
 
     figures.recovery, figures.case_answers = await asyncio.gather(ends(), answers())
     say(
-        f"  killed at {sum(one.ended for one in crowd)}; next end after {figures.recovery:.1f} s, case after {figures.case_answers:.1f} s"
+        f"  killed at {sum(process.ended for process in crowd)}; next end after {figures.recovery:.1f} s, run after {figures.case_answers:.1f} s"
     )
 
 
-async def case_ended(site: WholeSite, case: str) -> None:
+async def run_ended(site: WholeSite, run: str) -> None:
     while True:
-        found = await site.get(f"/v1/cases/{case}", "viewer")
-        if found["ended"] is not None:
-            if found["state"] != "completed" or found["items"][0]["well"] == 0:
-                raise SystemExit(f"the case is {found['state']}: {found['reason']}")
+        reply = await site.get(f"/v1/runs/{run}", "viewer")
+        if reply["ended"] is not None:
+            if reply["state"] != "completed" or reply["tasks"][0]["well"] == 0:
+                raise SystemExit(f"the run is {reply['state']}: {reply['reason']}")
             return
         await asyncio.sleep(0.1)
 
 
-async def histories(site: WholeSite, case: str, figures: Figures) -> None:
-    """The events of every run of the case and its shards."""
+async def histories(site: WholeSite, run: str, figures: Figures) -> None:
+    """The events of every run of the run and its shards."""
     client = await Client.connect(site.temporal, namespace=site.namespace)
-    query = f"WorkflowId STARTS_WITH '{case}'"
+    query = f"WorkflowId STARTS_WITH '{run}'"
     for _ in range(100):
-        found = [one async for one in client.list_workflows(query, page_size=1000)]
-        if found and all(one.status is not WorkflowExecutionStatus.RUNNING for one in found):
+        executions = [workflow async for workflow in client.list_workflows(query, page_size=1000)]
+        if executions and all(execution.status is not WorkflowExecutionStatus.RUNNING for execution in executions):
             break
         await asyncio.sleep(0.5)  # what is listed lags
-    figures.runs = len(found)
-    figures.events = sum(one.history_length for one in found)
-    figures.largest_run = max(one.history_length for one in found)
+    figures.runs = len(executions)
+    figures.events = sum(execution.history_length for execution in executions)
+    figures.largest_run = max(execution.history_length for execution in executions)
     figures.events_a_job = figures.events / figures.jobs
 
 
@@ -199,33 +199,33 @@ def _micro(cpu: dict[str, float]) -> str:
     return f"{sum(cpu.values()):.0f} µs (" + ", ".join(f"{name} {spent:.0f}" for name, spent in cpu.items()) + ")"
 
 
-def lines(one: Figures) -> list[str]:
+def lines(figures: Figures) -> list[str]:
     out = [
-        f"{one.jobs} jobs: accepted in {one.accepted_in:.1f} s, ended after {one.ended_in:.1f} s, {one.jobs_a_second:.0f} jobs/s with pilots, load {one.load:.1f}",
-        f"  events {one.events_a_job:.4f} a job ({one.events} in {one.runs} runs, the largest {one.largest_run})",
-        "  peak memory " + ", ".join(f"{name} {peak / 2**20:.0f} MiB" for name, peak in one.peak_bytes.items()),
-        f"  CPU a job {_micro(one.cpu)}; of it until accepted {_micro(one.cpu_accept)}",
+        f"{figures.jobs} jobs: accepted in {figures.accepted_in:.1f} s, ended after {figures.ended_in:.1f} s, {figures.jobs_a_second:.0f} jobs/s with pilots, load {figures.load:.1f}",
+        f"  events {figures.events_a_job:.4f} a job ({figures.events} in {figures.runs} runs, the largest {figures.largest_run})",
+        "  peak memory " + ", ".join(f"{name} {peak / 2**20:.0f} MiB" for name, peak in figures.peak_bytes.items()),
+        f"  CPU a job {_micro(figures.cpu)}; of it until accepted {_micro(figures.cpu_accept)}",
     ]
-    if one.recovery is not None:
+    if figures.recovery is not None:
         out.append(
-            f"  after kill -9 of everything the next end counted after {one.recovery:.1f} s, "
-            f"the case answered after {one.case_answers:.1f} s; {one.superseded} ends superseded"
+            f"  after kill -9 of everything the next end counted after {figures.recovery:.1f} s, "
+            f"the run answered after {figures.case_answers:.1f} s; {figures.superseded} ends superseded"
         )
     return out
 
 
-def judge(one: Figures, small: Figures | None) -> dict[str, bool]:
+def judge(figures: Figures, small: Figures | None) -> dict[str, bool]:
     """The goals, and whether each was reached."""
     wanted = {
-        f"accepted in ≤ {120 * one.jobs / 1e6:g} s": one.accepted_in <= 120 * one.jobs / 1e6,
-        "≤ 0.02 events a job": one.events_a_job <= 0.02,
-        "≤ 8,000 events a run": one.largest_run <= 8000,
-        "≤ 1 GiB a process": max(one.peak_bytes.values()) <= GIB,
+        f"accepted in ≤ {120 * figures.jobs / 1e6:g} s": figures.accepted_in <= 120 * figures.jobs / 1e6,
+        "≤ 0.02 events a job": figures.events_a_job <= 0.02,
+        "≤ 8,000 events a run": figures.largest_run <= 8000,
+        "≤ 1 GiB a process": max(figures.peak_bytes.values()) <= GIB,
     }
-    if one.recovery is not None and one.case_answers is not None:
-        wanted["goes on within 10 s"] = max(one.recovery, one.case_answers) <= 10
+    if figures.recovery is not None and figures.case_answers is not None:
+        wanted["goes on within 10 s"] = max(figures.recovery, figures.case_answers) <= 10
     if small is not None:
-        wanted["CPU a job ≤ 1.25 × that of the small flow"] = one.cpu_a_job <= 1.25 * small.cpu_a_job
+        wanted["CPU a job ≤ 1.25 × that of the small flow"] = figures.cpu_a_job <= 1.25 * small.cpu_a_job
     return wanted
 
 
@@ -241,36 +241,40 @@ async def main() -> None:
     parser.add_argument("--pilots", type=int, default=24, help="in each process")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--orchestrators", type=int, default=1)
     parser.add_argument("--no-kill", dest="kill", action="store_false")
     parser.add_argument(
         "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
     )
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     small: list[Figures] = []
-    async with whole_site(own=not given.shared, store=given.store) as site:
+    async with whole_site(own=not args.shared, store=args.store) as site:
         say(f"logs in {site.folder}")
-        await site.start(servers=given.servers, workers=given.workers, lease=LEASE)
-        for _ in range(given.rounds if given.beside else 0):
-            small.append(await run(site, given.beside, given, dying=False))
+        await site.start(servers=args.servers, orchestrators=args.orchestrators, lease=LEASE)
+        for _ in range(args.rounds if args.beside else 0):
+            small.append(await run(site, args.beside, args, dying=False))
             say("\n".join(lines(small[-1])))
-        large = await run(site, given.jobs, given, dying=given.kill)
-    report(small, large, as_json=given.json)
+        large = await run(site, args.jobs, args, dying=args.kill)
+    report(small, large, as_json=args.json)
 
 
 def report(small: list[Figures], large: Figures, *, as_json: bool) -> None:
-    middle = sorted(small, key=lambda one: one.cpu_a_job)[len(small) // 2] if small else None
+    middle = sorted(small, key=lambda figures: figures.cpu_a_job)[len(small) // 2] if small else None
     goals = judge(large, middle)
-    figures: dict[str, Any] = {"large": asdict(large), "small": [asdict(one) for one in small], "goals": goals}
+    figures: dict[str, Any] = {
+        "large": asdict(large),
+        "small": [asdict(other_figures) for other_figures in small],
+        "goals": goals,
+    }
     if middle is not None:
-        figures["cost"] = large.cpu_a_job / statistics.median(one.cpu_a_job for one in small)
+        figures["cost"] = large.cpu_a_job / statistics.median(other_figures.cpu_a_job for other_figures in small)
     keep(f"flow_scale_{large.jobs}", [], figures)
     if as_json:
         print(orjson.dumps(figures).decode())
     else:
-        for one in [*small, large]:
-            print("\n".join(lines(one)))
+        for other_figures in [*small, large]:
+            print("\n".join(lines(other_figures)))
         if middle is not None:
             print(f"CPU a job at {large.jobs} is {figures['cost']:.2f} × that at {middle.jobs} (goal ≤ 1.25)")
     missed = [name for name, reached in goals.items() if not reached]

@@ -47,7 +47,7 @@ def cpu_seconds(pid: int) -> float:
 
 def process_named(words: str) -> list[int]:
     """Processes whose command line has these words in it."""
-    found = []
+    names = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -55,8 +55,8 @@ def process_named(words: str) -> list[int]:
             except OSError:
                 continue
             if words in line:
-                found.append(int(entry.name))
-    return found
+                names.append(int(entry.name))
+    return names
 
 
 def opensearch_pid(port: int) -> int:
@@ -72,7 +72,7 @@ def opensearch_pid(port: int) -> int:
         if not entry.name.isdigit():
             continue
         try:
-            if any(os.readlink(one) in inodes for one in (entry / "fd").iterdir()):
+            if any(os.readlink(path) in inodes for path in (entry / "fd").iterdir()):
                 return int(entry.name)
         except OSError:
             continue
@@ -117,7 +117,7 @@ class Ratio:
 
 def paired(above: Sequence[float], below: Sequence[float]) -> Ratio:
     """Bootstrap over pairs; the seed is fixed, so that the same pairs give the same bound."""
-    ratios = [one / other for one, other in zip(above, below, strict=True)]
+    ratios = [first / other for first, other in zip(above, below, strict=True)]
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
     return Ratio(statistics.median(ratios), medians[50], medians[1949], len(ratios))

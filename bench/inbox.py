@@ -4,7 +4,7 @@
     just bench inbox --jobs 1000000 --incidents 100000 --store postgresql
 
 One tenant has as many incidents that wait as are asked for, of 200 owners and 12 causes, a tenth of them in storms; another has a hundred. Both are asked in turn, so that the ratio says
-what the many cost on whatever else the machine does. The incidents are written as the fault handler writes them; the jobs are copies of a real one, made inside the store. In the browser
+what the many cost on whatever else the machine does. The incidents are written as the failure handler writes them; the jobs are copies of a real one, made inside the store. In the browser
 a person comes by a link, with an empty cache; the inbox is usable when its first group can be opened.
 """
 
@@ -51,7 +51,7 @@ async def copy_jobs(store: SqlJobStore, count: int) -> None:
     first = job("first", tenant=MANY, state=State.COMPLETED)
     await store.write([DocumentChange(first, None)])
     quote = store.database.dialect.writer.dialect.identifier_preparer.quote
-    others = ", ".join(quote(one.name) for one in jobs.columns if one.name != "id")
+    others = ", ".join(quote(column.name) for column in jobs.columns if column.name != "id")
     for start in range(0, count, COPIED):
         end = min(count, start + COPIED) - 1
         await store.database.run(
@@ -67,14 +67,14 @@ async def write_incidents(store: SqlIncidentStore, tenant: str, count: int, now:
         made = []
         for n in range(start, min(count, start + WRITTEN)):
             cause, owner = CAUSES[n % len(CAUSES)], f"owner{n * 7919 % min(OWNERS, max(1, count // 10)):03}"
-            one = Incident(
+            incident = Incident(
                 f"{tenant}-{n}", tenant, owner, ExceptionType.ABORT, now - n * 1000, job=f"copy-{n}", cause=cause,
                 context={"evidence": {"exit_code": 1, "log_tail": "reading\nKilled\n"}},
             )  # fmt: skip
             group = f"cause:{cause}@{n % 3}" if n % 10 == 0 else ""
-            standing = status_of(one, group=group, core_seconds=3600 + n % 1000)
+            status = status_of(incident, group=group, core_seconds=3600 + n % 1000)
             note = "no rule answers it: look at the log, and write a rule"
-            made.append((one, replace(standing, state=IncidentState.HELD, due=None, note=note)))
+            made.append((incident, replace(status, state=IncidentState.HELD, due=None, note=note)))
         await store.add_incidents(made)
 
 
@@ -123,27 +123,27 @@ def told(name: str, seconds: list[float]) -> dict[str, float]:
     return {"p50_ms": round(p50 * 1000, 1), "p99_ms": round(p99 * 1000, 1)}
 
 
-async def main(given: argparse.Namespace) -> bool:
+async def main(args: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        async with store_room(given.store, folder) as url:
+        async with store_room(args.store, folder) as url:
             store = SqlJobStore(url, timeout=600)
             await store.open()
             begun, now = time.monotonic(), time.time_ns() // 1_000_000
             incidents = SqlIncidentStore(store.database)
-            await write_incidents(incidents, MANY, given.incidents, now)
+            await write_incidents(incidents, MANY, args.incidents, now)
             await write_incidents(incidents, FEW, 100, now)
-            await copy_jobs(store, given.jobs)
+            await copy_jobs(store, args.jobs)
             await store.database.run(text("ANALYZE"))
-            print(f"{given.jobs:,} jobs and {given.incidents:,} incidents after {time.monotonic() - begun:.0f} s")
+            print(f"{args.jobs:,} jobs and {args.incidents:,} incidents after {time.monotonic() - begun:.0f} s")
             await store.close()
             async with Domain(url, folder).server() as server:
-                taken, worked = await ask(server, given.rounds)
-                first, seen = await browse(server, given.visits)
+                taken, worked = await ask(server, args.rounds)
+                first, seen = await browse(server, args.visits)
     figures: dict[str, Any] = {
-        "store": given.store,
-        "jobs": given.jobs,
-        "incidents": given.incidents,
+        "store": args.store,
+        "jobs": args.jobs,
+        "incidents": args.incidents,
         "answer": told("the answer", taken[MANY]),
         "answer_of_a_hundred": told("the answer of a hundred", taken[FEW]),
         "answer_cpu": told("CPU of the answer", worked[MANY]),
@@ -157,7 +157,7 @@ async def main(given: argparse.Namespace) -> bool:
     }
     print(f"answers, many to a hundred: {figures['answers_ratio']}")
     print(f"usable, many to a hundred: {figures['usable_ratio']}")
-    keep(f"inbox-{given.store}", [], figures)
+    keep(f"inbox-{args.store}", [], figures)
     return bool(figures["usable"]["p50_ms"] <= GOAL * 1000)
 
 

@@ -51,7 +51,7 @@ def lines(path: Path) -> list[tuple[float, int]]:
     """Whole lines of the runs so far: when, and in which process."""
     if not path.exists():
         return []
-    return [(float(at), int(pid)) for at, pid in (one.split() for one in path.read_text().split("\n")[:-1])]
+    return [(float(at), int(pid)) for at, pid in (part.split() for part in path.read_text().split("\n")[:-1])]
 
 
 async def lose(path: Path, how: str, top: Callable[[int], int], within: float) -> float | None:
@@ -64,9 +64,9 @@ async def lose(path: Path, how: str, top: Callable[[int], int], within: float) -
     lost = family(top(lines(path)[0][1]))
     await asyncio.sleep(1.0)  # it runs, and is known to
     at = time.time()
-    for one in lost:
+    for child in lost:
         with contextlib.suppress(OSError):
-            os.kill(one, SIGNALS[how])
+            os.kill(child, SIGNALS[how])
     try:
         while time.time() < at + within:
             if len(lines(path)) > 1:
@@ -74,20 +74,20 @@ async def lose(path: Path, how: str, top: Callable[[int], int], within: float) -
             await asyncio.sleep(0.02)
         return None
     finally:
-        for one in lost:
+        for child in lost:
             with contextlib.suppress(OSError):
-                os.kill(one, signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
 
 
-class House:
-    """A server and a keeper that stay; each trial has two pilots of its own."""
+class Scenario:
+    """A server and a reconciler that stay; each trial has two pilots of its own."""
 
     def __init__(self, running: Processes, server: Started, folder: Path) -> None:
         self.running, self.server, self.folder = running, server, folder
         self.client = running.client(server, "submitter", "viewer", tenant="bench")
 
     async def known(self) -> set[str]:
-        return {one["id"] for one in (await self.client.get("/v1/pilots")).json()["pilots"]}
+        return {pilot["id"] for pilot in (await self.client.get("/v1/pilots")).json()["pilots"]}
 
     async def trial(self, folder: Path, how: str, within: float) -> float | None:
         before = await self.known()
@@ -97,7 +97,7 @@ class House:
             return len(await self.known() - before) == 2
 
         def pilot_of(pid: int) -> int:
-            return next(one.process.pid for one in pilots if pid in family(one.process.pid))
+            return next(pilot.process.pid for pilot in pilots if pid in family(pilot.process.pid))
 
         await until(both, "two pilots", patience=PATIENCE)
         path = folder / "runs"
@@ -106,21 +106,21 @@ class House:
         try:
             return await lose(path, how, pilot_of, within)
         finally:
-            for one in pilots:
-                if one.process.poll() is None:
-                    one.kill()
+            for pilot in pilots:
+                if pilot.process.poll() is None:
+                    pilot.kill()
 
 
 @asynccontextmanager
-async def house(silence: int | None) -> AsyncIterator[Trial]:
+async def scenario(silence: int | None) -> AsyncIterator[Trial]:
     with tempfile.TemporaryDirectory(prefix="forestay-lost-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         domain = Domain(f"sqlite:///{folder}/jobs.db", folder)
         async with processes(domain, folder, **({"lease": silence} if silence else {})) as running:
             server = await running.server()
-            running.keeper()
+            running.reconciler()
             await asyncio.sleep(SETTLES)
-            yield House(running, server, folder).trial
+            yield Scenario(running, server, folder).trial
 
 
 def _parent(pid: int) -> int:
@@ -150,7 +150,7 @@ async def parsl(folder: Path, how: str, within: float, silence: int | None) -> f
 async def arms(names: list[str], silence: int | None) -> AsyncIterator[dict[str, Trial]]:
     """How each system's task is lost, with so many seconds of silence allowed; none: their defaults."""
     peers = {"dask": partial(dask, silence=silence), "parsl": partial(parsl, silence=silence)}
-    async with house(silence) as ours:
+    async with scenario(silence) as ours:
         yield {"forestay": ours, **{name: peers[name] for name in names if name in peers}}
 
 
@@ -162,8 +162,8 @@ async def trial(name: str, work: Trial, how: str, silence: int | None, within: f
             print(f"{name}, {how}: nothing was lost, the task did not begin ({error}); once more", flush=True)
             took = await work(Path(folder), how, within)
     settings = f"{silence} s" if silence else "defaults"
-    said = f"not within {within:.0f} s" if took is None else f"{took:.2f} s"
-    print(f"{name}, {how}, {settings}: runs again after {said} (load {os.getloadavg()[0]:.1f})", flush=True)
+    text = f"not within {within:.0f} s" if took is None else f"{took:.2f} s"
+    print(f"{name}, {how}, {settings}: runs again after {text} (load {os.getloadavg()[0]:.1f})", flush=True)
     return took
 
 
@@ -193,8 +193,8 @@ async def main() -> None:
     if asked.defaults:
         async with arms(names, None) as works:
             for how in SIGNALS:  # side by side: they only wait
-                found = await asyncio.gather(*(trial(name, works[name], how, None, asked.within) for name in names))
-                defaults |= {(name, how): took for name, took in zip(names, found, strict=True)}
+                values = await asyncio.gather(*(trial(name, works[name], how, None, asked.within) for name in names))
+                defaults |= {(name, how): took for name, took in zip(names, values, strict=True)}
     report(asked, equal, defaults, loads, pressures)
 
 
@@ -205,7 +205,7 @@ def report(
     loads: list[float],
     pressures: list[float],
 ) -> None:
-    ours = {how: [asked.within if one is None else one for one in equal["forestay"][how]] for how in SIGNALS}
+    ours = {how: [asked.within if value is None else value for value in equal["forestay"][how]] for how in SIGNALS}
     worst: dict[str, float] = {}
     if asked.equal:
         worst = {"killed, seconds": max(ours["killed"]), "silent, leases": max(ours["silent"]) / asked.silence}

@@ -131,24 +131,24 @@ async def median_ms(work: Callable[[], Awaitable[object]], times: int = 7) -> fl
 
 
 async def candidates(store: OpenSearchJobStore, owner: str, count: int) -> list[Stored]:
-    found: list[Stored] = []
+    jobs: list[Stored] = []
     cursor = None
-    while len(found) < count:
-        limit = min(5_000, count - len(found))
+    while len(jobs) < count:
+        limit = min(5_000, count - len(jobs))
         page = await store.search(queue(owner, None), sort="rank", limit=limit, cursor=cursor)
-        found += page.jobs
+        jobs += page.jobs
         cursor = page.cursor
         if cursor is None:
             break
-    return found
+    return jobs
 
 
-def claimed(one: Stored) -> DocumentChange:
+def claimed(stored: Stored) -> DocumentChange:
     taken = claim(
-        one.document, claim_id=uuid4().hex, pilot="slurm:4711:0:8c1f", host="n0417.example.org", now=START + 10**6
+        stored.document, claim_id=uuid4().hex, pilot="slurm:4711:0:8c1f", host="n0417.example.org", now=START + 10**6
     )
     assert isinstance(taken, JobDocument)
-    return DocumentChange(taken, one.version)
+    return DocumentChange(taken, stored.version)
 
 
 def ended(document: JobDocument, version: Version) -> DocumentChange:
@@ -191,8 +191,8 @@ async def bare_loop(node: Node, index: str, bulks: Sequence[Bulk]) -> list[tuple
             lines.append(orjson.dumps(document) + b"\n")
         items = (await node.ask("POST", f"/{index}/_bulk", b"".join(lines)))["items"]
         assert isinstance(items, list)
-        for (change, _), item in zip(bulk, items, strict=True):
-            line = item["index"]
+        for (change, _), entry in zip(bulk, items, strict=True):
+            line = entry["index"]
             assert line["status"] == 200
             written.append((change.document, Version(line["_seq_no"], line["_primary_term"])))
     return written
@@ -240,10 +240,10 @@ class Bench:
 
     async def window(self, size: int, slots: frozenset[int] | None) -> str:
         async def work() -> int:
-            found = 0
+            count = 0
             for _ in range(WINDOWS):
-                found += len((await self.store.search(queue("bob", slots), sort="rank", limit=size)).jobs)
-            return found
+                count += len((await self.store.search(queue("bob", slots), sort="rank", limit=size)).jobs)
+            return count
 
         async def search() -> None:
             await self.store.search(queue("bob", slots), sort="rank", limit=size)
@@ -271,7 +271,7 @@ class Bench:
     async def claimed(self) -> tuple[list[str], list[DocumentChange]]:
         """Claims by the adapter and by the bare loop in turn, so that both see the same machine."""
         each = min(self.jobs * 4 // 5, MOST_CLAIMS) // len(OWNERS)
-        changes = [claimed(one) for owner in OWNERS for one in await candidates(self.store, owner, each)]
+        changes = [claimed(candidate) for owner in OWNERS for candidate in await candidates(self.store, owner, each)]
         half = len(changes) // 2
         taken: list[tuple[JobDocument, Version]] = []
         runs: list[Run] = []
@@ -336,8 +336,8 @@ async def finished_size(node: Node, jobs: int) -> str:
     try:
         for first in range(0, jobs, CREATE_BULK):
             changes = [DocumentChange(job, None) for job in make_jobs(first, CREATE_BULK)]
-            for step in (claimed, lambda one: ended(one.document, one.version)):
-                changes = [step(Stored(*one)) for one in await adapter_loop(store, bulks_of(changes))]
+            for step in (claimed, lambda value: ended(value.document, value.version)):
+                changes = [step(Stored(*pair)) for pair in await adapter_loop(store, bulks_of(changes))]
             await store.write(changes)
         while await node.deleted(index):
             # Earlier versions are kept for copies that may ask for them, until a flush and half a minute later.

@@ -30,7 +30,7 @@ from bench.inbox import CAUSES, COPIED, OWNERS
 from forestay.adapters.opensearch.incident_store import OpenSearchIncidentStore
 from forestay.adapters.opensearch.job_store import OpenSearchJobStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.tables import jobs, standings
+from forestay.adapters.sql.tables import jobs, statuses
 from forestay.apps.compose.stores import Stores, open_stores
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, status_of
@@ -59,19 +59,23 @@ STATES = (
 async def copy_rows(store: SqlJobStore, count: int, incidents: int, now: int) -> None:
     """So many jobs that are over and incidents that were answered, made by the store from one of each."""
     quote = store.database.dialect.writer.dialect.identifier_preparer.quote
-    for table, many, spread in ((jobs, count, ("created", "changed")), (standings, incidents, ("at", "changed"))):
+    for table, many, spread in ((jobs, count, ("created", "changed")), (statuses, incidents, ("at", "changed"))):
         when = f":now - CAST(n AS BIGINT) * {MONTH} / {many}"
         picks = dict.fromkeys(spread, when) | {"id": "'copy-' || n", "state": "state"}
         if table is jobs:
             picks["state"] = (
-                f"CASE n % {len(STATES)} " + " ".join(f"WHEN {n} THEN '{one}'" for n, one in enumerate(STATES)) + " END"
+                f"RUN n % {len(STATES)} "
+                + " ".join(f"WHEN {n} THEN '{state}'" for n, state in enumerate(STATES))
+                + " END"
             )
         else:
             picks["cause"] = (
-                f"CASE n % {len(CAUSES)} " + " ".join(f"WHEN {n} THEN '{one}'" for n, one in enumerate(CAUSES)) + " END"
+                f"RUN n % {len(CAUSES)} "
+                + " ".join(f"WHEN {n} THEN '{cause}'" for n, cause in enumerate(CAUSES))
+                + " END"
             )
-        columns = [one.name for one in table.columns]
-        into, out = ", ".join(map(quote, columns)), ", ".join(picks.get(one, quote(one)) for one in columns)
+        columns = [column.name for column in table.columns]
+        into, out = ", ".join(map(quote, columns)), ", ".join(picks.get(column, quote(column)) for column in columns)
         for start in range(0, many, COPIED):
             end = min(many, start + COPIED) - 1
             await store.database.run(
@@ -85,7 +89,7 @@ async def copy_rows(store: SqlJobStore, count: int, incidents: int, now: int) ->
 
 async def send_rows(store: OpenSearchJobStore, count: int, incidents: int, now: int) -> None:
     """The same, sent in bulk: the body of the first, with other times."""
-    for kind, many, spread in (("jobs", count, ("created", "changed")), ("standings", incidents, ("at", "changed"))):
+    for kind, many, spread in (("jobs", count, ("created", "changed")), ("statuses", incidents, ("at", "changed"))):
         (hit,) = await store.cluster.get(kind, ["first"])
         body: dict[str, Any] = hit["_source"]
 
@@ -106,7 +110,7 @@ async def send_rows(store: OpenSearchJobStore, count: int, incidents: int, now: 
     await store.refresh()
 
 
-async def fill(stores: Stores, given: argparse.Namespace) -> None:
+async def fill(stores: Stores, args: argparse.Namespace) -> None:
     now = time.time_ns() // 1_000_000
     await stores.jobs.write([DocumentChange(job("first", tenant=TENANT, state=State.COMPLETED), None)])
     first = Incident("first", TENANT, "ada", ExceptionType.ABORT, now, cause="memory", context={})
@@ -120,11 +124,11 @@ async def fill(stores: Stores, given: argparse.Namespace) -> None:
             )
             for n in range(start, start + 500)
         ]  # fmt: skip
-        await stores.incidents.add_incidents([(one, status_of(one)) for one in made])
+        await stores.incidents.add_incidents([(incident, status_of(incident)) for incident in made])
     if isinstance(stores.jobs, SqlJobStore):
-        await copy_rows(stores.jobs, given.jobs, given.incidents, now)
+        await copy_rows(stores.jobs, args.jobs, args.incidents, now)
     elif isinstance(stores.jobs, OpenSearchJobStore) and isinstance(stores.incidents, OpenSearchIncidentStore):
-        await send_rows(stores.jobs, given.jobs, given.incidents, now)
+        await send_rows(stores.jobs, args.jobs, args.incidents, now)
 
 
 async def ask(server: RunningServer, rounds: int) -> dict[str, dict[str, float]]:
@@ -132,7 +136,7 @@ async def ask(server: RunningServer, rounds: int) -> dict[str, dict[str, float]]
     person = server.person("viewer", tenant=TENANT)
     past = server.services.usage_history
     (await person.get("/v1/inbox")).raise_for_status()  # opens connections
-    told: dict[str, dict[str, float]] = {}
+    result: dict[str, dict[str, float]] = {}
     for span in reversed(HistorySpan):
         taken, worked = [], []
         for _ in range(rounds + 1):
@@ -142,37 +146,37 @@ async def ask(server: RunningServer, rounds: int) -> dict[str, dict[str, float]]
             taken.append(1000 * (time.perf_counter() - begun))
             worked.append(1000 * (time.process_time() - before))
             answer.raise_for_status()
-        told[span.value] = {
+        result[span.value] = {
             "first_ms": round(taken[0], 1),
             "first_cpu_ms": round(worked[0], 1),
             "p50_ms": round(statistics.median(taken[1:]), 1),
             "cpu_ms": round(statistics.median(worked[1:]), 1),
         }
-        print(f"{span.value}: {told[span.value]}")
-    return told
+        print(f"{span.value}: {result[span.value]}")
+    return result
 
 
-async def main(given: argparse.Namespace) -> bool:
+async def main(args: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        async with store_room(given.store, folder) as url:
+        async with store_room(args.store, folder) as url:
             stores = open_stores(url)
             await stores.jobs.open()
             begun = time.monotonic()
-            await fill(stores, given)
-            print(f"{given.jobs:,} jobs and {given.incidents:,} incidents after {time.monotonic() - begun:.0f} s")
+            await fill(stores, args)
+            print(f"{args.jobs:,} jobs and {args.incidents:,} incidents after {time.monotonic() - begun:.0f} s")
             await stores.jobs.close()
             async with Domain(url, folder).server() as server:
-                told = await ask(server, given.rounds)
+                spans = await ask(server, args.rounds)
     figures = {
-        "store": given.store,
-        "jobs": given.jobs,
-        "incidents": given.incidents,
+        "store": args.store,
+        "jobs": args.jobs,
+        "incidents": args.incidents,
         "load": os.getloadavg()[0],
-        "spans": told,
+        "spans": spans,
     }
-    keep(f"overview-{given.store}", [], figures)
-    return all(max(one["first_ms"], one["p50_ms"]) <= GOAL * 1000 for one in told.values())
+    keep(f"overview-{args.store}", [], figures)
+    return all(max(span["first_ms"], span["p50_ms"]) <= GOAL * 1000 for span in spans.values())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     just bench proxy
     just bench proxy --server http://127.0.0.1:8000 --name funnel
 
-Without `--server` a second Forestay, with a store, server, keeper and pilot of its own, is the task server. Another one must be running already, with a
+Without `--server` a second Forestay, with a store, server, reconciler and pilot of its own, is the task server. Another one must be running already, with a
 fresh database, and run tasks at once; any TES server will do, and it is told nothing of the proxy. The figures beside Funnel are of its local compute
 and BoltDB (`funnel server run -c config.yml`), where a script called `docker` that runs the command on the host stood in for containers. Both arms take turns in one run: call by call for the cost of a call, round by round for throughput.
 """
@@ -56,7 +56,7 @@ class Arm(NamedTuple):
         """Poll those that are left, as clients do, until all have ended."""
         ends: dict[str, str] = {}
         while len(ends) < len(tasks):
-            for task in [one for one in tasks if one not in ends]:
+            for task in [end for end in tasks if end not in ends]:
                 state = await self.state(task)
                 if state not in OVER:
                     break  # they end about in the order in which they were made
@@ -69,17 +69,17 @@ class Arm(NamedTuple):
 
 async def calls(arms: list[Arm], many: int) -> dict[str, dict[str, list[float]]]:
     """Milliseconds of each call, the arms in turns."""
-    told: dict[str, dict[str, list[float]]] = {arm.name: {"create": [], "get": []} for arm in arms}
+    calls: dict[str, dict[str, list[float]]] = {arm.name: {"create": [], "get": []} for arm in arms}
     for turn in range(many):
         for arm in arms if turn % 2 else arms[::-1]:
             since = time.perf_counter()
             task = await arm.create("true")
-            told[arm.name]["create"].append(1000 * (time.perf_counter() - since))
+            calls[arm.name]["create"].append(1000 * (time.perf_counter() - since))
             since = time.perf_counter()
             await arm.state(task)
-            told[arm.name]["get"].append(1000 * (time.perf_counter() - since))
+            calls[arm.name]["get"].append(1000 * (time.perf_counter() - since))
             await asyncio.sleep(0.02)
-    return told
+    return calls
 
 
 async def crowd(arm: Arm, what: str, many: int, at_once: int, known: list[str]) -> Run:
@@ -121,7 +121,7 @@ async def second_forestay(stack: AsyncExitStack, folder: Path, slots: int) -> tu
         processes(domain, folder, lease=60, tes_containers="host-paths")
     )
     server = await running.server()
-    running.keeper()
+    running.reconciler()
     running.pilot(TENANT, server, slots=slots)
     return server.url, domain.token("submitter", tenant=TENANT)
 
@@ -137,13 +137,13 @@ async def main() -> None:
     reading.add_argument("--tasks", type=int, default=40, help="tasks of a round from creation to end")
     reading.add_argument("--seconds", type=float, default=1.0, help="how long each of them sleeps")
     reading.add_argument("--slots", type=int, default=8, help="of the second Forestay's pilot")
-    given = reading.parse_args()
+    args = reading.parse_args()
     runs: list[Run] = []
     async with AsyncExitStack() as stack:
         folder, inner, outer = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(3))
-        url, token = given.server, ""
+        url, token = args.server, ""
         if not url:
-            url, token = await second_forestay(stack, inner, given.slots)
+            url, token = await second_forestay(stack, inner, args.slots)
         secret = folder / "token"
         write_private(secret, token or "none")
         table: dict[str, Any] = {"name": "bench", "url": url, "tenants": [TENANT], "default": True}
@@ -151,7 +151,7 @@ async def main() -> None:
         domain = Domain(f"sqlite:///{outer}/outer.db", outer)
         running = await stack.enter_async_context(processes(domain, outer, lease=60, downstreams=json.dumps([table])))
         server = await running.server()
-        running.keeper()
+        running.reconciler()
         arms = [
             Arm("bare", await stack.enter_async_context(_client(url, token))),
             Arm(
@@ -160,40 +160,46 @@ async def main() -> None:
             ),
         ]
         await calls(arms, 10)  # both are warm
-        told = await calls(arms, given.calls)
-        for number in range(given.rounds):
+        returned_calls = await calls(arms, args.calls)
+        for number in range(args.rounds):
             for arm in arms if number % 2 else arms[::-1]:
                 known: list[str] = []
-                runs.append(await crowd(arm, "create", given.crowd, given.at_once, known))
-                runs.append(await crowd(arm, "get", given.crowd, given.at_once, known))
+                runs.append(await crowd(arm, "create", args.crowd, args.at_once, known))
+                runs.append(await crowd(arm, "get", args.crowd, args.at_once, known))
                 await arm.ended(known)
-        for number in range(given.rounds):
+        for number in range(args.rounds):
             for arm in arms if number % 2 else arms[::-1]:
-                runs += [await whole(arm, given.tasks, given.seconds)]
+                runs += [await whole(arm, args.tasks, args.seconds)]
     added = {
-        what: statistics.median(told["proxy"][what]) - statistics.median(told["bare"][what])
+        what: statistics.median(returned_calls["proxy"][what]) - statistics.median(returned_calls["bare"][what])
         for what in ("create", "get")
     }
     kept = {
         what: paired(rates(runs, f"proxy {what}"), rates(runs, f"bare {what}")) for what in ("create", "get", "whole")
     }
-    fastest = {what: _tenth(told["proxy"][what]) - _tenth(told["bare"][what]) for what in ("create", "get")}
-    medians = {f"{arm}_{what}_p50": statistics.median(told[arm][what]) for arm in told for what in told[arm]}
+    fastest = {
+        what: _tenth(returned_calls["proxy"][what]) - _tenth(returned_calls["bare"][what]) for what in ("create", "get")
+    }
+    medians = {
+        f"{arm}_{what}_p50": statistics.median(returned_calls[arm][what])
+        for arm in returned_calls
+        for what in returned_calls[arm]
+    }
     figures: dict[str, object] = {**{f"added_{what}_p50": value for what, value in added.items()}, **medians}
     figures |= {f"added_{what}_p10": value for what, value in fastest.items()}
     figures |= {f"kept_{what}": value for what, value in kept.items()} | {"load": os.getloadavg()[0]}
     print(
-        f"{given.name}: a call costs {added['create']:+.1f} ms (create, p50) and {added['get']:+.1f} ms (get, p50) beside bare"
+        f"{args.name}: a call costs {added['create']:+.1f} ms (create, p50) and {added['get']:+.1f} ms (get, p50) beside bare"
         f" ({medians['bare_create_p50']:.1f} and {medians['bare_get_p50']:.1f} ms; of the fastest tenth, which a busy machine spoils least,"
         f" {fastest['create']:+.1f} and {fastest['get']:+.1f} ms); of the throughput is kept: create {kept['create']}, get {kept['get']},"
         f" whole tasks {kept['whole']}; load {os.getloadavg()[0]:.1f}"
     )
-    print(f"raw figures in {keep(f'proxy_{given.name}', runs, figures)}", file=sys.stderr)
-    leave(reached=max(added.values()) <= ADDED_GOAL and min(one.median for one in kept.values()) >= KEPT_GOAL)
+    print(f"raw figures in {keep(f'proxy_{args.name}', runs, figures)}", file=sys.stderr)
+    leave(reached=max(added.values()) <= ADDED_GOAL and min(ratio.median for ratio in kept.values()) >= KEPT_GOAL)
 
 
-def _tenth(told: list[float]) -> float:
-    return sorted(told)[len(told) // 10]
+def _tenth(values: list[float]) -> float:
+    return sorted(values)[len(values) // 10]
 
 
 def _client(url: str, token: str) -> httpx.AsyncClient:

@@ -4,7 +4,7 @@
     just bench prune --store opensearch --jobs 50000
 
 In turn so many jobs that are over are written, each with a record beside it, as servers write them in batches; and removed by `JobPruner`, with no pause between its writes. The store is empty but for `--beside` jobs
-that stay. The goal is what 10⁷ jobs a day come to in a second, four times: a keeper rests for half of the time, and what is kept for days must be made up for in hours.
+that stay. The goal is what 10⁷ jobs a day come to in a second, four times: a reconciler rests for half of the time, and what is kept for days must be made up for in hours.
 """
 
 from __future__ import annotations
@@ -33,48 +33,50 @@ BULK = 500
 async def write(store: JobStore, name: str, count: int, changed: int) -> int:
     for start in range(0, count, BULK):
         names = [f"{name}-{number}" for number in range(start, min(count, start + BULK))]
-        await store.add_records([record(f"r-{one}", kind="log", job=one, at=changed) for one in names])
-        results = await store.write(
-            [DocumentChange(job(one, state=State.COMPLETED, changed=changed), None) for one in names]
+        await store.add_records(
+            [record(f"r-{other_name}", kind="log", job=other_name, at=changed) for other_name in names]
         )
-        assert all(isinstance(one, Written) for one in results)
+        results = await store.write(
+            [DocumentChange(job(identifier, state=State.COMPLETED, changed=changed), None) for identifier in names]
+        )
+        assert all(isinstance(write_result, Written) for write_result in results)
     return count
 
 
-async def main(given: argparse.Namespace) -> bool:
+async def main(args: argparse.Namespace) -> bool:
     runs: list[Run] = []
     now = time.time_ns() // 1_000_000
     with tempfile.TemporaryDirectory() as folder:
-        async with store_room(given.store, Path(folder)) as url:
+        async with store_room(args.store, Path(folder)) as url:
             stores = open_stores(url)
             await stores.jobs.open()
             service = JobPruner(stores.jobs, stores.documents, SystemClock())
-            await write(stores.jobs, "stays", given.beside, now)
+            await write(stores.jobs, "stays", args.beside, now)
 
             async def pruned() -> int:
                 return (await service.prune(now - 30 * DAY)).removed
 
-            for number in range(given.rounds + 1):
+            for number in range(args.rounds + 1):
                 name = f"old-{number}"
-                one = await measure("write", partial(write, stores.jobs, name, given.jobs, now - 31 * DAY), {})
+                run = await measure("write", partial(write, stores.jobs, name, args.jobs, now - 31 * DAY), {})
                 await stores.jobs.refresh()
                 other = await measure("prune", pruned, {})
-                assert other.operations == given.jobs, f"{other.operations} of {given.jobs} went"
+                assert other.operations == args.jobs, f"{other.operations} of {args.jobs} went"
                 if number:  # the first makes caches warm
-                    runs += [one, other]
+                    runs += [run, other]
             await stores.jobs.close()
     removed = sorted(rates(runs, "prune"))
     figures = {
-        "store": given.store,
-        "jobs": given.jobs,
-        "beside": given.beside,
+        "store": args.store,
+        "jobs": args.jobs,
+        "beside": args.beside,
         "removed_each_second": round(removed[len(removed) // 2]),
         "removed_to_written": paired(rates(runs, "prune"), rates(runs, "write")),
     }
     print(
         f"removed {figures['removed_each_second']} a second (goal {GOAL:.0f}), beside those written: {figures['removed_to_written']}"
     )
-    keep(f"prune-{given.store}", runs, figures)
+    keep(f"prune-{args.store}", runs, figures)
     return removed[len(removed) // 2] >= GOAL
 
 

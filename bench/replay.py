@@ -3,7 +3,7 @@
     just bench replay
     just bench replay --incidents 100000 --store postgres --rules 300
 
-The incidents are those of jobs that fail one to three times, each with its evidence, 30 lines of log, its decision and its job's document, as the fault handler writes them. The rules: most name a
+The incidents are those of jobs that fail one to three times, each with its evidence, 30 lines of log, its decision and its job's document, as the failure handler writes them. The rules: most name a
 cause and a value, one in five looks through the log, which only CEL can answer, and a few are asked on every incident. What is measured is the service as the server runs it, reading from the store.
 """
 
@@ -41,8 +41,8 @@ from forestay.domain.jobs.submission import Submission, new_job
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, TreeKey, diff, with_tree
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
 from forestay.ports.jobs.job_store import DocumentChange
-from forestay.services.exceptions.decide.failure_decider import HOUSE
-from forestay.services.exceptions.detect.fault_incident import fault_incident
+from forestay.services.exceptions.decide.failure_decider import DEFAULT_POLICY
+from forestay.services.exceptions.detect.failure_incident import failure_incident
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.rule_cache import DOMAIN, RuleCache
 from forestay.services.rules.rule_replay import Replayed, ReplayRequest, RuleReplay
@@ -53,11 +53,11 @@ GOAL = 60.0
 HELD_UP = 10.0
 """Milliseconds of its own CPU for which the loop may be held up at a time."""
 TENANT = "bench"
-HOUSE_SET = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
+SITE_SET = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
 CAUSES = [Cause.MEMORY, Cause.NODE, Cause.TIME, Cause.DISK, Cause.CODE, Cause.TRANSFER, Cause.NETWORK, Cause.UNKNOWN]
 STEPS = (
     ({"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0}}},),
-    ({"action": "ladder"},),
+    ({"action": "retry"},),
     ({"action": "hold"},),
     ({"action": "avoid-host"}, {"action": "resubmit"}),
 )
@@ -86,25 +86,25 @@ def made_rules(count: int, chance: random.Random) -> RuleSet:
         above = rules[last]
         rules[last] = replace(above, true_child=name) if last == ROOT else replace(above, false_child=name)
         last = name
-    return with_tree(RuleSet(HOUSE_SET), TreeKey(ExceptionType.ABORT, "*"), RuleTree(MappingProxyType(rules)))
+    return with_tree(RuleSet(SITE_SET), TreeKey(ExceptionType.ABORT, "*"), RuleTree(MappingProxyType(rules)))
 
 
 def job_story(number: int, now: int, chance: random.Random) -> tuple[JobDocument, list[tuple[Incident, Decision]]]:
     """A job that failed once to three times, and its incidents."""
-    name, faults = f"job-{number:07}", chance.choice((1, 1, 1, 2, 3))
+    name, failures = f"job-{number:07}", chance.choice((1, 1, 1, 2, 3))
     spec = Specification(id="bench-spec", tenant=TENANT, name=f"task-{number % 400}", command=("true",))
     submission = Submission(spec, owner=f"owner{number % 20}", parameters={"sample": name})
     at = now - chance.randrange(30 * DAY)
     document = new_job(submission, job=name, now=at, by="owner")
     document = document.having(retry=RetryPolicy(max_attempts=4), resources=Resources(cpus=4, memory=1 << 32))
     cause = chance.choice(CAUSES)
-    told: list[tuple[Incident, Decision]] = []
-    for attempt in range(1, faults + 1):
+    results: list[tuple[Incident, Decision]] = []
+    for attempt in range(1, failures + 1):
         host = f"node{chance.randrange(300)}"
         last = AttemptResult(
-            Token(0, attempt), f"claim-{number}-{attempt}", AttemptOutcome.FAULT, exit_code=137, wall=600.0, host=host
+            Token(0, attempt), f"claim-{number}-{attempt}", AttemptOutcome.FAILURE, exit_code=137, wall=600.0, host=host
         )
-        document = document.having(state=State.FAULTED, attempt=attempt, faults=attempt, last=last)
+        document = document.having(state=State.FAULTED, attempt=attempt, failures=attempt, last=last)
         lines = tuple(
             f"2026-05-01 10:00:{place:02} step {place} of {name}: reading block {place * 7}" for place in range(29)
         )
@@ -115,17 +115,19 @@ def job_story(number: int, now: int, chance: random.Random) -> tuple[JobDocument
         finding = CauseFinding(
             cause, 0.9, RetryNeed.SAME, pattern=f"p{chance.randrange(300)}", words="It failed.", advice="Look."
         )
-        incident = fault_incident(document, evidence, finding, at + attempt * 700_000)
+        incident = failure_incident(document, evidence, finding, at + attempt * 700_000)
         detail = {"words": f"attempt {attempt + 1} of 4", "wait": 0, "charged": True}
-        told.append((incident, Decision(incident.id, 1, TENANT, incident.at, "retry", HOUSE, detail=detail)))
+        results.append(
+            (incident, Decision(incident.id, 1, TENANT, incident.at, "retry", DEFAULT_POLICY, detail=detail))
+        )
     if chance.random() < 0.7:
         won = AttemptResult(
-            Token(0, faults + 1), f"claim-{number}-won", AttemptOutcome.OK, exit_code=0, wall=900.0, host="node1"
+            Token(0, failures + 1), f"claim-{number}-won", AttemptOutcome.OK, exit_code=0, wall=900.0, host="node1"
         )
-        document = document.having(state=State.COMPLETED, attempt=faults + 1, winner=won, last=won)
+        document = document.having(state=State.COMPLETED, attempt=failures + 1, winner=won, last=won)
     else:
         document = document.having(state=State.FAILED)
-    return document, told
+    return document, results
 
 
 @asynccontextmanager
@@ -161,17 +163,17 @@ async def fill(store: SqlJobStore, incidents: SqlIncidentStore, count: int) -> N
     number = 0
     while made < count:
         jobs: list[DocumentChange] = []
-        told: list[tuple[Incident, Decision]] = []
+        results: list[tuple[Incident, Decision]] = []
         while len(jobs) < 500 and made < count:
             document, some = job_story(number, now, chance)
             some = some[: count - made]
             jobs.append(DocumentChange(document, None))
-            told += some
+            results += some
             made += len(some)
             number += 1
         await store.write(jobs)
-        await incidents.add_incidents([(one, _stands(one)) for one, _ in told])
-        await incidents.add_decisions([decision for _, decision in told])
+        await incidents.add_incidents([(incident, _stands(incident)) for incident, _ in results])
+        await incidents.add_decisions([decision for _, decision in results])
 
 
 def _stands(incident: Incident) -> IncidentStatus:
@@ -196,14 +198,14 @@ async def measured(kind: str, count: int, rules: int) -> dict[str, float]:
         filled = time.perf_counter() - since
         documents, conditions = SqlDocumentStore(store.database), CelConditions()
         kept = RuleStore(documents)
-        house = made_rules(rules, random.Random(3))
-        await kept.store(RuleSetVersion(HOUSE_SET, 1, diff(RuleSet(HOUSE_SET), house), "bench", 0))
+        scenario = made_rules(rules, random.Random(3))
+        await kept.store(RuleSetVersion(SITE_SET, 1, diff(RuleSet(SITE_SET), scenario), "bench", 0))
         cache, sandbox = RuleCache(RuleStore(documents), conditions), CelSandbox()
         service = RuleReplay(incidents, store, FlowStore(store, clock), kept, cache, conditions, sandbox, clock)
         gaps: list[float] = []
         watch = asyncio.create_task(_longest_gap(gaps))
         before, cpu = time.perf_counter(), time.process_time()
-        done = await service.replay(ReplayRequest(HOUSE_SET, most=count))
+        done = await service.replay(ReplayRequest(SITE_SET, most=count))
         seconds, used = time.perf_counter() - before, time.process_time() - cpu
         watch.cancel()
         await sandbox.close()

@@ -66,27 +66,27 @@ def condition(chance: random.Random, many: int) -> tuple[str, dict[str, object]]
     """A condition, and a context on which it is true."""
     cause, number = chance.choice(CAUSES), chance.randrange(many)
     kind = chance.random()
-    told: dict[str, object] = {"cause": cause, "job.attempt": 1}
+    fields: dict[str, object] = {"cause": cause, "job.attempt": 1}
     if kind < 0.40:
-        return f'cause == "{cause}" && pattern == "p{number}"', {**told, "pattern": f"p{number}"}
+        return f'cause == "{cause}" && pattern == "p{number}"', {**fields, "pattern": f"p{number}"}
     if kind < 0.60:
         code, name = chance.randrange(1, 200), f"align_{number}"
         text = f'cause == "{cause}" && evidence.exit_code == {code} && job.name == "{name}"'
-        return text, {**told, "evidence.exit_code": code, "job.name": name}
+        return text, {**fields, "evidence.exit_code": code, "job.name": name}
     if kind < 0.75:
         text = f'pattern == "p{number}" && job.attempt < {chance.randrange(2, 6)} && confidence > 0.5'
-        return text, {**told, "pattern": f"p{number}", "confidence": 0.9}
+        return text, {**fields, "pattern": f"p{number}", "confidence": 0.9}
     if kind < 0.85:
         text = f'job.name == "align_{number}" && evidence.peak_memory != null && evidence.peak_memory > job.memory'
-        return text, {**told, "job.name": f"align_{number}", "evidence.peak_memory": 10, "job.memory": 5}
+        return text, {**fields, "job.name": f"align_{number}", "evidence.peak_memory": 10, "job.memory": 5}
     if kind < 0.95:
         text = f'host.name == "node{number}" && evidence.log_tail.exists(line, line.contains("error {number}"))'
-        return text, {**told, "host.name": f"node{number}", "evidence.log_tail": ["x"] * 20 + [f"error {number}"]}
+        return text, {**fields, "host.name": f"node{number}", "evidence.log_tail": ["x"] * 20 + [f"error {number}"]}
     if kind < 0.97:
         text = f'pattern in ["p{number}", "q{number}"] && job.attempt < 4'
-        return text, {**told, "pattern": f"q{number}"}
+        return text, {**fields, "pattern": f"q{number}"}
     text = f'"team{number}" in job.labels && job.labels["team{number}"] == "yes"'
-    return text, {**told, "job.labels": {f"team{number}": "yes"}}
+    return text, {**fields, "job.labels": {f"team{number}": "yes"}}
 
 
 def general(chance: random.Random) -> tuple[str, dict[str, object]]:
@@ -98,13 +98,13 @@ def general(chance: random.Random) -> tuple[str, dict[str, object]]:
     }
 
 
-def tree(chance: random.Random, count: int, prefix: str, told: list[dict[str, object]]) -> RuleTree:
+def tree(chance: random.Random, count: int, prefix: str, contexts: list[dict[str, object]]) -> RuleTree:
     """So many rules, one in five a refinement."""
     rules = {ROOT: Rule(ROOT, "true", state=RuleState.ACTIVE)}
     last, refined = ROOT, ""
     for number in range(count):
         text, context = condition(chance, max(count, 1000)) if number >= GENERAL else general(chance)
-        told.append(context)
+        contexts.append(context)
         name = f"{prefix}{number}"
         on, true = (last, last == ROOT) if not refined else (refined, True)
         rules[name] = Rule(name, text, Conclusion("hold"), RuleState.ACTIVE, parent=on)
@@ -123,23 +123,23 @@ def tree(chance: random.Random, count: int, prefix: str, told: list[dict[str, ob
 
 
 def sets_of(count: int, seed: int) -> tuple[list[RuleSet], list[Context]]:
-    chance, told = random.Random(seed), list[dict[str, object]]()
+    chance, results = random.Random(seed), list[dict[str, object]]()
     flow = RuleSet(RuleSetId("bench", RuleSetLevel.FLOW, "reads"))
     for task in range(TASKS):
-        flow = with_tree(flow, TreeKey(ABORT, f"task{task}"), tree(chance, count // 100, f"f{task}-", told))
-    house = RuleSet(RuleSetId("bench", RuleSetLevel.DOMAIN, "house"))
-    house = with_tree(house, TreeKey(ABORT, "*"), tree(chance, count * 3 // 10, "d-", told))
+        flow = with_tree(flow, TreeKey(ABORT, f"task{task}"), tree(chance, count // 100, f"f{task}-", results))
+    scenario = RuleSet(RuleSetId("bench", RuleSetLevel.DOMAIN, "site"))
+    scenario = with_tree(scenario, TreeKey(ABORT, "*"), tree(chance, count * 3 // 10, "d-", results))
     packs = [
-        with_tree(RuleSet(RuleSetId("bench", RuleSetLevel.PACK, f"pack{n}")), TreeKey(ABORT, "*"), tree(chance, count * 6 // 100, f"p{n}-", told))
+        with_tree(RuleSet(RuleSetId("bench", RuleSetLevel.PACK, f"pack{n}")), TreeKey(ABORT, "*"), tree(chance, count * 6 // 100, f"p{n}-", results))
         for n in range(5)
     ]  # fmt: skip
     strangers = [
         {"cause": chance.choice(CAUSES), "pattern": "none", "job.name": "other", "host.name": "elsewhere", "job.attempt": 1}
         for _ in range(200)
     ]  # fmt: skip
-    contexts = [read_context(one)[0] for one in chance.sample(told, 200) + strangers]
+    contexts = [read_context(result)[0] for result in chance.sample(results, 200) + strangers]
     chance.shuffle(contexts)
-    return [flow, house, *packs], contexts
+    return [flow, scenario, *packs], contexts
 
 
 def measure(decisions: int, contexts: list[Context], ask: Callable[[Context], object]) -> dict[str, float]:
@@ -239,14 +239,14 @@ async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> d
         jobs = SqlJobStore(f"sqlite:///{Path(folder)}/jobs.db")
         await jobs.open()
         rules = RuleStore(SqlDocumentStore(jobs.database))
-        house = sets[1]
-        current = RuleSet(house.id)
-        changes = diff(current, house)
+        scenario = sets[1]
+        current = RuleSet(scenario.id)
+        changes = diff(current, scenario)
         # To begin with many at once, which nobody does by hand.
         rule_store.MOST_CHANGES = max(rule_store.MOST_CHANGES, len(changes))
         number = 1
-        await rules.store(RuleSetVersion(house.id, number, changes, "bench", 0))
-        current = RuleSet(house.id, number, house.trees)
+        await rules.store(RuleSetVersion(scenario.id, number, changes, "bench", 0))
+        current = RuleSet(scenario.id, number, scenario.trees)
         cache = RuleCache(rules, conditions)
         await cache.refresh()
         key = TreeKey(ABORT, "*")
@@ -259,19 +259,19 @@ async def pause(sets: list[RuleSet], conditions: CelConditions, added: int) -> d
             grown = add(before, Rule(name, f'cause == "memory" && pattern == "new{place}"', Conclusion("hold")), on)
             assert isinstance(grown, RuleTree)
             version = RuleSetVersion(
-                house.id, current.version + 1, changes_of(key, before, grown, (on.last_tested, name)), "bench", 0
+                scenario.id, current.version + 1, changes_of(key, before, grown, (on.last_tested, name)), "bench", 0
             )
             current = with_tree(current, key, grown)
             on = replace(on, tree=grown, last_tested=name)
-            beat = asyncio.create_task(_longest_gap())
+            heartbeat = asyncio.create_task(_longest_gap())
             await asyncio.sleep(0)
             since = time.perf_counter()
             await rules.store(version)
             await cache.refresh()
             reached.append((time.perf_counter() - since) * 1000)
-            beat.cancel()
-            longest.append(await beat)
-            assert cache.known(house.id).version == version.number
+            heartbeat.cancel()
+            longest.append(await heartbeat)
+            assert cache.known(scenario.id).version == version.number
         quiet = asyncio.create_task(_longest_gap())
         await asyncio.sleep(0.2)
         quiet.cancel()
@@ -313,13 +313,15 @@ def main() -> None:
         sets, contexts = sets_of(count, seed=count)
         conditions = CelConditions()
         rules = sum(map(len, sets))
-        texts = {rule.condition for one in sets for each in one.trees.values() for rule in each.rules.values()}
+        texts = {
+            rule.condition for rule_set in sets for each in rule_set.trees.values() for rule in each.rules.values()
+        }
         since = time.perf_counter()
         wrong = [text for text in texts if conditions.compile(text)]
         assert not wrong, wrong[0]
         compiled = time.perf_counter() - since
         since = time.perf_counter()
-        indexed = [IndexedSet(one, lambda _: True) for one in sets]
+        indexed = [IndexedSet(rule_set, lambda _: True) for rule_set in sets]
         panels = [RuleSetIndex(indexed[:1]), RuleSetIndex(indexed[1:])]
         built = time.perf_counter() - since
         gc.freeze()  # as `RuleCache` does once it has read the rules

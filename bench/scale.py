@@ -95,7 +95,7 @@ class Domain:
         return served == SLOTS
 
     def processes(self, store: int) -> dict[str, int]:
-        return {"store": store} | {f"server {number}": one.pid for number, (one, _) in enumerate(self.servers)}
+        return {"store": store} | {f"server {number}": process.pid for number, (process, _) in enumerate(self.servers)}
 
     def stop(self) -> None:
         for process, _ in self.servers:
@@ -110,9 +110,11 @@ async def fill(store: OpenSearchJobStore, count: int) -> None:
     began = time.perf_counter()
     for start in range(0, count, 10_000):
         size = min(10_000, count - start)
-        documents = [one for owner in range(OWNERS) for one in fresh(size // OWNERS, f"owner-{owner}", tenant=TENANT)]
-        results = await store.write([DocumentChange(one, None) for one in documents])
-        assert all(isinstance(one, Written) for one in results)
+        documents = [
+            document for owner in range(OWNERS) for document in fresh(size // OWNERS, f"owner-{owner}", tenant=TENANT)
+        ]
+        results = await store.write([DocumentChange(document, None) for document in documents])
+        assert all(isinstance(write_result, Written) for write_result in results)
         if start and start % 100_000 == 0:
             rate = start / (time.perf_counter() - began)
             print(f"  queued {start} of {count} ({rate:.0f}/s)", file=sys.stderr)
@@ -157,12 +159,12 @@ class Pilots:
             if not claims:
                 continue
             ends = [
-                {name: one[name] for name in ("job", "generation", "attempt", "claim")}
+                {name: claim[name] for name in ("job", "generation", "attempt", "claim")}
                 | {"outcome": "ok", "exit_code": 0, "wall": 0.01, "cpu": 0.01, "peak_memory": 1 << 20, "host": "bench"}
-                for one in claims
+                for claim in claims
             ]
-            results = (await self._post(f"{base}/ends", token, {"ends": ends}))["results"]
-            assert all(one["result"] == "committed" for one in results), results
+            results = (await self._post(f"{base}/completions", token, {"completions": ends}))["results"]
+            assert all(result["result"] == "committed" for result in results), results
             self.ended += len(claims)
 
 
@@ -246,26 +248,26 @@ async def _domain(
     return domain, store
 
 
-async def run(given: argparse.Namespace) -> bool:
+async def run(args: argparse.Namespace) -> bool:
     lines = []
     good = True
     all_runs: list[Run] = []
     figures: dict[str, object] = {}
-    if given.law in ("depth", "both"):
-        ratio, runs = await depth(given.url, given.few, given.many, given.jobs, given.rounds)
+    if args.law in ("depth", "both"):
+        ratio, runs = await depth(args.url, args.few, args.many, args.jobs, args.rounds)
         all_runs += runs
         p99 = {run.arm: run.facts["claim p99"] for run in runs}
         figures["cost at many over cost at few"] = ratio
         figures["claim p99, seconds"] = p99
         good &= ratio <= 1.25
-        lines.append(f"CPU per job at {given.many} queued is {ratio:.2f} × that at {given.few} (goal ≤ 1.25)")
-    if given.law in ("servers", "both"):
-        ratio, runs = await servers(given.url, given.queued, given.jobs, given.rounds, given.servers)
+        lines.append(f"CPU per job at {args.many} queued is {ratio:.2f} × that at {args.few} (goal ≤ 1.25)")
+    if args.law in ("servers", "both"):
+        ratio, runs = await servers(args.url, args.queued, args.jobs, args.rounds, args.servers)
         all_runs += runs
         figures["cost with several servers over cost with one"] = ratio
         good &= 0.85 <= ratio <= 1.15
-        lines.append(f"with {given.servers} servers {ratio:.2f} × that with one (goal 0.85 to 1.15)")
-    path = keep(f"scale_{given.law}", all_runs, figures)
+        lines.append(f"with {args.servers} servers {ratio:.2f} × that with one (goal 0.85 to 1.15)")
+    path = keep(f"scale_{args.law}", all_runs, figures)
     print(f"raw runs in {path}", file=sys.stderr)
     print(f"scale: {'; '.join(lines)}: {'reached' if good else 'not reached'}")
     return good

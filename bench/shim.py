@@ -42,19 +42,19 @@ class Call(NamedTuple):
     wall: float
     """Milliseconds."""
     cpu: float
-    said: str
+    output: str
 
     @property
     def job(self) -> int:
-        return int(self.said.split()[-1])
+        return int(self.output.split()[-1])
 
 
 def call(known: dict[str, str]) -> Call:
     before, since = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    said = subprocess.run(["sbatch", *JOB], env=known, capture_output=True, text=True, check=True)
+    result = subprocess.run(["sbatch", *JOB], env=known, capture_output=True, text=True, check=True)
     wall, after = time.perf_counter() - since, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Call(wall * 1000, cpu * 1000, said.stdout + said.stderr)
+    return Call(wall * 1000, cpu * 1000, result.stdout + result.stderr)
 
 
 def slurm(*words: str) -> str:
@@ -73,20 +73,20 @@ async def main() -> None:
         slurm(str(SHIM), "--install", f"{folder}/bin")
         domain = Domain(f"sqlite:///{folder}/jobs.db", folder)
         running = await stack.enter_async_context(processes(domain, folder))
-        for one in await start(running, folder / "spool"):
-            one.kill()
+        for started in await start(running, folder / "spool"):
+            started.kill()
         calls = measure(asked.calls, folder)
-        jobs = {arm: [one.job for one in told] for arm, told in calls.items()}
-        queued = {int(one) for one in slurm("squeue", "-h", "-o", "%i").split()}
-        spooled = {int(one.name.partition(".")[0]) for one in (folder / "spool" / "new").iterdir()}
+        jobs = {arm: [other_call.job for other_call in call] for arm, call in calls.items()}
+        queued = {int(part) for part in slurm("squeue", "-h", "-o", "%i").split()}
+        spooled = {int(path.name.partition(".")[0]) for path in (folder / "spool" / "new").iterdir()}
         failing = jobs["shim"][:: max(1, asked.calls // FAILING)][:FAILING]
         await end(failing, sorted({*jobs["bare"], *jobs["shim"]} - {*failing}))
         since = time.monotonic()
         server, _ = await start(running, folder / "spool")
         await until(lambda: settled(folder / "spool"), "every job to be settled", 300)
         learnt = time.monotonic() - since
-        told = (await running.client(server, "viewer", tenant=TENANT).get("/v1/incidents?limit=500")).json()
-    incidents = {int(one["item"].rpartition(":")[2]) for one in told["incidents"]}
+        body = (await running.client(server, "viewer", tenant=TENANT).get("/v1/incidents?limit=500")).json()
+    incidents = {int(incident["task"].rpartition(":")[2]) for incident in body["incidents"]}
     report(asked.calls, calls, jobs, queued, spooled, learnt, set(failing), incidents)
 
 
@@ -138,15 +138,18 @@ def report(
     incidents: set[int],
 ) -> None:
     every = sorted(jobs["bare"] + jobs["shim"])
-    same = all(one.said == f"Submitted batch job {one.job}\n" for told in calls.values() for one in told)
-    in_order = all(told == sorted(told) for told in jobs.values()) and len(set(every)) == 2 * count
-    wall = sorted(one.wall - other.wall for one, other in zip(calls["shim"], calls["bare"], strict=True))
+    same = all(
+        call.output == f"Submitted batch job {call.job}\n" for other_calls in calls.values() for call in other_calls
+    )
+    in_order = all(job == sorted(job) for job in jobs.values()) and len(set(every)) == 2 * count
+    wall = sorted(call.wall - other.wall for call, other in zip(calls["shim"], calls["bare"], strict=True))
     facts = {
         "calls": count,
         "wall_p50": statistics.median(wall),
         "wall_p99": percentile(calls["shim"]) - percentile(calls["bare"]),
         "paired_p99": wall[len(wall) * 99 // 100],
-        "cpu": statistics.fmean(one.cpu for one in calls["shim"]) - statistics.fmean(one.cpu for one in calls["bare"]),
+        "cpu": statistics.fmean(call.cpu for call in calls["shim"])
+        - statistics.fmean(call.cpu for call in calls["bare"]),
         "queued": len(queued & set(every)),
         "foreign_ids_between": every[-1] - every[0] + 1 - len(every),
         "spooled": len(spooled & set(jobs["shim"])),
@@ -166,9 +169,9 @@ def report(
     leave(reached=whole and learnt_all and facts["cpu"] <= CPU_GOAL and facts["wall_p99"] <= WALL_GOAL)
 
 
-def percentile(told: list[Call]) -> float:
+def percentile(calls: list[Call]) -> float:
     """The 99th of a hundred."""
-    return sorted(one.wall for one in told)[len(told) * 99 // 100]
+    return sorted(call.wall for call in calls)[len(calls) * 99 // 100]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Simulated pilots, in a process of their own: the real protocol over HTTP, and no payloads.
 
-Each registers, beats, claims up to 32 jobs at once and ends them together. An answer that does not come is asked for again, and ends are kept until they
+Each registers, heartbeats, claims up to 32 jobs at once and ends them together. An answer that does not come is asked for again, and ends are kept until they
 are settled, as a real pilot does. What to do comes as one JSON object on standard input; what was ended goes as lines of JSON to standard output.
 """
 
@@ -62,10 +62,10 @@ class Pilots:
                 group.create_task(self._pilot(self.urls[number % len(self.urls)]))
 
     async def _say(self) -> None:
-        said = -1
+        number = -1
         while True:
-            if self.ended != said:
-                said = self.ended
+            if self.ended != number:
+                number = self.ended
                 line = {"ended": self.ended, "last": self.last, "superseded": self.superseded, "again": self.again}
                 line["all_claimed"] = self.all_claimed
                 sys.stdout.write(orjson.dumps(line).decode() + "\n")
@@ -74,20 +74,20 @@ class Pilots:
 
     async def _pilot(self, url: str) -> None:
         me = await self._post(f"{url}/v1/pilots", self.enrol, {"host": "bench", "slots": BATCH})
-        one = _Known(f"{url}/v1/pilots/{me['pilot']}", me["token"], me["beat_every"])
+        known = _Known(f"{url}/v1/pilots/{me['pilot']}", me["token"], me["heartbeat_every"])
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._beat(one))
+            group.create_task(self._heartbeat(known))
             while True:
                 asked = {"max": BATCH, "wait": WAIT, "resources": {"cpus": BATCH, "memory": 1 << 40}}
-                claims = (await self._post(f"{one.base}/claims", one.token, asked, one))["claims"]
+                claims = (await self._post(f"{known.base}/claims", known.token, asked, known))["claims"]
                 if not claims:
                     continue
-                one.claims = [claim["claim"] for claim in claims]
+                known.claims = [claim["claim"] for claim in claims]
                 self.again += sum(claim["attempt"] > 1 for claim in claims)
                 await self._gather(len(claims))
                 await self._pace(len(claims))
-                await self._end(one, claims)
-                one.claims = []
+                await self._end(known, claims)
+                known.claims = []
 
     async def _gather(self, many: int) -> None:
         """Nobody ends before all have claimed."""
@@ -104,14 +104,16 @@ class Pilots:
             self._slot = max(self._slot, now) + many / self.per_second
             await asyncio.sleep(self._slot - now)
 
-    async def _end(self, one: _Known, claims: list[dict[str, Any]]) -> None:
+    async def _end(self, known: _Known, claims: list[dict[str, Any]]) -> None:
         named = ("job", "generation", "attempt", "claim")
         ends = [
             {name: claim[name] for name in named} | (self.failing if self.failing and claim["attempt"] == 1 else END)
             for claim in claims
         ]
         while ends:
-            results = (await self._post(f"{one.base}/ends", one.token, {"ends": ends}, one))["results"]
+            results = (await self._post(f"{known.base}/completions", known.token, {"completions": ends}, known))[
+                "results"
+            ]
             settled = {result["claim"] for result in results if result["result"] in SETTLED}
             self.superseded += sum(result["result"] == "superseded" for result in results)
             self.ended += sum(result["result"] == "committed" for result in results)
@@ -120,20 +122,20 @@ class Pilots:
             if ends:
                 await asyncio.sleep(0.2)
 
-    async def _beat(self, one: _Known) -> None:
+    async def _heartbeat(self, known: _Known) -> None:
         counter = 0
         while True:
             counter += 1
-            body = {"counter": counter, "claims": one.claims}
-            answer = await self._post(f"{one.base}/beat", one.token, body, one)
-            one.token = answer["token"] or one.token
-            await asyncio.sleep(one.beat_every)
+            body = {"counter": counter, "claims": known.claims}
+            answer = await self._post(f"{known.base}/heartbeat", known.token, body, known)
+            known.token = answer["token"] or known.token
+            await asyncio.sleep(known.heartbeat_every)
 
-    async def _post(self, url: str, token: str, body: object, one: _Known | None = None) -> dict[str, Any]:
+    async def _post(self, url: str, token: str, body: object, known: _Known | None = None) -> dict[str, Any]:
         """Ask until there is an answer; the server may be down for a while."""
         data = orjson.dumps(body)
         while True:
-            headers = {"Authorization": f"Bearer {one.token if one else token}", "Content-Type": "application/json"}
+            headers = {"Authorization": f"Bearer {known.token if known else token}", "Content-Type": "application/json"}
             try:
                 async with self.session.post(url, data=data, headers=headers) as answer:
                     content = await answer.read()
@@ -153,7 +155,7 @@ class _Known:
 
     base: str
     token: str
-    beat_every: float
+    heartbeat_every: float
     claims: list[str] = field(default_factory=list)
 
 
@@ -170,8 +172,8 @@ class PilotProcess:
             preexec_fn=libc.die_with_parent,
         )
         assert self.process.stdin is not None
-        given = {"urls": urls, "enrol": enrol, "many": many, "per_second": per_second} | more
-        self.process.stdin.write(orjson.dumps(given))
+        fields = {"urls": urls, "enrol": enrol, "many": many, "per_second": per_second} | more
+        self.process.stdin.write(orjson.dumps(fields))
         self.process.stdin.close()
         self.ended = 0
         self.last = 0.0
@@ -183,9 +185,9 @@ class PilotProcess:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told = orjson.loads(line)
-            self.ended, self.last, self.superseded = told["ended"], told["last"], told["superseded"]
-            self.again, self.all_claimed = told["again"], told["all_claimed"]
+            document = orjson.loads(line)
+            self.ended, self.last, self.superseded = document["ended"], document["last"], document["superseded"]
+            self.again, self.all_claimed = document["again"], document["all_claimed"]
 
     def stop(self) -> None:
         self.process.kill()
@@ -193,11 +195,11 @@ class PilotProcess:
 
 
 async def main() -> None:
-    given = orjson.loads(sys.stdin.buffer.read())
+    document = orjson.loads(sys.stdin.buffer.read())
     limits = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=limits, timeout=aiohttp.ClientTimeout(total=60)) as session:
         with contextlib.suppress(asyncio.CancelledError):
-            await Pilots(**given, session=session).run()
+            await Pilots(**document, session=session).run()
 
 
 if __name__ == "__main__":

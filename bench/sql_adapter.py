@@ -86,11 +86,13 @@ async def take(store: SqlJobStore, owner: str) -> Sequence[Stored]:
 
 async def run(kind: str, count: int) -> list[str]:
     async with new_store(kind) as store:
-        told: list[str] = []
+        lines: list[str] = []
 
         def tell(what: str, items: int, spent: float, cpu: float) -> None:
             each = 1e6 * cpu / items
-            told.append(f"{kind:<9} {count:>8,} jobs  {what:<28} {items / spent:>8,.0f}/s   client {each:6.1f} µs each")
+            lines.append(
+                f"{kind:<9} {count:>8,} jobs  {what:<28} {items / spent:>8,.0f}/s   client {each:6.1f} µs each"
+            )
 
         tell(f"create, bulks of {CREATE_BULK}", count, *await create(store, count))
         quarter = own_hash_slots("a", "abcd")
@@ -103,17 +105,17 @@ async def run(kind: str, count: int) -> list[str]:
                             queue(OWNERS[0], slots), sort="rank", limit=WINDOW, cursor=cursor
                         )
                     )
-                    told.append(f"{kind:<9} {count:>8,} jobs  {what}, {place} page: {milliseconds:.1f} ms")
+                    lines.append(f"{kind:<9} {count:>8,} jobs  {what}, {place} page: {milliseconds:.1f} ms")
         available = JobQuery(states=frozenset({State.AVAILABLE}), held=False)
         milliseconds = await median_ms(lambda: store.count(available, by="lane"))
-        told.append(f"{kind:<9} {count:>8,} jobs  count of available jobs by lane: {milliseconds:.1f} ms")
+        lines.append(f"{kind:<9} {count:>8,} jobs  count of available jobs by lane: {milliseconds:.1f} ms")
         for owner, at_once in ((OWNERS[1], 1), (OWNERS[2], 4)):
             changes = [claimed(stored) for stored in await take(store, owner)]
             written, spent, cpu = await write_all(store, changes, at_once)
             tell(f"claim, bulks of {BULK}, {at_once} at once", len(changes), spent, cpu)
-            _, spent, cpu = await write_all(store, [ended(*one) for one in written], at_once)
+            _, spent, cpu = await write_all(store, [ended(*pair) for pair in written], at_once)
             tell(f"end, bulks of {BULK}, {at_once} at once", len(changes), spent, cpu)
-        return told
+        return lines
 
 
 def main() -> None:
@@ -121,8 +123,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, nargs="+", default=[10_000])
     parser.add_argument("--stores", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     arguments = parser.parse_args()
-    told = [line for kind in arguments.stores for count in arguments.jobs for line in asyncio.run(run(kind, count))]
-    print("\n".join(told))
+    lines = [line for kind in arguments.stores for count in arguments.jobs for line in asyncio.run(run(kind, count))]
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

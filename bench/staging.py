@@ -130,14 +130,14 @@ def measured(arm: str, size: int, target: Path, deed: Callable[[], object], *, s
     return run
 
 
-def transfers(folder: Path, given: argparse.Namespace, *, synced: bool, prefix: str = "") -> list[Run]:
+def transfers(folder: Path, args: argparse.Namespace, *, synced: bool, prefix: str = "") -> list[Run]:
     """The four arms, interleaved."""
     source, target = folder / "source", folder / "target"
-    digest = made(source, given.bytes)
+    digest = made(source, args.bytes)
     sender = Sender(source)
     sender.start()
-    raw, web = (one.getsockname()[1] for one in (sender.raw, sender.web))
-    known = {"size": given.bytes, "sha256": digest}
+    raw, web = (sock.getsockname()[1] for sock in (sender.raw, sender.web))
+    known = {"size": args.bytes, "sha256": digest}
     arms: dict[str, Callable[[], object]] = {
         "dd": lambda: dd(source, target),
         "pilot, a file": lambda: bring([FileLocation("file", str(source))], str(target), journey(), **known),
@@ -148,7 +148,7 @@ def transfers(folder: Path, given: argparse.Namespace, *, synced: bool, prefix: 
     }  # fmt: skip
     runs: list[Run] = []
     try:
-        for number in range(given.rounds + 1):
+        for number in range(args.rounds + 1):
             names = list(arms)
             random.Random(number).shuffle(names)
             for arm in names:
@@ -157,8 +157,8 @@ def transfers(folder: Path, given: argparse.Namespace, *, synced: bool, prefix: 
                         pass
                 target.unlink(missing_ok=True)
                 os.sync()
-                with ahead_of_all(wanted=given.ahead, sender=sender.pid or 0):
-                    run = measured(prefix + arm, given.bytes, target, arms[arm], synced=synced)
+                with ahead_of_all(wanted=args.ahead, sender=sender.pid or 0):
+                    run = measured(prefix + arm, args.bytes, target, arms[arm], synced=synced)
                 if number:  # the first round warms up
                     runs.append(run)
     finally:
@@ -185,7 +185,7 @@ def amplification(folder: Path, size: int, wanting: int) -> float:
     digest = made(source, size)
     sender = Sender(source)
     sender.start()
-    given = {
+    fields = {
         "name": "f",
         "source": "lfn:f",
         "file": "lfn:f",
@@ -200,7 +200,7 @@ def amplification(folder: Path, size: int, wanting: int) -> float:
         place = folder / f"job-{number}"
         place.mkdir()
         gate.wait()
-        stage_in([given], str(place), sequential=True, stopped=lambda: False, flight=flight)
+        stage_in([fields], str(place), sequential=True, stopped=lambda: False, flight=flight)
 
     try:
         with ThreadPoolExecutor(wanting) as pool:
@@ -264,23 +264,23 @@ def main() -> None:
         "--ahead", action="store_true", help="at real-time priority, where other work cannot be stopped"
     )
     parser.add_argument("--smoke", action="store_true", help="small sizes, which prove only that it runs")
-    given = parser.parse_args()
-    if given.smoke:
+    args = parser.parse_args()
+    if args.smoke:
         os.environ["BENCH_SMOKE"] = "1"
-        given.bytes, given.rounds, given.hits = 20_000_000, 1, 1000
+        args.bytes, args.rounds, args.hits = 20_000_000, 1, 1000
     figures: dict[str, Any] = {}
-    with place_for(given.folder) as folder:
-        runs = transfers(folder, given, synced=True)
+    with place_for(args.folder) as folder:
+        runs = transfers(folder, args, synced=True)
         figures["of dd"] = paired(rates(runs, "pilot, a file"), rates(runs, "dd"))
         figures["of raw loopback"] = paired(rates(runs, "pilot, HTTP"), rates(runs, "raw loopback"))
-        figures["amplification"] = amplification(folder, min(given.bytes, 100_000_000), given.wanting)
-        ours, links = hits(folder, given.hits)
+        figures["amplification"] = amplification(folder, min(args.bytes, 100_000_000), args.wanting)
+        ours, links = hits(folder, args.hits)
         figures["hit by hard link"] = paired(ours, links)
         figures["hit, microseconds"] = round(statistics.median(ours) * 1e6, 1)
         figures["hard link, microseconds"] = round(statistics.median(links) * 1e6, 1)
-    if given.memory:
+    if args.memory:
         with place_for("/dev/shm") as folder:  # noqa: S108 - to be measured
-            more = transfers(folder, given, synced=False, prefix="memory: ")
+            more = transfers(folder, args, synced=False, prefix="memory: ")
         runs += more
         for name, over, under in (
             ("of dd in memory", "memory: pilot, a file", "memory: dd"),

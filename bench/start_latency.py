@@ -54,8 +54,8 @@ class OnePilot:
         async with self.site.session.post(f"{self.base}/{what}", data=orjson.dumps(body), headers=headers) as answer:
             if answer.status >= 300:
                 raise SystemExit(f"{what}: {answer.status} {await answer.text()}")
-            found: dict[str, list[dict[str, object]]] = orjson.loads(await answer.read())
-        return next(iter(found.values()))
+            document: dict[str, list[dict[str, object]]] = orjson.loads(await answer.read())
+        return next(iter(document.values()))
 
     async def claimed(self) -> tuple[float, dict[str, object]]:
         while True:
@@ -64,7 +64,7 @@ class OnePilot:
 
     async def end(self, claim: dict[str, object]) -> None:
         known = {name: claim[name] for name in ("job", "generation", "attempt", "claim")}
-        await self._post("ends", {"ends": [known | {"outcome": "ok", "exit_code": 0}]})
+        await self._post("completions", {"completions": [known | {"outcome": "ok", "exit_code": 0}]})
 
 
 async def to_claim(site: WholeSite, pilot: OnePilot, pause: float) -> float:
@@ -114,16 +114,16 @@ class RealPilot:
         os.close(self.end)
 
 
-async def run(site: WholeSite, given: argparse.Namespace, parsl: Peer | None) -> dict[str, list[float]]:
+async def run(site: WholeSite, args: argparse.Namespace, parsl: Peer | None) -> dict[str, list[float]]:
     """One of each in turn: for each pilot a phase of its own, since a second pilot would take the first one's jobs."""
     took: dict[str, list[float]] = {"bare, beside claim": [], "claim": [], "bare, beside process": [], "process": []}
     async with bare_temporal(site.temporal, site.namespace) as bare:
         pilot = OnePilot(site)
         await pilot.register()
-        for number in range(-3, given.rounds):
-            pair = await bare.run(1), await to_claim(site, pilot, given.pause)
+        for number in range(-3, args.rounds):
+            pair = await bare.run(1), await to_claim(site, pilot, args.pause)
             if parsl is not None:
-                await asyncio.sleep(given.pause)
+                await asyncio.sleep(args.pause)
                 trip = float(await asyncio.to_thread(parsl.ask, "map", 1, 0))
                 if number >= 0:
                     took.setdefault("parsl", []).append(trip)
@@ -132,8 +132,8 @@ async def run(site: WholeSite, given: argparse.Namespace, parsl: Peer | None) ->
                 took["claim"].append(pair[1])
         real = RealPilot(site)
         try:
-            for number in range(-3, given.rounds):
-                pair = await bare.run(1), await real.to_start(given.pause)
+            for number in range(-3, args.rounds):
+                pair = await bare.run(1), await real.to_start(args.pause)
                 if number >= 0:
                     took["bare, beside process"].append(pair[0])
                     took["process"].append(pair[1])
@@ -151,21 +151,21 @@ async def main() -> None:
     parser.add_argument(
         "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
     )
-    given = parser.parse_args()
-    async with whole_site(own=not given.shared) as site:
+    args = parser.parse_args()
+    async with whole_site(own=not args.shared) as site:
         await site.start()
-        with Peer("parsl", "parsl_calls", "1") if given.peers == "parsl" else nullcontext() as parsl:
-            took = await run(site, given, parsl)
+        with Peer("parsl", "parsl_calls", "1") if args.peers == "parsl" else nullcontext() as parsl:
+            took = await run(site, args, parsl)
     figures: dict[str, object] = {"load": os.getloadavg()[0], "seconds": took}
-    said = []
+    lines = []
     reached = False
     for arm in ("claim", "process"):
         bare, ours = took[f"bare, beside {arm}"], took[arm]
         ratio = paired([statistics.median(ours)], [statistics.median(bare)]).median
         each = paired(ours, bare)
-        last = [sorted(one)[int(0.99 * (len(one) - 1))] for one in (ours, bare)]
+        last = [sorted(values)[int(0.99 * (len(values) - 1))] for values in (ours, bare)]
         figures[arm] = {"p50 over p50": ratio, "pairs": str(each), "p99": last}
-        said.append(
+        lines.append(
             f"to the {arm} p50 {1000 * statistics.median(ours):.1f} ms (p99 {1000 * last[0]:.0f}), bare {1000 * statistics.median(bare):.1f} ms "
             f"(p99 {1000 * last[1]:.0f}): {ratio:.2f} ×, in pairs {each}"
         )
@@ -173,10 +173,10 @@ async def main() -> None:
     if "parsl" in took:
         trip, each = statistics.median(took["parsl"]), paired(took["claim"], took["parsl"])
         figures["claim over parsl"] = each
-        said.append(f"Parsl's round trip {1000 * trip:.1f} ms: to the claim {each} × (goal ≤ {BESIDE_PARSL:g})")
-    path = keep(given.name, [], figures)
+        lines.append(f"Parsl's round trip {1000 * trip:.1f} ms: to the claim {each} × (goal ≤ {BESIDE_PARSL:g})")
+    path = keep(args.name, [], figures)
     print(f"raw runs in {path}", file=sys.stderr)
-    print(f"start_latency: {'; '.join(said)} (goal ≤ {GOAL} to the claim): {'reached' if reached else 'not reached'}")
+    print(f"start_latency: {'; '.join(lines)} (goal ≤ {GOAL} to the claim): {'reached' if reached else 'not reached'}")
     leave(reached=reached)
 
 

@@ -1,10 +1,10 @@
-"""A storm: thousands of jobs fail at once by one cause, and may make no more load than the brakes allow.
+"""A storm: thousands of jobs fail at once by one cause, and may make no more load than the safeguards allow.
 
     just bench storm --jobs 5000
     just bench storm --jobs 5000 --store sqlite --watch 300
 
 Simulated pilots in another process speak the real protocol. They claim all jobs and then end them all at once, badly; what is tried again ends well. In the first arm an active
-rule wants to resubmit each of them with more memory, in the second the house wants to, since the node is to blame. For each: how long until every fault is handled (its pilot is
+rule wants to resubmit each of them with more memory, in the second the default policy wants to, since the node is to blame. For each: how long until every failure is handled (its pilot is
 told only then), how many were tried again in any minute and in all beside what is allowed, how many groups the inbox shows, and whether every job is there.
 """
 
@@ -27,7 +27,7 @@ from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.apps.compose.stores import open_stores
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.safeguards.brakes import ALL_ACTS, RULE_ACTS, SITE_ACTS
+from forestay.domain.exceptions.safeguards.safeguards import ALL_ACTS, RULE_ACTS, SITE_ACTS
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.services.rules.rule_cache import DOMAIN
@@ -35,7 +35,7 @@ from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_store import RuleStore
 
 GOAL = 10.0
-"""Seconds in which every fault of 5,000 is handled."""
+"""Seconds in which every failure of 5,000 is handled."""
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n"
 NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
 MORE_MEMORY = {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2, "at_most": 1 << 36}}}
@@ -59,7 +59,7 @@ class Figures:
     waiting: int = 0
     lost: int = 0
     cpu: dict[str, float] = field(default_factory=dict)
-    """Microseconds a fault until all were handled, by process, the pilots not counted."""
+    """Microseconds a failure until all were handled, by process, the pilots not counted."""
     load: float = 0.0
 
 
@@ -68,52 +68,52 @@ def say(text: str) -> None:
 
 
 async def add_rule(site: WholeSite) -> None:
-    """An active rule of the house: what lacked memory is tried again with twice as much."""
+    """An active rule of the default policy: what lacked memory is tried again with twice as much."""
     stores = open_stores(site.store)
     await stores.jobs.open()
     sandbox = CelSandbox()
     try:
         edit = RuleEditor(RuleStore(stores.documents), CelConditions(), sandbox, SystemClock(), RandomIds().claim)
-        house = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
+        scenario = RuleSetId(TENANT, RuleSetLevel.DOMAIN, DOMAIN)
         seen = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
         draft = RuleDraft(
-            house, ExceptionType.ABORT, "", 'cause == "memory"', Conclusion(steps=(MORE_MEMORY,)), "i1", seen
+            scenario, ExceptionType.ABORT, "", 'cause == "memory"', Conclusion(steps=(MORE_MEMORY,)), "i1", seen
         )
         made = await edit.add(draft, by="ann", confirmed=True)
-        if not isinstance(made, Edited) or not isinstance(await edit.promote(house, made.rule, by="ben"), Edited):
+        if not isinstance(made, Edited) or not isinstance(await edit.promote(scenario, made.rule, by="ben"), Edited):
             raise SystemExit(f"the rule could not be added: {made}")
     finally:
         await sandbox.close()
         await stores.jobs.close()
 
 
-async def storm(site: WholeSite, arm: str, log: str, allowed: int, given: argparse.Namespace) -> Figures:
-    figures = Figures(arm, given.jobs, allowed=allowed)
+async def storm(site: WholeSite, arm: str, log: str, allowed: int, args: argparse.Namespace) -> Figures:
+    figures = Figures(arm, args.jobs, allowed=allowed)
     wanted = {"name": arm, "command": ["true"], "resources": {"memory": 1 << 30}}
-    for start in range(0, given.jobs, 1000):
-        many = min(1000, given.jobs - start)
+    for start in range(0, args.jobs, 1000):
+        many = min(1000, args.jobs - start)
         await site.post("/v1/jobs", {"specification": wanted, "jobs": [{} for _ in range(many)]})
     failing = {
-        "outcome": "fault",
+        "outcome": "failure",
         "exit_code": 137,
         "wall": 60.0,
         "host": "n17",
         "log_tail": log,
         "log_bytes": len(log),
     }
-    enough = -(-given.jobs // BATCH) + 8
-    pilots = PilotProcess(site.urls, site.token("enrol"), enough, failing=failing, together=given.jobs)
+    enough = -(-args.jobs // BATCH) + 8
+    pilots = PilotProcess(site.urls, site.token("enrol"), enough, failing=failing, together=args.jobs)
     try:
         before = site.cpu()
-        while pilots.ended < given.jobs:
+        while pilots.ended < args.jobs:
             if pilots.process.poll() is not None:
                 raise SystemExit("the pilots are gone")
             await asyncio.sleep(0.05)
         figures.handled_in = pilots.last - pilots.all_claimed
-        figures.cpu = {name: (spent - before[name]) / given.jobs * 1e6 for name, spent in site.cpu().items()}
-        say(f"  {arm}: {given.jobs} faults handled in {figures.handled_in:.1f} s")
+        figures.cpu = {name: (spent - before[name]) / args.jobs * 1e6 for name, spent in site.cpu().items()}
+        say(f"  {arm}: {args.jobs} failures handled in {figures.handled_in:.1f} s")
         samples = [(time.monotonic(), pilots.again)]
-        while samples[-1][0] - samples[0][0] < given.watch:
+        while samples[-1][0] - samples[0][0] < args.watch:
             await asyncio.sleep(1)
             samples.append((time.monotonic(), pilots.again))
         figures.watched = samples[-1][0] - samples[0][0]
@@ -124,19 +124,19 @@ async def storm(site: WholeSite, arm: str, log: str, allowed: int, given: argpar
     finally:
         pilots.stop()
     waiting = await site.get("/v1/incidents/counts?by=group&state=waiting,held,open,acting", "viewer")
-    figures.groups = [one for one in waiting["counts"] if one]
+    figures.groups = [count for count in waiting["counts"] if count]
     figures.waiting = sum(waiting["counts"].values())
     counted = await site.get("/v1/jobs/counts?by=state", "viewer")
-    figures.lost = given.jobs - sum(counted["counts"].values())
+    figures.lost = args.jobs - sum(counted["counts"].values())
     figures.load = os.getloadavg()[0]
     return figures
 
 
-def line(one: Figures) -> str:
-    cpu = ", ".join(f"{name} {spent:.0f}" for name, spent in one.cpu.items())
+def line(figures: Figures) -> str:
+    cpu = ", ".join(f"{name} {spent:.0f}" for name, spent in figures.cpu.items())
     return (
-        f"{one.arm}: {one.jobs} faults at once handled in {one.handled_in:.1f} s (CPU a fault in µs: {cpu}); in {one.watched:.0f} s after that {one.tried} tried "
-        f"again, at most {one.most_in_a_minute} in a minute (allowed {one.allowed} in ten); {one.waiting} wait in {len(one.groups)} group(s); {one.lost} lost"
+        f"{figures.arm}: {figures.jobs} failures at once handled in {figures.handled_in:.1f} s (CPU a failure in µs: {cpu}); in {figures.watched:.0f} s after that {figures.tried} tried "
+        f"again, at most {figures.most_in_a_minute} in a minute (allowed {figures.allowed} in ten); {figures.waiting} wait in {len(figures.groups)} group(s); {figures.lost} lost"
     )
 
 
@@ -148,23 +148,24 @@ async def main() -> None:
     parser.add_argument(
         "--shared", action="store_true", help="PostgreSQL and Temporal of the environment, not own ones"
     )
-    given = parser.parse_args()
+    args = parser.parse_args()
     arms = {
         "rule": (OOM, RULE_ACTS.tokens),
-        "house": (NODE, min(ALL_ACTS.tokens, SITE_ACTS.tokens)),
+        "site": (NODE, min(ALL_ACTS.tokens, SITE_ACTS.tokens)),
     }
-    found: list[Figures] = []
+    storms: list[Figures] = []
     for arm, (log, allowed) in arms.items():
-        async with whole_site(own=not given.shared, store=given.store) as site:
+        async with whole_site(own=not args.shared, store=args.store) as site:
             say(f"{arm}; logs in {site.folder}")
-            await site.start(workers=0, temporal="")
+            await site.start(orchestrators=0, temporal="")
             if arm == "rule":
                 await add_rule(site)
-            found.append(await storm(site, arm, log, allowed, given))
-            print(line(found[-1]), flush=True)
-    keep(f"storm_{given.jobs}_{given.store}", [], {one.arm: asdict(one) for one in found})
+            storms.append(await storm(site, arm, log, allowed, args))
+            print(line(storms[-1]), flush=True)
+    keep(f"storm_{args.jobs}_{args.store}", [], {storm.arm: asdict(storm) for storm in storms})
     reached = all(
-        one.handled_in <= GOAL and one.tried <= one.allowed and len(one.groups) == 1 and not one.lost for one in found
+        storm.handled_in <= GOAL and storm.tried <= storm.allowed and len(storm.groups) == 1 and not storm.lost
+        for storm in storms
     )
     print(
         f"storm: {'reached' if reached else 'not reached'} (goal ≤ {GOAL:g} s, at most what is allowed, one group, 0 lost)"

@@ -2,7 +2,7 @@
 
     just bench tracing --jobs 3000 --rounds 7
 
-Arms, in turn: `none` (the writer alone), `off` (as a server is wired without `otlp`), `on` (spans sent by OTLP to a receiver in another process that throws them
+Arms, in turn: `none` (the writer alone), `off` (as a server is wired without `otlp`), `on` (spans sent by OTLP to a notification channel in another process that throws them
 away). CPU is compared, since it says the same on a busy machine.
 """
 
@@ -25,7 +25,7 @@ from bench.opensearch_adapter import make_jobs
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.apps.compose.components import make_components
 from forestay.apps.config.settings import Settings
-from forestay.domain.jobs.claim import claim, end, leave_fault
+from forestay.domain.jobs.claim import claim, end, leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
 from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied
@@ -46,9 +46,9 @@ class _Sink(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def sink(said: Connection) -> None:
+def sink(connection: Connection) -> None:
     server = HTTPServer(("127.0.0.1", 0), _Sink)
-    said.send(server.server_address[1])
+    connection.send(server.server_address[1])
     server.serve_forever()
 
 
@@ -59,8 +59,8 @@ def _claimed(document: JobDocument, name: str) -> object:
 def _ended(document: JobDocument) -> object:
     held = document.claim
     assert held is not None
-    told = AttemptResult(document.token, held.id, AttemptOutcome.OK, started=held.granted, wall=0.5)
-    done = end(document, told, now=held.granted + 600, by="p", answer=leave_fault)
+    result = AttemptResult(document.token, held.id, AttemptOutcome.OK, started=held.granted, wall=0.5)
+    done = end(document, result, now=held.granted + 600, by="p", answer=leave_failure)
     return getattr(done, "document", done)
 
 
@@ -107,23 +107,23 @@ async def main() -> None:
     read = argparse.ArgumentParser()
     read.add_argument("--jobs", type=int, default=3000)
     read.add_argument("--rounds", type=int, default=7)
-    given = read.parse_args()
+    args = read.parse_args()
     here, there = multiprocessing.Pipe()
-    receiver = multiprocessing.Process(target=sink, args=(there,), daemon=True)
-    receiver.start()
+    notification_channel = multiprocessing.Process(target=sink, args=(there,), daemon=True)
+    notification_channel.start()
     url = f"http://127.0.0.1:{here.recv()}"
     seen: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    for turn in range(given.rounds):
+    for turn in range(args.rounds):
         for place in range(len(ARMS)):
             arm = ARMS[(turn + place) % len(ARMS)]
-            seen[arm].append(await one(arm, given.jobs, url))
-    receiver.terminate()
+            seen[arm].append(await one(arm, args.jobs, url))
+    notification_channel.terminate()
     middle = {arm: statistics.median(each) for arm, each in seen.items()}
     ratios = {f"{arm} over none": paired(seen[arm], seen["none"]) for arm in ("off", "on")}
     path = keep("tracing", [], {"CPU µs a job": seen, "median": middle, **ratios})
     print(f"raw runs in {path}", file=sys.stderr)
     print(
-        f"tracing: {middle['none']:.0f} µs of CPU a job for a claim and an end; {ratios['off over none']} × as it is wired without a receiver, "
+        f"tracing: {middle['none']:.0f} µs of CPU a job for a claim and an end; {ratios['off over none']} × as it is wired without a notification channel, "
         f"{ratios['on over none']} × with spans sent ({middle['on']:.0f} µs)"
     )
 

@@ -1,4 +1,4 @@
-"""Everything that runs cases, as processes of their own: PostgreSQL, Temporal, server, worker, keeper. What each costs is added up over its lives."""
+"""Everything that runs runs, as processes of their own: PostgreSQL, Temporal, server, orchestrator, reconciler. What each costs is added up over its lives."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def family(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 parents.setdefault(parent, []).append(int(entry.name))
-    found, wanted = [], [pid]
+    result, wanted = [], [pid]
     while wanted:
-        one = wanted.pop()
-        found.append(one)
-        wanted += parents.get(one, [])
-    return found
+        child = wanted.pop()
+        result.append(child)
+        wanted += parents.get(child, [])
+    return result
 
 
 def cpu_of(pid: int) -> float:
     """CPU-seconds of a process, of what it started, and of what has ended of that."""
     total = 0.0
-    for one in family(pid):
+    for member in family(pid):
         with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
             total += sum(int(fields[place]) for place in (11, 12, 13, 14)) / TICKS
     return total
 
@@ -129,7 +129,9 @@ class WholeSite:
             self._tokens[roles] = made
         return self._tokens[roles]
 
-    async def start(self, *, servers: int = 1, workers: int = 1, keepers: int = 1, **settings: object) -> None:
+    async def start(
+        self, *, servers: int = 1, orchestrators: int = 1, reconcilers: int = 1, **settings: object
+    ) -> None:
         known = {"store": self.store, "state": self.folder, "temporal": self.temporal} | settings
         known |= {"temporal_namespace": self.namespace}
         environment = os.environ | {f"FORESTAY_{name.upper()}": str(value) for name, value in known.items()}
@@ -141,10 +143,10 @@ class WholeSite:
             port = free_port()
             self.urls.append(f"http://127.0.0.1:{port}")
             self._place(f"server {number}", ["server", "--port", str(port)], environment)
-        for number in range(workers):
-            self._place(f"worker {number}", ["orchestrator"], environment)
-        for number in range(keepers):
-            self._place(f"keeper {number}", ["reconciler"], environment)
+        for number in range(orchestrators):
+            self._place(f"orchestrator {number}", ["orchestrator"], environment)
+        for number in range(reconcilers):
+            self._place(f"reconciler {number}", ["reconciler"], environment)
         self.launch()
         await self.answers()
 
@@ -175,15 +177,15 @@ class WholeSite:
     async def get(self, path: str, role: str, *, url: str = "", patience: float = 60.0) -> Any:
         headers = {"Authorization": f"Bearer {self.token(role)}"}
         give_up = time.monotonic() + patience
-        said = "no answer"
+        text = "no answer"
         while time.monotonic() < give_up:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                 async with self.session.get(f"{url or self.urls[0]}{path}", headers=headers) as answer:
                     if answer.status == 200:
                         return await answer.json()
-                    said = await answer.text()
+                    text = await answer.text()
             await asyncio.sleep(0.05)
-        raise SystemExit(f"{path}: {said}; see {self.folder}")
+        raise SystemExit(f"{path}: {text}; see {self.folder}")
 
     async def post(self, path: str, body: object, role: str = "submitter") -> Any:
         headers = {"Authorization": f"Bearer {self.token(role)}"}
@@ -192,9 +194,9 @@ class WholeSite:
                 raise SystemExit(f"{path}: {answer.status} {await answer.text()}")
             return await answer.json()
 
-    async def start_case(self, flow: str) -> str:
+    async def start_run(self, flow: str) -> str:
         stored = await self.post("/v1/flows", {"text": flow})
-        started = await self.post("/v1/cases", {"flow": stored["version"]})
+        started = await self.post("/v1/runs", {"flow": stored["version"]})
         return str(started["id"])
 
     def cpu(self) -> dict[str, float]:
@@ -277,8 +279,8 @@ async def whole_site(*, own: bool, store: str = "postgres", memory: bool = False
             try:
                 yield site
             finally:
-                for one in site.places:
-                    one.stop()
+                for other_place in site.places:
+                    other_place.stop()
     finally:
         if own:
             _script(folder / "servers", "stop")

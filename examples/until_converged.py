@@ -23,7 +23,7 @@ async def until_converged(tolerance: float = 0.0001, width: int = 5, at_most: in
         tries = await scatter(
             "try", ["sh", "-c", TRY, "try", "${x}"], {"x": grid}, result="try.json", tolerate=1, max_attempts=2
         )
-        best = min((one for one in tries.results if one), key=lambda one: one["error"])
+        best = min((result for result in tries.results if result), key=lambda result: result["error"])
         at = {"x": best["x"], "step": at["step"] / 2, "error": best["error"], "rounds": at["rounds"] + 1}
         await checkpoint(at)
     if at["error"] > tolerance:

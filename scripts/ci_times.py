@@ -55,11 +55,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="write the newest run to .ci/times.json")
     arguments = parser.parse_args()
-    found = tables(results_folder())
-    if not found:
+    paths = tables(results_folder())
+    if not paths:
         print("No run of the gate is kept on this machine: run `just ci` first.")
         return 1
-    newest = load_table(found[-1])
+    newest = load_table(paths[-1])
     print(*lines(newest, load_table(KEPT) if KEPT.exists() else None), sep="\n")
     if arguments.keep:
         worth_keeping = {name: times for name, times in newest.files.items() if times.seconds >= WORTH_KEEPING}

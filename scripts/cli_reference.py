@@ -28,9 +28,9 @@ def commands() -> str:
     parts = [
         "## Options of all commands\n",
         "Every command that talks to a server takes:\n",
-        _table(one for one in group.commands["status"].params if one.name in SHARED),
+        _table(parameter for parameter in group.commands["status"].params if parameter.name in SHARED),
         "Every command that prints a list takes:\n",
-        _table(one for one in group.commands["alerts"].params if one.name == "form"),
+        _table(parameter for parameter in group.commands["alerts"].params if parameter.name == "form"),
         f"{', '.join(f'`{name}`' for name in processes.COMMANDS)} {PROCESSES}\n",
     ]
     for panel, names in group.commands.panels().items():
@@ -51,7 +51,11 @@ def _command(name: str, command: Any, level: str = "###") -> Iterator[str]:
         return
     if example:
         yield f"```console\n$ {example}\n```\n"
-    own = [one for one in command.params if one.name not in SHARED or name.split()[0] in processes.COMMANDS]
+    own = [
+        parameter
+        for parameter in command.params
+        if parameter.name not in SHARED or name.split()[0] in processes.COMMANDS
+    ]
     if own:
         yield _table(own)
 
@@ -65,16 +69,18 @@ def _split(text: str) -> tuple[str, str]:
 
 def _table(parameters: Any) -> str:
     lines = ["| option | meaning |", "| --- | --- |"]
-    for one in parameters:
-        if one.param_type_name == "argument":
-            name = f"`{(one.metavar or one.name.upper()).strip('[]')}`"
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            name = f"`{(parameter.metavar or parameter.name.upper()).strip('[]')}`"
         else:
-            value = "" if one.is_flag or one.is_bool_flag else f" {one.metavar or one.name.upper()}"
-            opts = [*one.opts, *one.secondary_opts]
+            value = (
+                "" if parameter.is_flag or parameter.is_bool_flag else f" {parameter.metavar or parameter.name.upper()}"
+            )
+            opts = [*parameter.opts, *parameter.secondary_opts]
             name = ", ".join(f"`{opt}{value if place == len(opts) - 1 else ''}`" for place, opt in enumerate(opts))
-        needed = " Required." if one.required and one.param_type_name == "option" else ""
+        needed = " Required." if parameter.required and parameter.param_type_name == "option" else ""
         name = name.replace("|", "\\|")
-        lines.append(f"| {name} | {_prose(one.help)}{needed} |")
+        lines.append(f"| {name} | {_prose(parameter.help)}{needed} |")
     return "\n".join(lines) + "\n"
 
 

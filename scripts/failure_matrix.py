@@ -22,11 +22,11 @@ FIGURES = PLACE / "failure-matrix.json"
 PAGE = PLACE / "failure-matrix.md"
 PICTURE = PLACE / "failure-matrix.svg"
 
-MENDED, FAILED, NEVER, NOT_YET = "mended", "failed well", "never", "not yet"
-COLOURS = {MENDED: "#2f8f5b", FAILED: "#3b74b8", NEVER: "#e3e3e3", NOT_YET: "#ffffff"}
-GLYPHS = {MENDED: "●", FAILED: "■", NEVER: "·", NOT_YET: "○"}
+RECOVERED, FAILED, NEVER, NOT_YET = "recovered", "failed well", "never", "not yet"
+COLOURS = {RECOVERED: "#2f8f5b", FAILED: "#3b74b8", NEVER: "#e3e3e3", NOT_YET: "#ffffff"}
+GLYPHS = {RECOVERED: "●", FAILED: "■", NEVER: "·", NOT_YET: "○"}
 MEANING = {
-    MENDED: "a real failure was injected, and the job completed",
+    RECOVERED: "a real failure was injected, and the job completed",
     FAILED: "a real failure was injected, and the job was correctly failed at once; its submitter was notified",
     NOT_YET: "possible, but not shown yet",
     NEVER: "not possible; the reason is below",
@@ -37,12 +37,12 @@ WIDE = 4 * (SIDE + GAP) + 26
 
 def kinds(figures: dict[str, Any]) -> dict[tuple[str, str, str], str]:
     """What is known of each cell."""
-    found = {
-        (one["failure"], one["stage"], one["submission"]): MENDED if one["state"] == "completed" else FAILED
-        for one in figures["cells"]
+    recovered = {
+        (cell["failure"], cell["stage"], cell["submission"]): RECOVERED if cell["state"] == "completed" else FAILED
+        for cell in figures["cells"]
     }
-    found |= {(one["failure"], one["stage"], one["submission"]): one["kind"] for one in figures["empty"]}
-    return found
+    recovered |= {(entry["failure"], entry["stage"], entry["submission"]): entry["kind"] for entry in figures["empty"]}
+    return recovered
 
 
 def picture(figures: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def picture(figures: dict[str, Any]) -> str:
                     f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" rx="2" fill="{COLOURS[kind]}"{edge}><title>{title}</title></rect>'
                 )
     y, x = height - 44, 8
-    for kind in (MENDED, FAILED, NOT_YET, NEVER):
+    for kind in (RECOVERED, FAILED, NOT_YET, NEVER):
         edge = ' stroke="#b0533f" stroke-dasharray="2 2"' if kind == NOT_YET else ""
         lines.append(f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" rx="2" fill="{COLOURS[kind]}"{edge}/>')
         lines.append(f'<text x="{x + SIDE + 5}" y="{y + 11}">{kind}</text>')
@@ -87,8 +87,8 @@ def picture(figures: dict[str, Any]) -> str:
 def page(figures: dict[str, Any]) -> str:
     """The page."""
     known = kinds(figures)
-    count = {kind: sum(one == kind for one in known.values()) for kind in MEANING}
-    shown, can = count[MENDED] + count[FAILED], count[MENDED] + count[FAILED] + count[NOT_YET]
+    count = {kind: sum(name == kind for name in known.values()) for kind in MEANING}
+    shown, can = count[RECOVERED] + count[FAILED], count[RECOVERED] + count[FAILED] + count[NOT_YET]
     parts = [
         "# The failure matrix",
         "",
@@ -120,8 +120,8 @@ def page(figures: dict[str, Any]) -> str:
 
 def _costs(figures: dict[str, Any]) -> Iterable[str]:
     by: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in figures["cells"]:
-        by[one["mended"]].append(one)
+    for cell in figures["cells"]:
+        by[cell["recovered"]].append(cell)
     yield from (
         "",
         "## What each pattern costs",
@@ -132,18 +132,18 @@ def _costs(figures: dict[str, Any]) -> Iterable[str]:
         "| recovered by | cells | extra wall, median | maximum | extra attempts | extra core-seconds, median |",
         "| --- | --: | --: | --: | --: | --: |",
     )
-    for mended, cells in sorted(by.items(), key=lambda one: median(cell["extra_wall"] for cell in one[1])):
-        wall = [one["extra_wall"] for one in cells]
-        attempts = sorted({one["extra_attempts"] for one in cells})
-        core = median(one["extra_core_seconds"] for one in cells)
+    for recovered, cells in sorted(by.items(), key=lambda pair: median(cell["extra_wall"] for cell in pair[1])):
+        wall = [cell["extra_wall"] for cell in cells]
+        attempts = sorted({cell["extra_attempts"] for cell in cells})
+        core = median(cell["extra_core_seconds"] for cell in cells)
         tries = str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"
-        yield f"| {mended} | {len(cells)} | {median(wall):.2f} s | {max(wall):.2f} s | {tries} | {core:.2f} |"
+        yield f"| {recovered} | {len(cells)} | {median(wall):.2f} s | {max(wall):.2f} s | {tries} | {core:.2f} |"
 
 
 def _scenarios(figures: dict[str, Any]) -> Iterable[str]:
     by: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
-    for one in figures["cells"]:
-        by[one["stage"], one["failure"]][one["submission"]] = one
+    for cell in figures["cells"]:
+        by[cell["stage"], cell["failure"]][cell["submission"]] = cell
     yield from ("", "## All failures shown")
     for stage in figures["stages"]:
         if not any(at == stage for at, _ in by):
@@ -160,18 +160,18 @@ def _scenarios(figures: dict[str, Any]) -> Iterable[str]:
             if at == stage:
                 first = next(iter(cells.values()))
                 causes = ", ".join(
-                    f"`{one}`" for one in sorted({cause for one in cells.values() for cause in one["causes"]})
+                    f"`{cause}`" for cause in sorted({cause for cell in cells.values() for cause in cell["causes"]})
                 )
                 wall = ", ".join(f"{cells[way]['extra_wall']:.2f}" if way in cells else "–" for way in ways)
-                yield f"| {failure} | {first['injected']} | {first['mended']} | {causes or 'no failure'} | {wall} |"
+                yield f"| {failure} | {first['injected']} | {first['recovered']} | {causes or 'no failure'} | {wall} |"
 
 
 def _empty(figures: dict[str, Any]) -> Iterable[str]:
     for kind, heading in ((NOT_YET, "Not shown yet"), (NEVER, "Not possible")):
         reasons: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-        for one in figures["empty"]:
-            if one["kind"] == kind:
-                reasons[one["why"]][one["failure"], one["stage"]].append(one["submission"])
+        for entry in figures["empty"]:
+            if entry["kind"] == kind:
+                reasons[entry["why"]][entry["failure"], entry["stage"]].append(entry["submission"])
         if not reasons:
             continue
         yield from ("", f"## {heading}", "", "| cells | why |", "| --- | --- |")
@@ -197,10 +197,10 @@ def _again(figures: dict[str, Any]) -> Iterable[str]:
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    given = parser.parse_args(words)
+    args = parser.parse_args(words)
     figures = json.loads(FIGURES.read_text())
     wanted = {PAGE: page(figures), PICTURE: picture(figures)}
-    if given.check:
+    if args.check:
         old = [place.name for place, text in wanted.items() if not place.exists() or place.read_text() != text]
         if old:
             print(f"{', '.join(old)}: not what the figures say; run scripts/failure_matrix.py", file=sys.stderr)

@@ -66,13 +66,13 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
         (
             Tier("chaos", "just chaos small"),
             Tier(
-                "chaos-exlets",
-                "just chaos-exlets --seed 1 --times 1 --primitives remove-case,compensate,resubmit,continue-all-cases",
+                "chaos-playbooks",
+                "just chaos-playbooks --seed 1 --times 1 --actions remove-run,compensate,resubmit,continue-all-runs",
             ),
         ),
         (
             # Those that mostly wait come first: chaos judges pilots by how soon they are heard.
-            Tier("chaos-cases", "just chaos-cases small --seed 1"),
+            Tier("chaos-runs", "just chaos-runs small --seed 1"),
             Tier("quickstart", "just quickstart"),
             # Ports of its own: chaos has a cluster at 9220 too.
             Tier("linearizability", "just linearizability 5000 --port 9240 --postgres-port 5452"),

@@ -89,12 +89,12 @@ def forget_old_runs(folder: Path) -> None:
 
 def read_tests(junit: Path) -> Iterator[TestResult]:
     """The tests of one JUnit file, which pytest wrote for us."""
-    for case in ElementTree.parse(junit).getroot().iter("testcase"):  # noqa: S314 - our own file
-        outcome = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
-        properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
-        identifier = properties.get("id") or f"{case.get('classname')}.{case.get('name')}"
+    for record in ElementTree.parse(junit).getroot().iter("testcase"):  # noqa: S314 - our own file
+        outcome = next((child.tag for child in record if child.tag in ("failure", "error", "skipped")), "passed")
+        properties = {entry.get("name"): entry.get("value") for entry in record.iter("property")}
+        identifier = properties.get("id") or f"{record.get('classname')}.{record.get('name')}"
         cpu = float(properties.get("cpu") or 0)
-        yield TestResult(identifier, identifier.partition("::")[0], float(case.get("time") or 0), cpu, outcome)
+        yield TestResult(identifier, identifier.partition("::")[0], float(record.get("time") or 0), cpu, outcome)
 
 
 def file_times(tier: str, tests: Iterator[TestResult]) -> dict[str, FileTimes]:

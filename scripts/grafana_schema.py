@@ -56,9 +56,9 @@ def flatten(types: Path) -> None:
         file.write_text(_ENUM.sub(_union, file.read_text()))
 
 
-def _union(found: re.Match[str]) -> str:
-    values = _VALUE.findall(re.sub(r"/\*.*?\*/", "", found[2], flags=re.DOTALL))
-    return f"export type {found[1]} = {' | '.join(values)};"
+def _union(match: re.Match[str]) -> str:
+    values = _VALUE.findall(re.sub(r"/\*.*?\*/", "", match[2], flags=re.DOTALL))
+    return f"export type {match[1]} = {' | '.join(values)};"
 
 
 def judge(dashboard: dict[str, Any], types: Path, folder: Path) -> str:
@@ -97,7 +97,7 @@ def main() -> None:
             sys.exit(wrong)
         # A check that can fail: a field that nobody knows must be found.
         spoilt = json.loads(BOARD.read_text())
-        next(one for one in spoilt["panels"] if one["type"] == "stat")["options"]["colourMode"] = "value"
+        next(panel for panel in spoilt["panels"] if panel["type"] == "stat")["options"]["colourMode"] = "value"
         if "colourMode" not in judge(spoilt, types, folder):
             sys.exit("a spoilt dashboard was not found out: the check is worth nothing")
     sys.stdout.write(f"{len(dashboard['panels'])} panels agree with the types of Grafana {version}\n")

@@ -104,8 +104,8 @@ def read_ledger(page: Path) -> Ledger:
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         if heading := HEADING.match(line):
             titles[heading["paper"]] = heading["title"]
-        elif found := ROW.match(line):
-            row = Row(found["id"], found["claim"], found["where"])
+        elif match := ROW.match(line):
+            row = Row(match["id"], match["claim"], match["where"])
             if row.id in rows:
                 complaints.append(f"{page.name}:{number}: {row.id} is there twice")
             if row.paper not in titles:

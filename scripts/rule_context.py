@@ -16,9 +16,9 @@ MARK = "<!-- What follows is written by scripts/rule_context.py. -->\n"
 def fields() -> str:
     """The generated part: each field with its type and meaning."""
     lines = ["| field | type | meaning |", "| --- | --- | --- |"]
-    for one in FIELDS:
-        kind = f"`{one.kind}`" + (" or `null`" if one.optional else "")
-        lines.append(f"| `{one.name}` | {kind} | {one.words.replace('|', chr(92) + '|')} |")
+    for field in FIELDS:
+        kind = f"`{field.kind}`" + (" or `null`" if field.optional else "")
+        lines.append(f"| `{field.name}` | {kind} | {field.words.replace('|', chr(92) + '|')} |")
     return "\n".join(lines) + "\n"
 
 

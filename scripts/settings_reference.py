@@ -38,18 +38,18 @@ One TOML file, named by `forestay site --config FILE`. Sizes may be written as `
 
 def words(model: type[BaseModel]) -> dict[str, str]:
     """What is written below each field, by its name."""
-    found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if issubclass(one, BaseModel) and one is not BaseModel:
-            (body,) = (node for node in ast.parse(inspect.getsource(one)).body if isinstance(node, ast.ClassDef))
+    texts: dict[str, str] = {}
+    for entry in reversed(model.__mro__):
+        if issubclass(entry, BaseModel) and entry is not BaseModel:
+            (body,) = (node for node in ast.parse(inspect.getsource(entry)).body if isinstance(node, ast.ClassDef))
             for field, text in zip(body.body, body.body[1:], strict=False):
                 if (
                     isinstance(field, ast.AnnAssign)
                     and isinstance(text, ast.Expr)
                     and isinstance(text.value, ast.Constant)
                 ):
-                    found[getattr(field.target, "id", "")] = " ".join(str(text.value.value).split())
-    return found
+                    texts[getattr(field.target, "id", "")] = " ".join(str(text.value.value).split())
+    return texts
 
 
 def tables(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -66,14 +66,14 @@ def _plain(value: object) -> str:
     if isinstance(value, BaseModel):
         return ""
     if isinstance(value, tuple | list):
-        return f"`{', '.join(str(one) for one in value)}`" if value else ""
+        return f"`{', '.join(str(entry) for entry in value)}`" if value else ""
     if value is None or value == "" or value == {}:
         return ""
     return f"`{value if isinstance(value, str | Path) else json.dumps(value)}`"
 
 
 def table(model: type[BaseModel]) -> str:
-    told = words(model)
+    returned_words = words(model)
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for name, field in model.model_fields.items():
         if field.is_required():
@@ -82,7 +82,7 @@ def table(model: type[BaseModel]) -> str:
             default = ""  # made when the process starts
         else:
             default = _plain(field.default)
-        lines.append(f"| `{name}` | {default} | {told.get(name, '').replace('|', chr(92) + '|')} |")
+        lines.append(f"| `{name}` | {default} | {returned_words.get(name, '').replace('|', chr(92) + '|')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,8 +105,8 @@ def page() -> str:
 
 def silent() -> list[str]:
     """Settings of processes that say nothing about themselves."""
-    told = words(Settings)
-    return [name for name in Settings.model_fields if name not in told]
+    returned_words = words(Settings)
+    return [name for name in Settings.model_fields if name not in returned_words]
 
 
 if __name__ == "__main__":

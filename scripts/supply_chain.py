@@ -54,35 +54,35 @@ def judge(name: str, code: int, out: str, errors: str, unsafe: Callable[[Any], l
     """Only an answer that can be read and has nothing in it is clean."""
     try:
         answer = json.loads(out)
-        found = unsafe(answer)
+        names = unsafe(answer)
     except NoDatabaseError as error:
         return Audit(name, Verdict.NOT_RUN, str(error))
     except (ValueError, KeyError, TypeError):
         verdict = Verdict.NOT_RUN if UNREACHABLE.search(f"{errors}\n{out}") else Verdict.BROKEN
         return Audit(name, verdict, errors.strip()[-400:])
-    if found:
-        return Audit(name, Verdict.UNSAFE, "; ".join(found))
+    if names:
+        return Audit(name, Verdict.UNSAFE, "; ".join(names))
     # With nothing found, and yet ended badly, it did not look at everything.
     return Audit(name, Verdict.CLEAN if code == 0 else Verdict.BROKEN, errors.strip()[-400:] if code else "")
 
 
 def unsafe_python(answer: Any) -> list[str]:
     parts = answer["dependencies"]
-    skipped = [one["name"] for one in parts if "skip_reason" in one]
+    skipped = [part["name"] for part in parts if "skip_reason" in part]
     if parts and len(skipped) == len(parts):
         raise NoDatabaseError("it knows none of the packages: this is a mirror without a database")
-    found = [f"{one['name']} {one['version']}: {bug['id']}" for one in parts for bug in one.get("vulns", ())]
+    lines = [f"{part['name']} {part['version']}: {bug['id']}" for part in parts for bug in part.get("vulns", ())]
     # A package that was left out was not looked at: as bad as one that is unsafe.
-    return found + [f"{name} was not looked at" for name in skipped]
+    return lines + [f"{name} was not looked at" for name in skipped]
 
 
 def unsafe_node(answer: Any) -> list[str]:
     if "vulnerabilities" not in answer:
         raise KeyError("vulnerabilities")
     return [
-        f"{name}: {one['severity']}"
-        for name, one in answer["vulnerabilities"].items()
-        if one["severity"] in ("high", "critical")
+        f"{name}: {vulnerability['severity']}"
+        for name, vulnerability in answer["vulnerabilities"].items()
+        if vulnerability["severity"] in ("high", "critical")
     ]
 
 
@@ -135,19 +135,19 @@ def _pages_parts() -> dict[str, Any]:
     lock = json.loads((WEB / "package-lock.json").read_text())
     own = lock["packages"][""]
     parts = []
-    for place, one in sorted(lock["packages"].items()):
-        if not place or one.get("dev") or "version" not in one:
+    for place, package in sorted(lock["packages"].items()):
+        if not place or package.get("dev") or "version" not in package:
             continue
         name = place.rpartition("node_modules/")[2]
-        algorithm, _, digest = one["integrity"].partition("-")
+        algorithm, _, digest = package["integrity"].partition("-")
         content = {"alg": algorithm.upper().replace("SHA", "SHA-"), "content": _hex(digest)}
-        purl = f"pkg:npm/{name.replace('@', '%40')}@{one['version']}"
+        purl = f"pkg:npm/{name.replace('@', '%40')}@{package['version']}"
         parts.append(
             {
                 "type": "library",
-                "bom-ref": f"{place}@{one['version']}",
+                "bom-ref": f"{place}@{package['version']}",
                 "name": name,
-                "version": one["version"],
+                "version": package["version"],
                 "purl": purl,
                 "hashes": [content],
             }
@@ -177,17 +177,20 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("sbom").add_argument("folder", type=Path)
     verbs.add_parser("audit").add_argument("--must-run", action="store_true")
-    said = parser.parse_args()
-    if said.verb == "sbom":
-        for path in sbom(said.folder):
+    args = parser.parse_args()
+    if args.verb == "sbom":
+        for path in sbom(args.folder):
             sys.stdout.write(f"{path}\n")
         return 0
     done = audit()
-    for one in done:
-        sys.stderr.write(f"audit of {one.name}: {one.verdict}\n" + (f"  {one.words}\n" if one.words else ""))
-    if any(one.verdict in (Verdict.UNSAFE, Verdict.BROKEN) for one in done):
+    for other_audit in done:
+        sys.stderr.write(
+            f"audit of {other_audit.name}: {other_audit.verdict}\n"
+            + (f"  {other_audit.words}\n" if other_audit.words else "")
+        )
+    if any(audit.verdict in (Verdict.UNSAFE, Verdict.BROKEN) for audit in done):
         return 1
-    return NOT_RUN if said.must_run and any(one.verdict is Verdict.NOT_RUN for one in done) else 0
+    return NOT_RUN if args.must_run and any(audit.verdict is Verdict.NOT_RUN for audit in done) else 0
 
 
 if __name__ == "__main__":

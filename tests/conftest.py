@@ -12,11 +12,11 @@ from tests.sizes import examples
 
 # A machine that is busy is no reason to fail: what is slow there is seen in the tiers' times.
 settings.register_profile(
-    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=examples(100)
+    "site", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=examples(100)
 )
 # A gate says the same of the same commit; new examples are looked for in everybody else's runs, and kept when they fail.
-settings.register_profile("gate", settings.get_profile("house"), derandomize=True)
-settings.load_profile("gate" if os.environ.get("CI") else "house")
+settings.register_profile("gate", settings.get_profile("site"), derandomize=True)
+settings.load_profile("gate" if os.environ.get("CI") else "site")
 
 OTHER_STORES = frozenset({"postgresql", "opensearch"})
 _began = pytest.StashKey[float]()
@@ -55,14 +55,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the repeats of a test on other stores: what does not depend on the store is shown once in the gate, on SQLite."""
     # The contract of the stores is what holds the others up: it runs on each.
-    functions = [item for item in items if isinstance(item, pytest.Function) and "adapter" not in item.fixturenames]
-    on_sqlite = {(item.path, item.originalname) for item in functions if "sqlite" in _parameters(item)}
-    for item in functions:
-        is_repeat = bool(OTHER_STORES & _parameters(item)) and (item.path, item.originalname) in on_sqlite
-        if is_repeat and item.get_closest_marker("every_store") is None:
-            item.add_marker(pytest.mark.other_store)
+    functions = [entry for entry in items if isinstance(entry, pytest.Function) and "adapter" not in entry.fixturenames]
+    on_sqlite = {(function.path, function.originalname) for function in functions if "sqlite" in _parameters(function)}
+    for function in functions:
+        is_repeat = bool(OTHER_STORES & _parameters(function)) and (function.path, function.originalname) in on_sqlite
+        if is_repeat and function.get_closest_marker("every_store") is None:
+            function.add_marker(pytest.mark.other_store)
 
 
-def _parameters(item: pytest.Function) -> set[str]:
-    specification = getattr(item, "callspec", None)
+def _parameters(function: pytest.Function) -> set[str]:
+    specification = getattr(function, "callspec", None)
     return {value for value in specification.params.values() if isinstance(value, str)} if specification else set()

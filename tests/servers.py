@@ -64,7 +64,7 @@ def versions() -> dict[str, str]:
 def installed(folder: str, *programs: str) -> Path | None:
     """The folder in which ``scripts/servers install`` has put programs, if it has."""
     for place in (os.environ.get("FORESTAY_CACHE_DIR", ""), "/var/cache/forestay", Path.home() / ".cache/forestay"):
-        if place and all(Path(place, folder, one).exists() for one in programs):
+        if place and all(Path(place, folder, program).exists() for program in programs):
             return Path(place, folder)
     return None
 

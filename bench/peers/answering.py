@@ -19,10 +19,10 @@ def answer(**verbs: Verb) -> None:
     for line in sys.stdin:
         verb, *values = json.loads(line)
         try:
-            told = {"value": verbs[verb](*values)}
+            fields = {"value": verbs[verb](*values)}
         except Exception as error:
-            told = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        ours.write(json.dumps(told) + "\n")
+            fields = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        ours.write(json.dumps(fields) + "\n")
         ours.flush()
 
 

@@ -14,28 +14,28 @@ contexts: list[Any] = []
 PER_CONTEXT = 0
 
 
-def load(texts: list[str], given: list[Any], each: int) -> None:
+def load(texts: list[str], arguments: list[Any], each: int) -> None:
     """The texts, the contexts, and how many texts are asked of each context: those from its own place on."""
     global PER_CONTEXT
     environment = celpy.Environment()
     compiled[:] = [environment.program(environment.compile(text)) for text in texts]
-    contexts[:] = given
+    contexts[:] = arguments
     PER_CONTEXT = each
 
 
 def evaluate() -> dict[str, Any]:
     """Processor time in microseconds an evaluation, and what came out."""
-    found: list[bool | None] = []
+    results: list[bool | None] = []
     began = time.process_time()
     for place, context in enumerate(contexts):
         activation = celpy.json_to_cel(context)
         for number in range(PER_CONTEXT):
             try:
-                found.append(bool(compiled[(place + number) % len(compiled)].evaluate(activation)))
+                results.append(bool(compiled[(place + number) % len(compiled)].evaluate(activation)))
             except celpy.CELEvalError:
-                found.append(None)
+                results.append(None)
     spent = time.process_time() - began
-    return {"cpu": 1e6 * spent / len(found), "found": found}
+    return {"cpu": 1e6 * spent / len(results), "found": results}
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ def main(workers: int) -> None:
 
         def mapped(calls: int, seconds: float) -> float:
             def work() -> None:
-                given = [seconds] * calls if seconds else range(calls)
-                check(client.gather(client.map(nap if seconds else plus, given, pure=False)), calls, seconds)
+                given_range = [seconds] * calls if seconds else range(calls)
+                check(client.gather(client.map(nap if seconds else plus, given_range, pure=False)), calls, seconds)
 
             return timed(work)
 

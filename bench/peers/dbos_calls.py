@@ -40,7 +40,7 @@ def main(workers: int, database: str) -> None:
                 (lambda _: DBOS.start_workflow(nap, seconds)) if seconds else (lambda n: DBOS.start_workflow(plus, n))
             )
             waiting = list(senders.map(begin, range(many)))
-            calls.check((one.get_result() for one in waiting), many, seconds)
+            calls.check((entry.get_result() for entry in waiting), many, seconds)
 
         return timed(work)
 

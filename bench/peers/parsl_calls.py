@@ -32,7 +32,7 @@ def main(workers: int) -> None:
         def mapped(calls: int, seconds: float) -> float:
             def work() -> None:
                 waiting = [long(seconds) if seconds else short(number) for number in range(calls)]
-                check((one.result() for one in waiting), calls, seconds)
+                check((entry.result() for entry in waiting), calls, seconds)
 
             return timed(work)
 

@@ -21,14 +21,14 @@ from bench.peers.losing import begun
 
 def main(silence: str) -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    beats = {"heartbeat_threshold": int(silence), "heartbeat_period": max(1, int(silence) // 3)} if silence else {}
+    heartbeats = {"heartbeat_threshold": int(silence), "heartbeat_period": max(1, int(silence) // 3)} if silence else {}
     htex = HighThroughputExecutor(
         label="htex",
         max_workers_per_node=1,
         address="127.0.0.1",
         encrypted=False,
         provider=LocalProvider(init_blocks=2, min_blocks=2, max_blocks=2),
-        **beats,
+        **heartbeats,
     )
     with tempfile.TemporaryDirectory() as folder, parsl.load(Config([htex], run_dir=folder, retries=1)):
         app = parsl.python_app(begun)

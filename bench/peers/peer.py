@@ -45,7 +45,7 @@ class TooLong(Exception):
 def environment_of(name: str) -> list[str]:
     """The words before a command that run it in a peer's environment."""
     words = ["uv", "run", "--quiet", "--isolated", "--no-project", "--python", sys.executable]
-    return [*words, *(word for one in WANTED[name] for word in ("--with", one))]
+    return [*words, *(word for value in WANTED[name] for word in ("--with", value))]
 
 
 class Peer:
@@ -55,7 +55,7 @@ class Peer:
         self.name = name
         self.mark = f"{name}-{uuid4().hex}"
         self._log = tempfile.NamedTemporaryFile(prefix=f"forestay-{name}-", suffix=".log", delete=False)  # noqa: SIM115
-        environment = {one: value for one, value in os.environ.items() if one != "VIRTUAL_ENV"}
+        environment = {entry: value for entry, value in os.environ.items() if entry != "VIRTUAL_ENV"}
         environment |= {"PYTHONPATH": str(ROOT), MARK: self.mark}
         self._process = subprocess.Popen(
             [*environment_of(name), "python", "-m", f"bench.peers.{module}", *words],
@@ -82,28 +82,28 @@ class Peer:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(f"{self.name} is gone; its log is {self._log.name}")
-        told = json.loads(line)
-        if "error" in told:
-            raise SystemExit(f"{self.name}: {told['error']}; its log is {self._log.name}")
-        return told["value"]
+        document = json.loads(line)
+        if "error" in document:
+            raise SystemExit(f"{self.name}: {document['error']}; its log is {self._log.name}")
+        return document["value"]
 
     def processes(self) -> list[int]:
         """Everything that runs for this peer, whoever its parent is by now."""
         sought = f"{MARK}={self.mark}".encode()
-        found = []
+        names = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
                     if sought in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-        return found
+                        names.append(int(entry.name))
+        return names
 
     def cpu(self) -> float:
         """Processor time of everything that still runs for it, and of what those have waited for."""
         total = 0.0
-        for one in self.processes():
+        for process in self.processes():
             with contextlib.suppress(OSError):
-                total += cpu_seconds(one)
+                total += cpu_seconds(process)
         return total
 
     def stop(self) -> None:
@@ -114,9 +114,9 @@ class Peer:
             self._process.wait(20)
         give_up = time.monotonic() + 20
         while (left := self.processes()) and time.monotonic() < give_up:
-            for one in left:
+            for number in left:
                 with contextlib.suppress(OSError):
-                    os.kill(one, signal.SIGKILL)
+                    os.kill(number, signal.SIGKILL)
             self._process.poll()
             time.sleep(0.1)
         if self._process.stdout is not None:

@@ -54,14 +54,14 @@ class Caches:
         removed = book.add(file, size)
         if removed is None:
             return None
-        for one in removed:
+        for other_file in removed:
             self.evicted += 1
-            self._lost(holder, one)
-        found = self.holders.get(file)
-        if found is None:
+            self._lost(holder, other_file)
+        holders = self.holders.get(file)
+        if holders is None:
             self.holders[file] = [holder]
         else:
-            found.append(holder)
+            holders.append(holder)
         return removed
 
     def _lost(self, holder: int, file: str) -> None:

@@ -24,7 +24,7 @@ def file_name(number: int) -> str:
     return f"f{number}"
 
 
-def meet(workload: Workload, job: int, most: int) -> ColocationRequest | None:
+def colocate(workload: Workload, job: int, most: int) -> ColocationRequest | None:
     """With whom a job belongs together: those that write what one job reads, and all that read it, if a host has room for them."""
     first = min((file for file in workload.reads(job) if file < workload.jobs), default=job)
     readers = workload.readers(first)
@@ -69,9 +69,9 @@ class Desk:
 
     def wait(self, job: int, now: float) -> None:
         """A job waits."""
-        files = [file_name(one) for one in self._workload.reads(job)]
-        together = meet(self._workload, job, self._caches.slots) if self._ahead else None
-        self.matching.arrive(CandidateJob(job, job, files, meet=together), now)
+        files = [file_name(number) for number in self._workload.reads(job)]
+        together = colocate(self._workload, job, self._caches.slots) if self._ahead else None
+        self.matching.arrive(CandidateJob(job, job, files, colocate=together), now)
 
     def ask(self, pilot: int, now: float) -> int | None:
         """The job that a pilot gets; None: it stays idle."""

@@ -18,9 +18,9 @@ class Events:
         self._heap: list[tuple[float, int, Act, int, int]] = []
         self._made = 0
 
-    def after(self, seconds: float, act: Act, one: int = 0, other: int = 0) -> None:
+    def after(self, seconds: float, act: Act, first: int = 0, other: int = 0) -> None:
         self._made += 1
-        heappush(self._heap, (self.now + seconds, self._made, act, one, other))
+        heappush(self._heap, (self.now + seconds, self._made, act, first, other))
 
     @property
     def count(self) -> int:
@@ -31,5 +31,5 @@ class Events:
         """Until there is enough, or nothing is left to happen."""
         heap = self._heap
         while heap and not enough():
-            self.now, _, act, one, other = heappop(heap)
-            act(one, other)
+            self.now, _, act, first, other = heappop(heap)
+            act(first, other)

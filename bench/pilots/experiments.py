@@ -78,19 +78,19 @@ def row(
 
     return Row(
         workload.name, condition, arm.name, submission.value, len(runs),
-        makespan=of(lambda one: one.makespan),
+        makespan=of(lambda outcome: outcome.makespan),
         over_bound=spread([over for _, over in runs]),
-        hit_ratio=of(lambda one: one.hit_ratio),
-        near_ratio=of(lambda one: (one.hits + one.peer_reads) / max(1, one.reads)),
-        stage_in=of(lambda one: one.stage_in_mean),
-        runs=of(lambda one: one.runs),
-        storage_reads=of(lambda one: one.storage_reads),
+        hit_ratio=of(lambda outcome: outcome.hit_ratio),
+        near_ratio=of(lambda outcome: (outcome.hits + outcome.peer_reads) / max(1, outcome.reads)),
+        stage_in=of(lambda outcome: outcome.stage_in_mean),
+        runs=of(lambda outcome: outcome.runs),
+        storage_reads=of(lambda outcome: outcome.storage_reads),
     )  # fmt: skip
 
 
-def grid(seeds: Sequence[int], said: Callable[[Row], None]) -> list[Row]:
+def grid(seeds: Sequence[int], on_event: Callable[[Row], None]) -> list[Row]:
     """Every workload, condition, arm and way to submit that belongs together."""
-    found: list[Row] = []
+    rows: list[Row] = []
     for name, make in WORKLOADS.items():
         workload = make()
         for condition in CONDITIONS:
@@ -98,10 +98,10 @@ def grid(seeds: Sequence[int], said: Callable[[Row], None]) -> list[Row]:
             ways += [(arm, Submission.ON_DEMAND) for arm in (*PAPER, SITE, LOOK_AHEAD)]
             ways += [(NO_CACHE, Submission.DIRECT)]
             for arm, submission in ways:
-                found.append(row(workload, condition, arm, seeds, submission))
-                said(found[-1])
+                rows.append(row(workload, condition, arm, seeds, submission))
+                on_event(rows[-1])
         assert name == workload.name
-    return found
+    return rows
 
 
 def tier0_rows(seeds: Sequence[int]) -> list[Row]:
@@ -116,42 +116,42 @@ def tier0_rows(seeds: Sequence[int]) -> list[Row]:
 
 def timelines(seed: int) -> dict[str, list[tuple[float, int]]]:
     """How many jobs of W3 run over time, for the three ways to submit."""
-    found = {}
+    timelines = {}
     for arm, submission in ((NO_CACHE, Submission.DIRECT), (C3, Submission.RUNNING), (C3, Submission.ON_DEMAND)):
         draws = Draws(seed, CONDITIONS["d1f1"])
         simulation = Simulation(
             WORKLOADS["W3"](), draws, arm, hosts=HOSTS, slots=SLOTS, submission=submission, record=True
         )
-        by_second: dict[float, int] = {0.0: 0}
+        by_approval: dict[float, int] = {0.0: 0}
         for at, running in simulation.run().running:
-            by_second[float(round(at))] = running
-        found[submission.value] = sorted(by_second.items())
-    return found
+            by_approval[float(round(at))] = running
+        timelines[submission.value] = sorted(by_approval.items())
+    return timelines
 
 
 def find(rows: Iterable[Row], **wanted: str) -> Row:
     """The one row that is so."""
-    found = [one for one in rows if all(getattr(one, name) == value for name, value in wanted.items())]
-    if len(found) != 1:
-        raise LookupError(f"{len(found)} rows are {wanted}")
-    return found[0]
+    matching_rows = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+    if len(matching_rows) != 1:
+        raise LookupError(f"{len(matching_rows)} rows are {wanted}")
+    return matching_rows[0]
 
 
 def goals(rows: Sequence[Row]) -> dict[str, object]:
     """Whether look-ahead with re-staging keeps to the bound, and how often files are where they are read."""
-    told: dict[str, object] = {}
+    fields: dict[str, object] = {}
     reached = True
     for workload in WORKLOADS:
         for condition in CONDITIONS:
-            one = find(rows, workload=workload, condition=condition, arm=LOOK_AHEAD.name, submission="running")
-            told[f"{workload} {condition}"] = {
-                "worst seed over bound": one.over_bound.most,
-                "hit ratio": one.hit_ratio.mean,
+            row = find(rows, workload=workload, condition=condition, arm=LOOK_AHEAD.name, submission="running")
+            fields[f"{workload} {condition}"] = {
+                "worst seed over bound": row.over_bound.most,
+                "hit ratio": row.hit_ratio.mean,
             }
             if condition in HELD_TO:
-                reached = reached and one.over_bound.most <= GOAL and one.hit_ratio.mean >= 0.99995
-    return {"over bound": told, "goal": GOAL, "reached": reached}
+                reached = reached and row.over_bound.most <= GOAL and row.hit_ratio.mean >= 0.99995
+    return {"over bound": fields, "goal": GOAL, "reached": reached}
 
 
 def plain(rows: Iterable[Row]) -> list[dict[str, object]]:
-    return [asdict(one) for one in rows]
+    return [asdict(row) for row in rows]

@@ -56,15 +56,18 @@ def _series(
     for arm, shown in names.items():
         values = [
             next(
-                one[figure]
-                for one in rows
-                if one["arm"] == arm and one["submission"] == "running" and all(one[key] == group[key] for key in group)
+                row[figure]
+                for row in rows
+                if row["arm"] == arm and row["submission"] == "running" and all(row[key] == group[key] for key in group)
             )
             for group in groups
         ]
         series.append(
             Bars(
-                shown, [one["mean"] / over for one in values], [one["deviation"] / over for one in values], COLOURS[arm]
+                shown,
+                [value["mean"] / over for value in values],
+                [value["deviation"] / over for value in values],
+                COLOURS[arm],
             )
         )
     return series
@@ -80,8 +83,8 @@ def drawn() -> Iterator[tuple[str, str]]:
     many = f"{seeds} seeds, mean and standard deviation"
 
     tier0 = [
-        Bars(shown, [one["makespan"]["mean"] / 60], [one["makespan"]["deviation"] / 60], colour)
-        for (shown, colour), one in zip(
+        Bars(shown, [entry["makespan"]["mean"] / 60], [entry["makespan"]["deviation"] / 60], colour)
+        for (shown, colour), entry in zip(
             (
                 ("direct submission, no cache", YELLOW),
                 ("pilots, no cache", GREY),
@@ -150,7 +153,7 @@ def drawn() -> Iterator[tuple[str, str]]:
             high=1.0,
         ),
     )
-    ladder = {
+    retry_policy = {
         C3.name: "C3, as in the paper",
         FLOWING.name: "+ no barrier",
         RESTAGE.name: "+ re-stage",
@@ -160,7 +163,7 @@ def drawn() -> Iterator[tuple[str, str]]:
     }
     yield "beyond", bars(
         f"Turnaround over the clairvoyant bound under d3f3 ({many})",
-        workloads, _series(rows, "over_bound", by_workload, ladder), "turnaround ÷ bound",
+        workloads, _series(rows, "over_bound", by_workload, retry_policy), "turnaround ÷ bound",
     )  # fmt: skip
 
 

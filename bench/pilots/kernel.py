@@ -63,8 +63,8 @@ def make(uniform: Uniform, compiled: Callable[[Any], Any]) -> Kernel:
 
     @compiled
     def gauss(u: float, mean: float, spread: float) -> float:
-        found: float = mean * max(0.05, 1.0 + spread * normal(u))
-        return found
+        found_gauss: float = mean * max(0.05, 1.0 + spread * normal(u))
+        return found_gauss
 
     @compiled
     def until_well(seed: int, job: int, what: int, mean: float, spread: float, failure: float) -> float:
@@ -104,19 +104,19 @@ def make(uniform: Uniform, compiled: Callable[[Any], Any]) -> Kernel:
     @compiled
     def up(times: Floats, who: Ints, place: int) -> None:
         """A new entry of the heap rises to where it belongs; of two at one time the one that was made first is ahead."""
-        time, one = times[place], who[place]
+        time, number = times[place], who[place]
         while place > 0:
             above = (place - 1) >> 1
             if times[above] <= time:
                 break
             times[place], who[place] = times[above], who[above]
             place = above
-        times[place], who[place] = time, one
+        times[place], who[place] = time, number
 
     @compiled
     def down(times: Floats, who: Ints, many: int) -> None:
         """The first entry was replaced by the last: it sinks to where it belongs."""
-        time, one, place = times[0], who[0], 0
+        time, number, place = times[0], who[0], 0
         while True:
             below = 2 * place + 1
             if below >= many:
@@ -127,7 +127,7 @@ def make(uniform: Uniform, compiled: Callable[[Any], Any]) -> Kernel:
                 break
             times[place], who[place] = times[below], who[below]
             place = below
-        times[place], who[place] = time, one
+        times[place], who[place] = time, number
 
     @compiled
     def use(kept: Ints, count: Ints, host: int, room: int, file: int) -> bool:
@@ -191,9 +191,9 @@ def make(uniform: Uniform, compiled: Callable[[Any], Any]) -> Kernel:
                 due_first = (due_first + 1) % around
                 events += 1
                 host = at_host[ready]
-                for one in range(host * slots, (host + 1) * slots):
-                    if idle[one]:
-                        pilot, job = one, ready
+                for number in range(host * slots, (host + 1) * slots):
+                    if idle[number]:
+                        pilot, job = number, ready
                         break
                 while pilot < 0 and first_stacked < stacked:  # who has been idle for the longest time
                     if idle[stack[first_stacked % len(stack)]]:

@@ -39,7 +39,7 @@ def ticks(high: float, about: int = 5) -> list[float]:
         return [0.0, 1.0]
     raw = high / about
     power = 10.0 ** floor(log10(raw))
-    step = next(power * one for one in (1, 2, 2.5, 5, 10) if power * one >= raw * 0.999)
+    step = next(power * entry for entry in (1, 2, 2.5, 5, 10) if power * entry >= raw * 0.999)
     return [step * number for number in range(ceil(high / step - 1e-9) + 1)]
 
 
@@ -75,14 +75,14 @@ class _Sheet:
 
     def _legend(self, series: Sequence[Bars | Line], y: float) -> tuple[list[str], int]:
         parts, x, row = [], float(LEFT), 0
-        for one in series:
-            wide = 24 + 6.8 * len(one.name) + 12
+        for entry in series:
+            wide = 24 + 6.8 * len(entry.name) + 12
             if x + wide > self.width - RIGHT and x > LEFT:
                 x, row = float(LEFT), row + 1
             at = y + row * 20
             parts.append(
-                f'<rect x="{x:.0f}" y="{at:.0f}" width="14" height="12" fill="{one.colour}"/>'
-                f'<text x="{x + 20:.0f}" y="{at + 10:.0f}">{escape(one.name)}</text>'
+                f'<rect x="{x:.0f}" y="{at:.0f}" width="14" height="12" fill="{entry.colour}"/>'
+                f'<text x="{x + 20:.0f}" y="{at + 10:.0f}">{escape(entry.name)}</text>'
             )
             x += wide
         return parts, row + 1
@@ -98,7 +98,7 @@ def bars(
     title: str, groups: Sequence[str], series: Sequence[Bars], y_label: str, *, width: int = 720, high: float = 0.0
 ) -> str:
     """Groups of bars with their standard deviation as a line."""
-    top = max(mean + off for one in series for mean, off in zip(one.means, one.deviations, strict=True))
+    top = max(mean + off for bars in series for mean, off in zip(bars.means, bars.deviations, strict=True))
     sheet = _Sheet(title, width, series, y_label, max(top, high), 32)
     room = sheet.plot_width / len(groups)
     wide = min(44.0, room * 0.84 / len(series))
@@ -107,12 +107,12 @@ def bars(
         sheet.parts.append(
             f'<text x="{middle:.1f}" y="{sheet.bottom + 18}" text-anchor="middle">{escape(group)}</text>'
         )
-        for place, one in enumerate(series):
+        for place, bars in enumerate(series):
             x = middle + (place - len(series) / 2) * wide
-            mean, off = one.means[number], one.deviations[number]
-            y, label = sheet.y(mean), escape(f"{group}, {one.name}: {mean:.4g} ± {off:.2g}")
+            mean, off = bars.means[number], bars.deviations[number]
+            y, label = sheet.y(mean), escape(f"{group}, {bars.name}: {mean:.4g} ± {off:.2g}")
             sheet.parts.append(
-                f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" height="{max(0.8, sheet.bottom - y):.1f}" fill="{one.colour}"><title>{label}</title></rect>'
+                f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" height="{max(0.8, sheet.bottom - y):.1f}" fill="{bars.colour}"><title>{label}</title></rect>'
             )
             if off > 0:
                 x += wide / 2
@@ -125,8 +125,8 @@ def bars(
 
 def lines(title: str, series: Sequence[Line], x_label: str, y_label: str, *, width: int = 720) -> str:
     """Steps over time."""
-    sheet = _Sheet(title, width, series, y_label, max(y for one in series for _, y in one.points), 52)
-    across = ticks(max(x for one in series for x, _ in one.points), 8)
+    sheet = _Sheet(title, width, series, y_label, max(y for line in series for _, y in line.points), 52)
+    across = ticks(max(x for line in series for x, _ in line.points), 8)
     scale = sheet.plot_width / across[-1]
     for mark in across:
         x = LEFT + mark * scale
@@ -137,13 +137,13 @@ def lines(title: str, series: Sequence[Line], x_label: str, y_label: str, *, wid
     sheet.parts.append(
         f'<text x="{LEFT + sheet.plot_width / 2:.0f}" y="{sheet.bottom + 38}" text-anchor="middle">{escape(x_label)}</text>'
     )
-    for one in series:
+    for line in series:
         path, before = [], None
-        for x, y in one.points:
+        for x, y in line.points:
             at = f"{LEFT + x * scale:.1f}"
             path.append(f"M{at} {sheet.y(y):.1f}" if before is None else f"H{at}V{sheet.y(y):.1f}")
             before = y
         sheet.parts.append(
-            f'<path d="{"".join(path)}" stroke="{one.colour}" stroke-width="2" fill="none"><title>{escape(one.name)}</title></path>'
+            f'<path d="{"".join(path)}" stroke="{line.colour}" stroke-width="2" fill="none"><title>{escape(line.name)}</title></path>'
         )
     return sheet.text()

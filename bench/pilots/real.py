@@ -23,7 +23,7 @@ from typing import Any
 from bench.harness import keep
 from bench.pilots.arms import ARMS, Arm
 from bench.pilots.bound import clairvoyant
-from bench.pilots.desk import meet
+from bench.pilots.desk import colocate
 from bench.pilots.draws import CONDITIONS, WRITE, Draws
 from bench.pilots.draws import Storage as Model
 from bench.pilots.real_site import REAL_ARMS, RealArm, RealSite, Storage, real_site
@@ -137,7 +137,7 @@ async def run(arm: RealArm, workload: Workload, condition: str, seed: int, compu
         makespan = time.monotonic() - since
         counts = await site.counts()
         costs = await _costs(site, workload, luck, names)
-    said = expected(arm.name, workload, condition, seed, computing, costs)
+    data = expected(arm.name, workload, condition, seed, computing, costs)
     reads = sum(len(workload.reads(job)) for job in range(workload.jobs))
     return RealOutcome(
         workload.name, condition, arm.name, seed, round(makespan, 3), round(bound, 3),
@@ -147,7 +147,7 @@ async def run(arm: RealArm, workload: Workload, condition: str, seed: int, compu
         load=round(os.getloadavg()[0], 1),
         claim=round(costs.claim, 3),
         release=round(costs.release, 3),
-        expected=round(statistics.median(said), 3), least=round(said[0], 3), most=round(said[-1], 3),
+        expected=round(statistics.median(data), 3), least=round(data[0], 3), most=round(data[-1], 3),
     )  # fmt: skip
 
 
@@ -178,8 +178,8 @@ async def _play(site: RealSite, workload: Workload, luck: Draws) -> dict[int, st
 
     async def send(jobs: list[int]) -> None:
         body = _body(jobs, workload, luck, names)
-        for job, told in zip(jobs, (await site.post("/v1/jobs", body))["jobs"], strict=True):
-            names[job], numbers[told["id"]] = told["id"], job
+        for job, other_job in zip(jobs, (await site.post("/v1/jobs", body))["jobs"], strict=True):
+            names[job], numbers[other_job["id"]] = other_job["id"], job
 
     await send([job for job in range(workload.jobs) if not workload.reads(job)])
     ended: set[int] = set()
@@ -199,7 +199,7 @@ async def _play(site: RealSite, workload: Workload, luck: Draws) -> dict[int, st
 
 def _body(jobs: list[int], workload: Workload, luck: Draws, names: dict[int, str]) -> dict[str, Any]:
     many = len(workload.reads(jobs[0]))
-    together = [meet(workload, job, SLOTS) for job in jobs]
+    together = [colocate(workload, job, SLOTS) for job in jobs]
     first = together[0]
     assert first is not None
     specification = {
@@ -207,16 +207,20 @@ def _body(jobs: list[int], workload: Workload, luck: Draws, names: dict[int, str
         "command": ["sh", "-c", PAYLOAD.format(size=workload.size)],
         "inputs": [{"name": f"in{at}", "source": f"job:{{from{at}}}/out-{{file{at}}}.bin"} for at in range(many)],
         "outputs": ["out-*.bin"],
-        "meet": {"key": "m{meet}", "room": first.room, "of": first.of},
+        "colocate": {"key": "m{colocate}", "room": first.room, "of": first.of},
     }
-    given = []
-    for job, meeting in zip(jobs, together, strict=True):
-        assert meeting is not None
-        parameters: dict[str, object] = {"number": job, "seconds": round(luck.compute(job), 3), "meet": meeting.key}
+    given_jobs = []
+    for job, colocation in zip(jobs, together, strict=True):
+        assert colocation is not None
+        parameters: dict[str, object] = {
+            "number": job,
+            "seconds": round(luck.compute(job), 3),
+            "colocate": colocation.key,
+        }
         for at, file in enumerate(workload.reads(job)):
             parameters |= {f"from{at}": names[file], f"file{at}": file}
-        given.append({"parameters": parameters})
-    return {"specification": specification, "jobs": given}
+        given_jobs.append({"parameters": parameters})
+    return {"specification": specification, "jobs": given_jobs}
 
 
 def expected(arm: str, workload: Workload, condition: str, seed: int, computing: float, costs: Costs) -> list[float]:
@@ -230,37 +234,37 @@ def expected(arm: str, workload: Workload, condition: str, seed: int, computing:
     )  # fmt: skip
 
 
-async def measure(given: argparse.Namespace) -> bool:
+async def measure(args: argparse.Namespace) -> bool:
     """All runs that were asked for; whether they keep to the goals."""
-    found: list[RealOutcome] = []
+    outcomes: list[RealOutcome] = []
     wanted = [
         (arm, name, condition)
-        for condition in given.conditions.split(",")
-        for name in given.workloads.split(",")
-        for arm in given.arms.split(",")
+        for condition in args.conditions.split(",")
+        for name in args.workloads.split(",")
+        for arm in args.arms.split(",")
         if condition == "d3f3" or arm == "look-ahead"
     ]
-    for seed in range(1, given.seeds + 1):
+    for seed in range(1, args.seeds + 1):
         for arm, name, condition in wanted:
             workload = small(name)
-            one = await run(REAL_ARMS[arm], workload, condition, seed, given.computing)
-            found.append(one)
+            outcome = await run(REAL_ARMS[arm], workload, condition, seed, args.computing)
+            outcomes.append(outcome)
             print(
-                f"  {name} {condition} {arm:<11} seed {seed}: {one.makespan:6.2f} s, × {one.over_bound:.3f} of the bound, expected {one.expected:.2f} s ({one.least:.2f} to {one.most:.2f})"
-                f" ({one.off:+.1%}, {one.claim * 1000:.0f} ms a job); {one.storage_reads} of {one.reads} reads from storage, {one.failed_accesses} failed accesses (load {one.load})",
+                f"  {name} {condition} {arm:<11} seed {seed}: {outcome.makespan:6.2f} s, × {outcome.over_bound:.3f} of the bound, expected {outcome.expected:.2f} s ({outcome.least:.2f} to {outcome.most:.2f})"
+                f" ({outcome.off:+.1%}, {outcome.claim * 1000:.0f} ms a job); {outcome.storage_reads} of {outcome.reads} reads from storage, {outcome.failed_accesses} failed accesses (load {outcome.load})",
                 file=sys.stderr,
             )
-    ours = [one for one in found if one.arm == "look-ahead"]
-    told = {
-        "pilots": HOSTS * SLOTS, "hosts": HOSTS, "file": FILE, "computing": given.computing,
-        "over bound, look-ahead": round(statistics.median(one.over_bound for one in ours), 3) if ours else None,
-        "worst over bound, look-ahead": round(max(one.over_bound for one in ours), 3) if ours else None,
-        "worst off the simulation": round(max(abs(one.off) for one in found), 3),
-        "median off the simulation": round(statistics.median(abs(one.off) for one in found), 3),
-        "rows": [asdict(one) for one in found],
+    ours = [outcome for outcome in outcomes if outcome.arm == "look-ahead"]
+    figures = {
+        "pilots": HOSTS * SLOTS, "hosts": HOSTS, "file": FILE, "computing": args.computing,
+        "over bound, look-ahead": round(statistics.median(outcome.over_bound for outcome in ours), 3) if ours else None,
+        "worst over bound, look-ahead": round(max(real_outcome.over_bound for real_outcome in ours), 3) if ours else None,
+        "worst off the simulation": round(max(abs(real_outcome.off) for real_outcome in outcomes), 3),
+        "median off the simulation": round(statistics.median(abs(real_outcome.off) for real_outcome in outcomes), 3),
+        "rows": [asdict(real_outcome) for real_outcome in outcomes],
     }  # fmt: skip
-    if not given.no_keep:
-        keep(given.name, [], told)
-    print({name: value for name, value in told.items() if name != "rows"})
-    good = all(one.over_bound <= GOAL and one.storage_reads == 0 for one in ours)
-    return good and all(abs(one.off) <= AGREEMENT for one in found)
+    if not args.no_keep:
+        keep(args.name, [], figures)
+    print({name: value for name, value in figures.items() if name != "rows"})
+    good = all(outcome.over_bound <= GOAL and outcome.storage_reads == 0 for outcome in ours)
+    return good and all(abs(outcome.off) <= AGREEMENT for outcome in outcomes)

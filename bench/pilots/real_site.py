@@ -1,4 +1,4 @@
-"""A real site at a small size: a server, a keeper, pilots of several hosts, and a storage element whose delay and failures are set; each a process of its own."""
+"""A real site at a small size: a server, a reconciler, pilots of several hosts, and a storage element whose delay and failures are set; each a process of its own."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class RealArm:
 
 
 REAL_ARMS = {
-    one.name: one
-    for one in (
+    arm.name: arm
+    for arm in (
         RealArm("no cache", "none", cache=False),
         RealArm("C1", "c1"),
         RealArm("C2", "c2", ("--cache-scope", "pilot")),
@@ -85,11 +85,11 @@ class RealSite:
             "/v1/jobs", params={"state": ["completed", "failed", "cancelled"], "limit": 1000}
         )
         answer.raise_for_status()
-        found = {job["id"]: job for job in answer.json()["jobs"]}
-        for job in found.values():
+        jobs = {job["id"]: job for job in answer.json()["jobs"]}
+        for job in jobs.values():
             if job["state"] != "completed":
                 raise SystemExit(f"job {job['id']} is {job['state']}: {json.dumps(job)[:2000]}")
-        return found
+        return jobs
 
     async def counts(self) -> dict[str, int]:
         """What the storage element did."""
@@ -183,8 +183,8 @@ def _storage(folder: Path, storage: Storage, processes: list[subprocess.Popen[by
     process = subprocess.Popen(words, stdout=subprocess.PIPE, preexec_fn=libc.die_with_parent)
     processes.append(process)
     assert process.stdout is not None
-    with process.stdout as told:  # its address is all that it says
-        return told.readline().decode().strip()
+    with process.stdout as io:  # its address is all that it says
+        return io.readline().decode().strip()
 
 
 async def _answers(client: httpx.AsyncClient) -> bool:

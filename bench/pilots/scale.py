@@ -91,12 +91,12 @@ def build(folder: Path) -> None:
         raise SystemExit(f"mypyc failed:\n{done.stdout[-3000:]}")
 
 
-def apart(folder: Path | None, **given: object) -> dict[str, Any]:
+def apart(folder: Path | None, **fields: object) -> dict[str, Any]:
     """One run in a process of its own, so that its memory is its own; of the compiled files if there is a folder with them."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(folder)] if folder else [str(ROOT), str(ROOT / "src")])
     done = subprocess.run(
-        [sys.executable, "-m", "bench.pilots.scale", json.dumps(given)],
+        [sys.executable, "-m", "bench.pilots.scale", json.dumps(fields)],
         cwd=folder or ROOT, env=environment, check=True, stdout=subprocess.PIPE,
     )  # fmt: skip
     read: dict[str, Any] = json.loads(done.stdout)
@@ -111,46 +111,46 @@ def apart(folder: Path | None, **given: object) -> dict[str, Any]:
 
 def sizes(most: int, pilots: int) -> list[tuple[int, int]]:
     """Jobs and pilots in decades: a hundred jobs a pilot, so that caches fill and run over; as many pilots as asked for with the most jobs."""
-    found = []
+    results = []
     jobs = 1_000
     while jobs < most:
-        found.append((jobs, max(40, min(pilots, jobs // 100))))
+        results.append((jobs, max(40, min(pilots, jobs // 100))))
         jobs *= 10
-    return [*found, (most, pilots)]
+    return [*results, (most, pilots)]
 
 
-def run(given: argparse.Namespace) -> bool:
+def run(args: argparse.Namespace) -> bool:
     """All sizes, and whether both ways agree."""
     rows: list[dict[str, Any]] = []
     agreed = True
     with tempfile.TemporaryDirectory(prefix="forestay-bench-") as name:
-        folder = Path(name) if given.compiled else None
+        folder = Path(name) if args.compiled else None
         if folder is not None:
             build(folder)
-        for jobs, pilots in sizes(given.jobs, given.pilots):
-            for workload in given.workloads.split(","):
+        for jobs, pilots in sizes(args.jobs, args.pilots):
+            for workload in args.workloads.split(","):
                 asked = {
-                    "workload": workload, "jobs": jobs, "pilots": pilots, "condition": given.condition, "seed": 1
+                    "workload": workload, "jobs": jobs, "pilots": pilots, "condition": args.condition, "seed": 1
                 }  # fmt: skip
                 plain = apart(None, **asked) if folder is None or jobs <= 100_000 else None
                 quick = apart(folder, **asked) if folder is not None else None
-                rows += [one for one in (plain, quick) if one is not None]
+                rows += [record for record in (plain, quick) if record is not None]
                 if plain is not None and quick is not None:
                     same = all(plain[what] == quick[what] for what in AGREE)
                     agreed = agreed and same
                     if not same:
                         print(f"  they differ: {[(what, plain[what], quick[what]) for what in AGREE]}", file=sys.stderr)
-    largest = [one for one in rows if one["jobs"] > 0.5 * given.jobs]
-    told = {
-        "agree": agreed if given.compiled else None,
-        "slowest of the largest": min(one["jobs a second"] for one in largest),
-        "worst over bound of the largest": max(one["over bound"] for one in largest),
+    largest = [row for row in rows if row["jobs"] > 0.5 * args.jobs]
+    figures = {
+        "agree": agreed if args.compiled else None,
+        "slowest of the largest": min(record["jobs a second"] for record in largest),
+        "worst over bound of the largest": max(record["over bound"] for record in largest),
         "load": os.getloadavg()[0],
         "rows": rows,
     }
-    if not given.no_keep:
-        keep(f"pilots_scale_{'compiled' if given.compiled else 'interpreted'}", [], told)
-    print({name: value for name, value in told.items() if name != "rows"})
+    if not args.no_keep:
+        keep(f"pilots_scale_{'compiled' if args.compiled else 'interpreted'}", [], figures)
+    print({name: value for name, value in figures.items() if name != "rows"})
     return agreed
 
 

@@ -88,7 +88,7 @@ def simulate(
         luck[place] = value
     room = host_cache_size(SPACE, SLOTS, JOB_SPACE) // FILE
     order = zeros("i", pilots)
-    for place, pilot in enumerate(sorted(range(pilots), key=lambda one: uniform(seed, one, ORDER, 0))):
+    for place, pilot in enumerate(sorted(range(pilots), key=lambda number: uniform(seed, number, ORDER, 0))):
         order[place] = pilot
     since = time.process_time()
     makespan, hits, reads, from_storage, evicted, events = kernel.run(
@@ -117,22 +117,24 @@ def off(quick_run: dict[str, Any], full: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def agrees(found: dict[str, float], jobs: int) -> bool:
+def agrees(fields: dict[str, float], jobs: int) -> bool:
     reads = HITS if jobs > FEW else HITS_OF_FEW
     return (
-        abs(found["makespan"]) <= MAKESPAN and abs(found["hit ratio"]) <= reads and abs(found["storage reads"]) <= reads
+        abs(fields["makespan"]) <= MAKESPAN
+        and abs(fields["hit ratio"]) <= reads
+        and abs(fields["storage reads"]) <= reads
     )
 
 
-def compiled(given: argparse.Namespace) -> bool:
+def compiled(args: argparse.Namespace) -> bool:
     """The same in a process that has Numba."""
     words = ["uv", "run", "--no-project", "--python", sys.executable, "--with", "numba", "--with", "typing-extensions"]
     asked = {
-        "jobs": given.jobs,
-        "pilots": given.pilots,
-        "workloads": given.workloads,
-        "condition": given.condition,
-        "no_keep": given.no_keep,
+        "jobs": args.jobs,
+        "pilots": args.pilots,
+        "workloads": args.workloads,
+        "condition": args.condition,
+        "no_keep": args.no_keep,
     }
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     done = subprocess.run(
@@ -159,9 +161,9 @@ def run(made: tuple[Kernel, Any], asked: dict[str, Any]) -> bool:
                 f"  {workload} {row['jobs']:>9} jobs {pilots:>6} pilots {row['cpu']:>8.1f} s CPU {row['jobs a second']:>8}/s {row['memory'] >> 20:>5} MiB"
                 f"  × {row['over bound']:.4f}  hits {row['hit ratio']:.4f}  {far}\n"
             )
-    told = {"agree": agreed, "load": os.getloadavg()[0], "rows": rows}
+    figures = {"agree": agreed, "load": os.getloadavg()[0], "rows": rows}
     if not asked["no_keep"]:
-        keep("pilots_scale_arrays", [], told)
+        keep("pilots_scale_arrays", [], figures)
     print(
         f"simulation in arrays: {'agrees' if agreed else 'DOES NOT AGREE'} with the servers' own code up to {HELD_AGAINST:,} jobs"
     )

@@ -200,14 +200,14 @@ class Simulation:
         """The site agent looks how many pilots are needed, and sends them."""
         waiting = self.desk.waiting
         need = Resources(cpus=1, memory=1, disk=0, gpus=0, wall=0)
-        found = plan(
+        fleet_plan = plan(
             thresholds=Thresholds(max_pilots=self.many),
             sizes=[PilotSize("one", Resources(cpus=1, memory=1, disk=0, gpus=0, wall=0))],
             groups=[TaskGroup("all", waiting, need)] if waiting else [],
             pilots={"one": PilotCount(self._inactive, self.desk.idle, self._active - self.desk.idle)},
             pace=SubmissionPace(per_minute=self.many, at_once=self.many),
         )
-        for _number in range(found.total):
+        for _number in range(fleet_plan.total):
             pilot = self._free.pop()
             self._inactive += 1
             self.events.after(self.draws.exponential(pilot, QUEUE, 0, self.costs.queue), self._begin, pilot)

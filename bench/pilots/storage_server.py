@@ -174,9 +174,9 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.05, help="standard deviation of the delay as a share of it")
     parser.add_argument("--failure", type=float, default=0.0, help="probability that an access fails")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    os.makedirs(given.folder, exist_ok=True)
-    server = StorageServer(given.folder, Luck(given.seed, given.delay, given.failure, given.spread), given.port)
+    args = parser.parse_args()
+    os.makedirs(args.folder, exist_ok=True)
+    server = StorageServer(args.folder, Luck(args.seed, args.delay, args.failure, args.spread), args.port)
     print(server.url, flush=True)
     server.serve_forever()
 

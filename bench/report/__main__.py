@@ -27,18 +27,18 @@ def wanted() -> dict[Path, str]:
     """Every file, as it should be."""
     lines = [HEAD]
     files: dict[Path, str] = {}
-    for one in SECTIONS:
-        lines += one.section()
-        files |= {PLACE / name: text for name, text in one.pictures()}
+    for module in SECTIONS:
+        lines += module.section()
+        files |= {PLACE / name: text for name, text in module.pictures()}
     return {PLACE / "proof.md": "\n".join(lines).rstrip() + "\n", **files}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     files = wanted()
-    if given.check:
+    if args.check:
         old = [path.name for path, text in files.items() if not path.exists() or path.read_text() != text]
         if old:
             print(f"{', '.join(old)}: not what the results say; run `just proof`", file=sys.stderr)

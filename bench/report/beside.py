@@ -26,24 +26,28 @@ KEPT = {
 }
 
 
-def over(one: Figures, peer: str) -> Figures | None:
+def over(figures: Figures, peer: str) -> Figures | None:
     """How many times as fast we are as a peer, on the same store where it has one."""
     return next(
-        (one[f"{ours} over {peer}"] for ours in ("forestay", "forestay on postgres") if f"{ours} over {peer}" in one),
+        (
+            figures[f"{ours} over {peer}"]
+            for ours in ("forestay", "forestay on postgres")
+            if f"{ours} over {peer}" in figures
+        ),
         None,
     )
 
 
-def executors(one: Figures) -> tuple[str, bool]:
-    found = {words: over(one, name) for name, words in PEERS.items()}
-    text = "; ".join(f"{ratio(each)} × {words}" for words, each in found.items() if each)
-    return text, min(each["low"] for each in found.values() if each) >= 3
+def executors(figures: Figures) -> tuple[str, bool]:
+    fields = {words: over(figures, name) for name, words in PEERS.items()}
+    text = "; ".join(f"{ratio(each)} × {words}" for words, each in fields.items() if each)
+    return text, min(each["low"] for each in fields.values() if each) >= 3
 
 
-def lost_pilots(one: Figures) -> tuple[str, bool]:
+def lost_pilots(figures: Figures) -> tuple[str, bool]:
     """With leases of a minute, as in the campaigns, and with short ones where these were tried too."""
     short = result("lost_pilots")
-    tried = [one, *([short["figures"]] if short else [])]
+    tried = [figures, *([short["figures"]] if short else [])]
     text = "; ".join(
         f"leases of {each['silence, seconds']} s: runs again {median(_known(each['equal']['forestay']['killed'], each)):.1f} s after a kill ({each['worst']['killed, seconds']:.1f} at most), "
         f"{median(_known(each['equal']['forestay']['silent'], each)) / each['silence, seconds']:.2f} leases after the last heartbeat ({each['worst']['silent, leases']:.2f} at most)"
@@ -53,25 +57,25 @@ def lost_pilots(one: Figures) -> tuple[str, bool]:
     return text, good
 
 
-def latency(one: Figures) -> str:
+def latency(figures: Figures) -> str:
     """Our way to the claim beside Parsl's round trip; where it was not tried with the rest, from its own run."""
-    found = result("start_latency_parsl")
-    each = one.get("claim over parsl") or (found and found["figures"]["claim over parsl"])
+    found_result = result("start_latency_parsl")
+    each = figures.get("claim over parsl") or (found_result and found_result["figures"]["claim over parsl"])
     if not each:
         return ""
-    said = f" ({when(found)})" if found and "claim over parsl" not in one else ""
-    return f"; {ratio(each)} × Parsl's round trip, goal ≤ 4{said}"
+    text = f" ({when(found_result)})" if found_result and "claim over parsl" not in figures else ""
+    return f"; {ratio(each)} × Parsl's round trip, goal ≤ 4{text}"
 
 
 def conditions() -> str:
     """One condition beside cel-python's, for whom that was asked."""
-    found = result("conditions")
-    if found is None:
+    found_result = result("conditions")
+    if found_result is None:
         return ""
-    one = found["figures"]
+    figures = found_result["figures"]
     return (
-        f"; one condition {one['median']['forestay']:.1f} µs, cel-python's {one['median']['cel-python']:.0f}: "
-        f"{ratio(one['cel-python over forestay'])} × (goal ≥ 300; `just bench conditions`, {when(found)})"
+        f"; one condition {figures['median']['forestay']:.1f} µs, cel-python's {figures['median']['cel-python']:.0f}: "
+        f"{ratio(figures['cel-python over forestay'])} × (goal ≥ 300; `just bench conditions`, {when(found_result)})"
     )
 
 
@@ -87,10 +91,10 @@ def breadth_missing() -> str:
     )
 
 
-def commits(one: Figures) -> tuple[str, bool]:
+def commits(figures: Figures) -> tuple[str, bool]:
     return (
-        f"{one['lost']} lost, {one['duplicates']} undetected duplicates, {one['unrecorded']} unrecorded attempts in {one['jobs']:,} jobs and {one['kills']:,} kills",
-        one["jobs"] >= 10**6 and not (one["lost"] or one["duplicates"] or one["unrecorded"]),
+        f"{figures['lost']} lost, {figures['duplicates']} undetected duplicates, {figures['unrecorded']} unrecorded attempts in {figures['jobs']:,} jobs and {figures['kills']:,} kills",
+        figures["jobs"] >= 10**6 and not (figures["lost"] or figures["duplicates"] or figures["unrecorded"]),
     )
 
 
@@ -100,12 +104,12 @@ def campaign() -> dict[str, Any] | None:
 
 
 def campaign_sentence() -> str:
-    found = campaign()
-    if found is None or found["figures"]["jobs"] < 100_000:
-        before = "" if found is None else f" ({commits(found['figures'])[0]}; {when(found)})"
+    found_campaign = campaign()
+    if found_campaign is None or found_campaign["figures"]["jobs"] < 100_000:
+        before = "" if found_campaign is None else f" ({commits(found_campaign['figures'])[0]}; {when(found_campaign)})"
         return f"The campaign of 100,000 jobs (`just chaos release`) was not completed yet; the largest completed one had 10,000 jobs{before}, see [benchmarks](benchmarks.md)."
-    one = found["figures"]
-    deaths, silences = one["death to release, seconds"], one["silence to release, leases"]
+    figures = found_campaign["figures"]
+    deaths, silences = figures["death to release, seconds"], figures["silence to release, leases"]
     times = (
         [
             f"a pilot's death was detected after {deaths['median']:.2f} s ({deaths['most']:.2f} at most of {deaths['measured']})"
@@ -114,25 +118,25 @@ def campaign_sentence() -> str:
         else []
     )
     times += (
-        [f"jobs of silent pilots were released after {silences['most']:.2f} leases of {one['lease']} s at most"]
+        [f"jobs of silent pilots were released after {silences['most']:.2f} leases of {figures['lease']} s at most"]
         if silences
         else []
     )
     verdict = (
         "the auditor found no violation"
-        if not one["complaints"]
-        else "the auditor found: " + "; ".join(one["complaints"])
+        if not figures["complaints"]
+        else "the auditor found: " + "; ".join(figures["complaints"])
     )
     return (
-        f"The campaign of {one['jobs']:,} jobs (`just chaos release`, seed {one['seed']}, {one['seconds'] / 60:.0f} minutes; {when(found)}) had {sum(one['faults'].values()):,} injected failures, "
-        f"{one['kills']:,} of them kills: {one['lost']} lost, {one['duplicates']} undetected duplicates, {one['unrecorded']} unrecorded attempts, {one['payloads killed']} payloads killed, "
-        f"{one['false orphans']} false orphans, {one['extra runs']:,} extra attempts; {', '.join(times)}; {verdict}."
+        f"The campaign of {figures['jobs']:,} jobs (`just chaos release`, seed {figures['seed']}, {figures['seconds'] / 60:.0f} minutes; {when(found_campaign)}) had {sum(figures['faults'].values()):,} injected failures, "
+        f"{figures['kills']:,} of them kills: {figures['lost']} lost, {figures['duplicates']} undetected duplicates, {figures['unrecorded']} unrecorded attempts, {figures['payloads killed']} payloads killed, "
+        f"{figures['false orphans']} false orphans, {figures['extra runs']:,} extra attempts; {', '.join(times)}; {verdict}."
     )
 
 
-def _known(each: list[float | None], one: Figures) -> list[float]:
+def _known(each: list[float | None], figures: Figures) -> list[float]:
     """Times, with those that were not waited for as long as they were waited for."""
-    return [one["within"] if took is None else took for took in each]
+    return [figures["within"] if took is None else took for took in each]
 
 
 def section() -> Iterator[str]:
@@ -143,63 +147,63 @@ def section() -> Iterator[str]:
 
 
 def _flows_table() -> Iterator[str]:
-    found = result("flow_beside")
-    if found is None:
+    found_result = result("flow_beside")
+    if found_result is None:
         return
-    one = found["figures"]
+    figures = found_result["figures"]
     yield from (
         "### Flows side by side",
         "",
-        f"This many no-ops and one job that collects them, two workers: `just bench flow_beside --peers snakemake,dask`; {when(found)}. A real pilot and Snakemake start a process for each job, Dask calls a function. *Accepted* is planned (`--dry-run`) for Snakemake.",
+        f"This many no-ops and one job that collects them, two workers: `just bench flow_beside --peers snakemake,dask`; {when(found_result)}. A real pilot and Snakemake start a process for each job, Dask calls a function. *Accepted* is planned (`--dry-run`) for Snakemake.",
         "",
         "| jobs | system | accepted, s | completed, s | peak memory of a process, MiB |",
         "| --: | --- | --: | --: | --: |",
     )
-    for row in one["rows"]:
+    for row in figures["rows"]:
         yield (
-            f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], one)} | {_in_time(row['ended'], one) if row['run'] or row['ended'] else '–'} | "
+            f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], figures)} | {_in_time(row['ended'], figures) if row['run'] or row['ended'] else '–'} | "
             f"{row['peak'] / (1 << 20):.0f} |"
             if row["peak"]
-            else f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], one)} | {_in_time(row['ended'], one)} | – |"
+            else f"| {row['jobs']:,} | {NAMES[row['system']]} | {_in_time(row['accepted'], figures)} | {_in_time(row['ended'], figures)} | – |"
         )
     yield ""
 
 
-def _in_time(took: float | None, one: Figures) -> str:
-    return f"not within {one['within']:.0f}" if took is None else f"{took:.1f}"
+def _in_time(took: float | None, figures: Figures) -> str:
+    return f"not within {figures['within']:.0f}" if took is None else f"{took:.1f}"
 
 
 def _executors_table() -> Iterator[str]:
-    found, many = result("executor"), result("executor_100000")
+    found_result, many = result("executor"), result("executor_100000")
     naps = {length: result(f"executor_naps_{length}") for length in ("100ms", "1s")}
-    if found is None or "CPU ms a call" not in found["figures"]:
+    if found_result is None or "CPU ms a call" not in found_result["figures"]:
         return
-    one = found["figures"]
+    figures = found_result["figures"]
     yield from (
         "### Executors side by side",
         "",
         (
-            f"Two workers each, {one['calls']:,} calls per round, alternating; {when(found)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
+            f"Two workers each, {figures['calls']:,} calls per round, alternating; {when(found_result)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
             "on a machine with other work it varies less than calls per second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
         ),
         "",
         "| executor | calls and results are | calls per second | processor ms per call | Forestay is faster by | in processor time by | 10⁵ calls, per second | utilisation, 100 ms | 1 s |",
         "| --- | --- | --: | --: | --- | --- | --: | --: | --: |",
     )
-    for name, each in one["rates"].items():
-        times = over(one, name)
+    for name, each in figures["rates"].items():
+        times = over(figures, name)
         yield (
-            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {one['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_processor(found, name)} | {_at_once(many, name)} | "
+            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {figures['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_processor(found_result, name)} | {_at_once(many, name)} | "
             f"{_used(naps['100ms'], name)} | {_used(naps['1s'], name)} |"
         )
     yield from ("", *_said_of(("10⁵ calls", many), ("tasks of 100 ms", naps["100ms"]), ("of 1 s", naps["1s"])))
 
 
-def _processor(found: dict[str, Any], name: str) -> str:
+def _processor(fields: dict[str, Any], name: str) -> str:
     """How many times our processor time a call a peer's is, in pairs."""
     ours = "forestay on postgres" if name == "dbos" else "forestay"
     spent = {
-        who: [sum(run["cpu"].values()) / run["operations"] for run in found["runs"] if run["arm"] == who]
+        who: [sum(run["cpu"].values()) / run["operations"] for run in fields["runs"] if run["arm"] == who]
         for who in (name, ours)
     }
     if name == ours or len(spent[name]) != len(spent[ours]):
@@ -207,48 +211,54 @@ def _processor(found: dict[str, Any], name: str) -> str:
     return ratio(asdict(paired(spent[name], spent[ours])))
 
 
-def _at_once(found: dict[str, Any] | None, name: str) -> str:
-    if found is None:
+def _at_once(fields: dict[str, Any] | None, name: str) -> str:
+    if fields is None:
         return "–"
-    if name in found["figures"]["given up after"]:
-        return f"not within {found['figures']['given up after'][name]:.0f} s"
-    return f"{found['figures']['rates'][name][0]:,.0f}" if name in found["figures"]["rates"] else "–"
+    if name in fields["figures"]["given up after"]:
+        return f"not within {fields['figures']['given up after'][name]:.0f} s"
+    return f"{fields['figures']['rates'][name][0]:,.0f}" if name in fields["figures"]["rates"] else "–"
 
 
-def _used(found: dict[str, Any] | None, name: str) -> str:
-    return f"{found['figures']['utilisation'][name]:.3f}" if found and name in found["figures"]["utilisation"] else "–"
+def _used(fields: dict[str, Any] | None, name: str) -> str:
+    return (
+        f"{fields['figures']['utilisation'][name]:.3f}" if fields and name in fields["figures"]["utilisation"] else "–"
+    )
 
 
 def _said_of(*runs: tuple[str, dict[str, Any] | None]) -> Iterator[str]:
-    said = "; ".join(f"{words}: {when(found)}" for words, found in runs if found)
-    if said:
-        yield from (f"{said[0].upper()}{said[1:]}.", "")
+    text = "; ".join(f"{words}: {when(run)}" for words, run in runs if run)
+    if text:
+        yield from (f"{text[0].upper()}{text[1:]}.", "")
 
 
 def _lost_table() -> Iterator[str]:
-    kept = [found for name in ("lost_pilots", "lost_pilots_60", "lost_pilots_defaults") if (found := result(name))]
+    kept = [
+        other_result
+        for name in ("lost_pilots", "lost_pilots_60", "lost_pilots_defaults")
+        if (other_result := result(name))
+    ]
     if not kept:
         return
-    said = "; ".join(f"{found['benchmark']}: {when(found)}" for found in kept)
+    text = "; ".join(f"{record['benchmark']}: {when(record)}" for record in kept)
     yield from (
         "### Lost workers side by side",
         "",
         (
             "Two workers, one of which runs a task and is lost with all it started; seconds from the signal until the task runs again on the other, median and maximum. With *equal* settings all tolerate the same time without a heartbeat: our lease, "
-            f"Dask's `worker-ttl`, Parsl's `heartbeat_threshold`. Defaults are 600 s for our lease, 300 s and 120 s for theirs; once each. {said}."
+            f"Dask's `worker-ttl`, Parsl's `heartbeat_threshold`. Defaults are 600 s for our lease, 300 s and 120 s for theirs; once each. {text}."
         ),
         "",
         "| system | settings | killed (SIGKILL) | silent (SIGSTOP) |",
         "| --- | --- | --- | --- |",
     )
-    for found in kept:
-        one = found["figures"]
-        for name, each in one["equal"].items():
+    for other_result in kept:
+        figures = other_result["figures"]
+        for name, each in figures["equal"].items():
             if each["killed"]:
-                yield f"| {NAMES[name]} | equal, {one['silence, seconds']} s | {_spread(each['killed'], one)} | {_spread(each['silent'], one)} |"
-        for name, took in one["defaults"].items():
+                yield f"| {NAMES[name]} | equal, {figures['silence, seconds']} s | {_spread(each['killed'], figures)} | {_spread(each['silent'], figures)} |"
+        for name, took in figures["defaults"].items():
             if took:
-                yield f"| {NAMES[name]} | defaults | {_once(took['killed'], one)} | {_once(took['silent'], one)} |"
+                yield f"| {NAMES[name]} | defaults | {_once(took['killed'], figures)} | {_once(took['silent'], figures)} |"
     yield from (
         "",
         (
@@ -259,22 +269,22 @@ def _lost_table() -> Iterator[str]:
     )
 
 
-def _spread(each: list[float | None], one: Figures) -> str:
+def _spread(each: list[float | None], figures: Figures) -> str:
     if all(took is None for took in each):
-        return f"not within {one['within']:.0f}"
-    known = _known(each, one)
+        return f"not within {figures['within']:.0f}"
+    known = _known(each, figures)
     return f"{median(known):.1f}, {max(known):.1f} ({len(each)})"
 
 
-def _once(took: float | None, one: Figures) -> str:
-    return f"not within {one['within']:.0f}" if took is None else f"{took:.1f}"
+def _once(took: float | None, figures: Figures) -> str:
+    return f"not within {figures['within']:.0f}" if took is None else f"{took:.1f}"
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    found = result("executor")
-    if found is None:
+    found_result = result("executor")
+    if found_result is None:
         return
-    rates = found["figures"]["rates"]
+    rates = found_result["figures"]["rates"]
     names = {
         "forestay": ("Forestay, each call on disk", BLUE),
         "parsl": ("Parsl HTEX, in memory", ORANGE),

@@ -22,18 +22,18 @@ def power(number: float) -> str:
 
 
 def section() -> Iterator[str]:
-    found = result("pilots_scale_arrays")
-    if found is not None:
-        yield from _simulated(found)
+    found_result = result("pilots_scale_arrays")
+    if found_result is not None:
+        yield from _simulated(found_result)
     yield from _sizing()
 
 
-def _simulated(found: dict[str, Any]) -> Iterator[str]:
-    rows = found["figures"]["rows"]
+def _simulated(fields: dict[str, Any]) -> Iterator[str]:
+    rows = fields["figures"]["rows"]
     yield from (
         "## Ten million jobs",
         "",
-        f"`just bench pilots arrays`; {when(found)}.",
+        f"`just bench pilots arrays`; {when(fields)}.",
         "",
         "W1, W2 and W3 of [the experiments](../explanation/experiments.md) with look-ahead and re-staging under d2f2, a hundred jobs per pilot, with arrays (`bench/pilots/kernel.py`). It is valid because it agrees with the simulation that runs the code of servers and pilots",
         "wherever both were run; a test repeats this at 10³ and 10⁴ jobs.",
@@ -49,7 +49,13 @@ def _simulated(found: dict[str, Any]) -> Iterator[str]:
             f" {row['cpu']:.2f} s | {row['jobs a second']:,} | {row['memory'] / (1 << 20):.0f} MiB |"
         )
     largest = max(rows, key=lambda row: (row["jobs"], row["claims a second"]))
-    each = MEASURED.server_job + MEASURED.store_job + MEASURED.keeper_job + MEASURED.worker_job + MEASURED.temporal_job
+    each = (
+        MEASURED.server_job
+        + MEASURED.store_job
+        + MEASURED.reconciler_job
+        + MEASURED.orchestrator_job
+        + MEASURED.temporal_job
+    )
     share = largest["claims a second"] * each
     yield from (
         "",
@@ -72,19 +78,21 @@ def _sizing() -> Iterator[str]:
     )
     for jobs, pilots in LOADS:
         made = plan(Load(jobs, pilots))
-        cores = made.server_cores + made.keeper_cores + made.worker_cores + made.store_cores + made.temporal_cores
+        cores = (
+            made.server_cores + made.reconciler_cores + made.orchestrator_cores + made.store_cores + made.temporal_cores
+        )
         yield (
-            f"| {power(jobs)} | {power(pilots)} | {made.profile} | {made.servers} | {made.keepers} | {made.workers} | {made.store_nodes} × {made.store_cores_each} | {made.shards} |"
+            f"| {power(jobs)} | {power(pilots)} | {made.profile} | {made.servers} | {made.reconcilers} | {made.orchestrators} | {made.store_nodes} × {made.store_cores_each} | {made.shards} |"
             f" {made.store_bytes / 1e9:,.0f} | {made.temporal_events_per_day:,.0f} | {cores:.1f} |"
         )
     yield ""
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    found = result("pilots_scale_arrays")
-    if found is None:
+    found_result = result("pilots_scale_arrays")
+    if found_result is None:
         return
-    rows = found["figures"]["rows"]
+    rows = found_result["figures"]["rows"]
     flows = list(dict.fromkeys(row["workload"] for row in rows))
     sizes = list(dict.fromkeys(power(row["jobs"]) for row in rows))
     series = [

@@ -12,13 +12,13 @@ from bench.report.results import result, when
 
 
 def section() -> Iterator[str]:
-    found = result("fault_table")
-    figures: dict[str, Any] = found["figures"] if found else {"tests": {}, "campaigns": {}}
+    found_result = result("fault_table")
+    figures: dict[str, Any] = found_result["figures"] if found_result else {"tests": {}, "campaigns": {}}
     counts = {word: sum(row.shown == word for row in TABLE) for word in ("yes", "in part", "no")}
     yield from (
         "## The fault table",
         "",
-        f"`just faults` (small) and `just faults full`; {when(found) if found else 'not run yet'}.",
+        f"`just faults` (small) and `just faults full`; {when(found_result) if found_result else 'not run yet'}.",
         "",
         f"Of {len(TABLE)} faults, {counts['yes']} are injected and shown to be harmless, {counts['in part']} in part, {counts['no']} not at all; the last column names what is missing. A row is shown by tests on real components, by campaigns, or by both.",
         "",
@@ -27,7 +27,7 @@ def section() -> Iterator[str]:
     )
     for row in TABLE:
         by = ", ".join(
-            [*(f"`{test.partition('::')[2]}`" for test in row.tests), *(f"*{one}*" for one in row.campaigns)]
+            [*(f"`{test.partition('::')[2]}`" for test in row.tests), *(f"*{campaign}*" for campaign in row.campaigns)]
         )
         yield f"| {row.number} | {row.fault} | {row.shown} | {by or '–'} | {_last(row, figures)} | {row.missing or '–'} |"
     yield from (
@@ -35,15 +35,15 @@ def section() -> Iterator[str]:
         "| campaign | command | verdict | its output |",
         "| --- | --- | --- | --- |",
     )
-    for name, one in sorted(figures["campaigns"].items()):
-        yield f"| *{name}* | `python -m {one['words']}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
+    for name, campaign in sorted(figures["campaigns"].items()):
+        yield f"| *{name}* | `python -m {campaign['words']}` | {campaign['verdict']}, {campaign['day']}, commit {campaign['commit']}, {campaign['seconds']:.0f} s | {campaign['figures']} |"
     for name in sorted({name for row in TABLE for name in row.campaigns} - set(figures["campaigns"])):
         yield f"| *{name}* | – | not run with this command yet | [earlier runs](benchmarks.md) |"
-    told = {name: one for name, one in figures["tests"].items() if not one["figures"].endswith(" runs")}
-    if told:
+    fields = {name: test for name, test in figures["tests"].items() if not test["figures"].endswith(" runs")}
+    if fields:
         yield from ("", "| test | verdict | what it measured |", "| --- | --- | --- |")
-    for name, one in sorted(told.items()):
-        yield f"| `{name.partition('::')[2]}` | {one['verdict']}, {one['day']}, commit {one['commit']}, {one['seconds']:.0f} s | {one['figures']} |"
+    for name, field in sorted(fields.items()):
+        yield f"| `{name.partition('::')[2]}` | {field['verdict']}, {field['day']}, commit {field['commit']}, {field['seconds']:.0f} s | {field['figures']} |"
     yield from (
         "",
         campaign_sentence(),
@@ -58,7 +58,7 @@ def _last(row: Row, figures: dict[str, Any]) -> str:
         return "–"
     if "failed" in verdicts:
         return "failed"
-    passed = sum(one == "passed" for one in verdicts)
+    passed = sum(verdict == "passed" for verdict in verdicts)
     return "passed" if passed == len(verdicts) else f"{passed} of {len(verdicts)} run, passed" if passed else "not run"
 
 

@@ -35,13 +35,15 @@ def section() -> Iterator[str]:
     servers = result("scale_servers")
     if servers is not None:
         yield f"| processor time per job, four servers over one | 0.85 to 1.15 | {servers['figures']['cost with several servers over cost with one']:.2f} | `just bench scale servers` |"
-    pruned = {store: found["figures"] for store in STORES if (found := result(f"prune-{store}")) is not None}
+    pruned = {
+        store: found_result["figures"] for store in STORES if (found_result := result(f"prune-{store}")) is not None
+    }
     if pruned:
-        told = ", ".join(
-            f"{one['removed_to_written']['median']:.1f} in {name} ({one['removed_each_second']:,} per second)"
-            for name, one in ((STORES[store], figures) for store, figures in pruned.items())
+        text = ", ".join(
+            f"{figures['removed_to_written']['median']:.1f} in {name} ({figures['removed_each_second']:,} per second)"
+            for name, figures in ((STORES[store], figures) for store, figures in pruned.items())
         )
-        yield f"| old jobs removed for each job written | ≥ 1 | {told} | `just bench prune --store …` |"
+        yield f"| old jobs removed for each job written | ≥ 1 | {text} | `just bench prune --store …` |"
     yield ""
 
 

@@ -9,16 +9,16 @@ from bench.report.results import percent, result, when
 
 
 def section() -> Iterator[str]:
-    found = result("metadata_value")
-    if found is None:
+    found_result = result("metadata_value")
+    if found_result is None:
         return
-    seen, load = found["figures"]["diagnosis"], found["figures"]["mixed load"]
+    seen, load = found_result["figures"]["diagnosis"], found_result["figures"]["mixed load"]
     log, own = seen["log"], seen["own lines"]
     informed, blind = load["with"], load["without"]
     yield from (
         "## What the metadata buys",
         "",
-        f"`just metadata-value`; {when(found)}.",
+        f"`just metadata-value`; {when(found_result)}.",
         "",
         "[Paper P4](../explanation/papers.md) reports for its own installation that metadata and priorities reduced the time for troubleshooting by 70 % and increased completed jobs by 50 %; it does not say how this was measured. Our figures can be measured again.",
         "",
@@ -53,10 +53,10 @@ def section() -> Iterator[str]:
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    found = result("metadata_value")
-    if found is None:
+    found_result = result("metadata_value")
+    if found_result is None:
         return
-    load = found["figures"]["mixed load"]
+    load = found_result["figures"]["mixed load"]
     groups = {"completed": "all jobs", "wide_completed": "jobs that need scratch", "urgent_in_time": "urgent, in time"}
     series = [
         Bars(word, [100 * load[arm][name] for name in groups], [0.0] * len(groups), colour)

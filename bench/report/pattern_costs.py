@@ -11,14 +11,14 @@ from bench.report.results import result, when
 
 
 def section() -> Iterator[str]:
-    found = result("pattern_cost")
-    if found is None:
+    found_result = result("pattern_cost")
+    if found_result is None:
         return
-    figures = found["figures"]
+    figures = found_result["figures"]
     yield from (
         "## What a fault-tolerant pattern costs",
         "",
-        f"`just pattern-costs`; {when(found)}; {figures['rounds']} rounds, alternating with and without the failure, on one real server, reconciler and host with SQLite.",
+        f"`just pattern-costs`; {when(found_result)}; {figures['rounds']} rounds, alternating with and without the failure, on one real server, reconciler and host with SQLite.",
         "",
         "The same job with and without its failure, submitted in each of the four ways of [paper P0](../explanation/papers.md) (section 3A), and recovered by each of its patterns (section 4). *Requests* are those of the submitter,",
         "*callbacks* the notifications to it, *host* the requests of the host that ran the job. Medians; processor time is the mean, of server and reconciler together. A polling submitter",
@@ -50,15 +50,15 @@ def section() -> Iterator[str]:
 
 
 def _change(clean: dict[str, Any], hurt: dict[str, Any], name: str) -> str:
-    one, other = clean[name], hurt[name]
-    return f"{one:g}" if one == other else f"{one:g} → {other:g}"
+    first, other = clean[name], hurt[name]
+    return f"{first:g}" if first == other else f"{first:g} → {other:g}"
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    found = result("pattern_cost")
-    if found is None:
+    found_result = result("pattern_cost")
+    if found_result is None:
         return
-    rows = found["figures"]["rows"]
+    rows = found_result["figures"]["rows"]
     names = list(dict.fromkeys(row["pattern"] for row in rows))
     series = [
         Bars(

@@ -17,18 +17,18 @@ def result(name: str) -> dict[str, Any] | None:
     names = RESULTS / "names.json"
     for earlier, present in json.loads(names.read_text()).items() if names.exists() else ():
         text = text.replace(earlier, present)
-    found: dict[str, Any] = json.loads(text)
-    return found
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
-def when(found: dict[str, Any]) -> str:
+def when(fields: dict[str, Any]) -> str:
     """Day, commit and load of a run, as far as it says."""
-    figures = found.get("figures", {})
-    load = figures.get("load") or found.get("load")
-    loads = load if isinstance(load, list) else [load] if load else [one["load"] for one in found.get("runs", [])]
-    parts = [str(found["at"])[:10]]
-    if found.get("commit"):
-        parts.append(f"commit {found['commit']}")
+    figures = fields.get("figures", {})
+    load = figures.get("load") or fields.get("load")
+    loads = load if isinstance(load, list) else [load] if load else [run["load"] for run in fields.get("runs", [])]
+    parts = [str(fields["at"])[:10]]
+    if fields.get("commit"):
+        parts.append(f"commit {fields['commit']}")
     if loads:
         low, high = min(loads), max(loads)
         parts.append(f"load {low:.0f}" if round(low) == round(high) else f"load {low:.0f} to {high:.0f}")
@@ -41,6 +41,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def ratio(one: dict[str, Any]) -> str:
+def ratio(fields: dict[str, Any]) -> str:
     """A ratio of pairs with its 95 % interval."""
-    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f}, {one['pairs']} pairs)"
+    return f"{fields['median']:.2f} ({fields['low']:.2f} to {fields['high']:.2f}, {fields['pairs']} pairs)"

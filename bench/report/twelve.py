@@ -28,21 +28,21 @@ class Benchmark:
     missing: str = ""
 
 
-def _durable(one: Figures) -> tuple[str, bool]:
-    found = one["forestay over bare"]
-    return f"{ratio(found)} × bare Temporal activities", found["low"] >= 30
+def _durable(figures: Figures) -> tuple[str, bool]:
+    value = figures["forestay over bare"]
+    return f"{ratio(value)} × bare Temporal activities", value["low"] >= 30
 
 
-def _claims(one: Figures) -> tuple[str, bool]:
-    bulk, single = one["of bare bulk"], one["times bare single"]
+def _claims(figures: Figures) -> tuple[str, bool]:
+    bulk, single = figures["of bare bulk"], figures["times bare single"]
     return (
         f"{ratio(bulk)} of bare bulk writes; {ratio(single)} × bare single ones",
         bulk["low"] >= 0.8 and single["low"] >= 12,
     )
 
 
-def _contention(one: Figures) -> tuple[str, bool]:
-    ours, naive = one["forestay"], one["naive"]
+def _contention(figures: Figures) -> tuple[str, bool]:
+    ours, naive = figures["forestay"], figures["naive"]
     wasted = "wasted writes a claim, worst round"
     return (
         f"{ours[wasted]:.4f} wasted writes per claim, naive {naive[wasted]:.0f}; {ours['claimed twice']} claimed twice",
@@ -50,41 +50,41 @@ def _contention(one: Figures) -> tuple[str, bool]:
     )
 
 
-def _latency(one: Figures) -> tuple[str, bool]:
-    found = one["claim"]["p50 over p50"]
+def _latency(figures: Figures) -> tuple[str, bool]:
+    value = figures["claim"]["p50 over p50"]
     return (
-        f"{found:.2f} of a bare Temporal activity, submission to claim; pairs {one['claim']['pairs']}{beside.latency(one)}",
-        found <= 0.15,
+        f"{value:.2f} of a bare Temporal activity, submission to claim; pairs {figures['claim']['pairs']}{beside.latency(figures)}",
+        value <= 0.15,
     )
 
 
-def _makespan(one: Figures) -> tuple[str, bool]:
-    worst = one["worst over bound, look-ahead"]
+def _makespan(figures: Figures) -> tuple[str, bool]:
+    worst = figures["worst over bound, look-ahead"]
     return (
-        f"{one['over bound, look-ahead']:.3f} × the clairvoyant bound with real pilots, {worst:.3f} at worst",
+        f"{figures['over bound, look-ahead']:.3f} × the clairvoyant bound with real pilots, {worst:.3f} at worst",
         worst <= 1.03,
     )
 
 
-def _staging(one: Figures) -> tuple[str, bool]:
-    disk, wire, hit = one["of dd"], one["of raw loopback"], one["hit by hard link"]
-    good = disk["low"] >= 0.92 and wire["low"] >= 0.9 and one["amplification"] <= 1 and hit["high"] <= 10
+def _staging(figures: Figures) -> tuple[str, bool]:
+    disk, wire, hit = figures["of dd"], figures["of raw loopback"], figures["hit by hard link"]
+    good = disk["low"] >= 0.92 and wire["low"] >= 0.9 and figures["amplification"] <= 1 and hit["high"] <= 10
     return (
-        f"{ratio(disk)} of `dd`, {ratio(wire)} of a bare socket, {one['amplification']:.2f} × the least bytes, a hit {hit['median']:.1f} × a hard link",
+        f"{ratio(disk)} of `dd`, {ratio(wire)} of a bare socket, {figures['amplification']:.2f} × the least bytes, a hit {hit['median']:.1f} × a hard link",
         good,
     )
 
 
-def _rules(one: Figures) -> tuple[str, bool]:
-    some, many = one["10000"], one["100000"]
+def _rules(figures: Figures) -> tuple[str, bool]:
+    some, many = figures["10000"], figures["100000"]
     return (
         f"{some['decision']['indexed']['cpu']:.0f} µs per decision with 10⁴ rules, {many['decision']['indexed']['cpu']:.0f} µs with 10⁵ (without the index {some['decision']['evaluated']['cpu'] / 1e3:.0f} ms with 10⁴){beside.conditions()}",
         many["decision"]["indexed"]["cpu"] <= 5,
     )
 
 
-def _breadth(one: Figures) -> tuple[str, bool]:
-    large = one["large"]
+def _breadth(figures: Figures) -> tuple[str, bool]:
+    large = figures["large"]
     most = max(large["peak_bytes"].values()) / (1 << 20)
     return (
         f"10⁶ jobs accepted in {large['accepted_in']:.0f} s, {most:.0f} MiB at most in a process, {large['events_a_job']:.4f} events per job",
@@ -92,10 +92,10 @@ def _breadth(one: Figures) -> tuple[str, bool]:
     )
 
 
-def _control(one: Figures) -> tuple[str, bool]:
+def _control(figures: Figures) -> tuple[str, bool]:
     return (
-        f"10⁵ pilots: heartbeats cost {one['beat cost, cores']:.2f} core, {one['claims a second']:.0f} concurrent claims per second, p99 {one['p99 ratio']:.2f} × that of 10³",
-        one["beat cost, cores"] <= 0.25 and one["claims a second"] >= 2000 and one["p99 ratio"] <= 2,
+        f"10⁵ pilots: heartbeats cost {figures['beat cost, cores']:.2f} core, {figures['claims a second']:.0f} concurrent claims per second, p99 {figures['p99 ratio']:.2f} × that of 10³",
+        figures["beat cost, cores"] <= 0.25 and figures["claims a second"] >= 2000 and figures["p99 ratio"] <= 2,
     )
 
 
@@ -185,13 +185,13 @@ def section() -> Iterator[str]:
         "| # | what | command | figure | goal | met | measured | not compared |",
         "| --: | --- | --- | --- | --- | --- | --- | --- |",
     )
-    for one in TWELVE:
-        found = result(one.kept) if one.kept else None
-        if found is None or one.read is None:
-            yield f"| {one.number} | {one.name} | `{one.command}` | not completed yet, see [benchmarks](benchmarks.md) | {one.goal} | – | – | {one.missing or '–'} |"
+    for benchmark in TWELVE:
+        found_result = result(benchmark.kept) if benchmark.kept else None
+        if found_result is None or benchmark.read is None:
+            yield f"| {benchmark.number} | {benchmark.name} | `{benchmark.command}` | not completed yet, see [benchmarks](benchmarks.md) | {benchmark.goal} | – | – | {benchmark.missing or '–'} |"
             continue
-        text, reached = one.read(found["figures"])
-        yield f"| {one.number} | {one.name} | `{one.command}` | {text} | {one.goal} | {'yes' if reached else 'no'} | {when(found)} | {one.missing or '–'} |"
+        text, reached = benchmark.read(found_result["figures"])
+        yield f"| {benchmark.number} | {benchmark.name} | `{benchmark.command}` | {text} | {benchmark.goal} | {'yes' if reached else 'no'} | {when(found_result)} | {benchmark.missing or '–'} |"
     yield ""
     yield from beside.section()
 

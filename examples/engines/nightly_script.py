@@ -1,4 +1,4 @@
-"""A nightly script whose steps are mended by rules: run it beside `forestay dev`, or without any server.
+"""A nightly script whose steps are recovered by rules: run it beside `forestay dev`, or without any server.
 
 The first call of `fetch` fails as a network does. Without a rule the script fails as it would without Forestay, and leaves an incident (`forestay inbox --state failed`). Write a rule for it,
 
@@ -7,7 +7,7 @@ The first call of `fetch` fails as a network does. Without a rule the script fai
 let another person promote it, and run the script again: the step is called a second time, and the script goes on.
 """
 
-from forestay.client import case
+from forestay.client import script_run
 
 tries = 0
 
@@ -25,6 +25,6 @@ def publish(lines: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    with case("nightly", data={"source": "example"}) as nightly:
-        lines = nightly.item("fetch", fetch, "example")
-        print(f"published {nightly.item('publish', publish, lines)} lines; forestay runs history {nightly.id}")  # noqa: T201 - for whoever runs it
+    with script_run("nightly", data={"source": "example"}) as nightly:
+        lines = nightly.task("fetch", fetch, "example")
+        print(f"published {nightly.task('publish', publish, lines)} lines; forestay runs history {nightly.id}")  # noqa: T201 - for whoever runs it

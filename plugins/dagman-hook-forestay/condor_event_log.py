@@ -64,12 +64,12 @@ class JobEvents:
 
 def events_of(text: str) -> list[tuple[int, int, str, list[str]]]:
     """Each whole event: its number, its cluster, the words of its first line, and its other lines."""
-    found: list[tuple[int, int, str, list[str]]] = []
+    events: list[tuple[int, int, str, list[str]]] = []
     now: tuple[int, int, str, list[str]] | None = None
     for line in text.splitlines():
         if line.startswith("..."):
             if now is not None:
-                found.append(now)
+                events.append(now)
             now = None
             continue
         head = _HEAD.match(line)
@@ -77,7 +77,7 @@ def events_of(text: str) -> list[tuple[int, int, str, list[str]]]:
             now = (int(head[1]), int(head[2]), head[6], [])
         elif now is not None:
             now[3].append(line)
-    return found  # an event without its end is still being written
+    return events  # an event without its end is still being written
 
 
 def read_job(text: str, cluster: int) -> JobEvents:
@@ -94,12 +94,12 @@ def read_job(text: str, cluster: int) -> JobEvents:
 def _take(job: JobEvents, number: int, words: str, lines: list[str]) -> None:
     body = "\n".join(lines)
     if number == EXECUTING:
-        slot = next((found[1] for found in map(_SLOT.match, lines) if found), "")
+        slot = next((match[1] for match in map(_SLOT.match, lines) if match), "")
         job.node = slot or words.rpartition(": ")[2]
         job.state = job.reason = ""  # it began anew: what was before explains nothing
         job.hold_code = job.hold_subcode = None
     elif number == SIZE:
-        sizes = [int(found[1]) * MIB for found in map(_MEMORY.match, lines) if found]
+        sizes = [int(match[1]) * MIB for match in map(_MEMORY.match, lines) if match]
         job.peak_memory = max([job.peak_memory or 0, *sizes]) or job.peak_memory
     elif number == TERMINATED:
         code, signal = _RETURN.search(body), _SIGNAL.search(body)
@@ -121,13 +121,13 @@ def _take(job: JobEvents, number: int, words: str, lines: list[str]) -> None:
 
 
 def _resources(job: JobEvents, lines: list[str]) -> None:
-    for found in filter(None, map(_RESOURCE.match, lines)):
-        used, asked = found[2], float(found[3])
-        if found[1].startswith("Memory"):
+    for match in filter(None, map(_RESOURCE.match, lines)):
+        used, asked = match[2], float(match[3])
+        if match[1].startswith("Memory"):
             job.memory = int(asked * MIB)
             if used:
                 job.peak_memory = max(job.peak_memory or 0, int(float(used) * MIB))
-        elif found[1].startswith("Disk"):
+        elif match[1].startswith("Disk"):
             job.disk = int(asked * KIB)
 
 
@@ -141,5 +141,5 @@ def read_end(path: Path) -> str:
 
 def find_log(folder: Path, cluster: int) -> Path | None:
     """The nodes' log of the DAG that runs this cluster, among those in a folder: the newest that knows it."""
-    logs = sorted(folder.glob("*.nodes.log"), key=lambda one: one.stat().st_mtime, reverse=True)
+    logs = sorted(folder.glob("*.nodes.log"), key=lambda path: path.stat().st_mtime, reverse=True)
     return next((log for log in logs if f" ({cluster:03d}." in read_end(log) or f"({cluster}." in read_end(log)), None)

@@ -94,29 +94,29 @@ class Forestay:
         request = urllib.request.Request(self.server + path, data, headers, method=method)  # noqa: S310 - checked below
         try:
             with urllib.request.urlopen(request, timeout=max(0.2, self.left)) as answer:  # noqa: S310
-                told = json.loads(answer.read())
+                document = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise Away(f"{error.code} for {path.partition('?')[0]}") from None
         except (OSError, ValueError) as error:
             raise Away(type(error).__name__) from None
-        if not isinstance(told, dict):
+        if not isinstance(document, dict):
             raise Away("an answer that is none")
-        return told
+        return document
 
     def report(self, event: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = self.ask("POST", f"/v1/engines/{ENGINE}/events", {"events": [event]})["answers"][0]
-        return told
+        answer: dict[str, Any] = self.ask("POST", f"/v1/engines/{ENGINE}/events", {"events": [event]})["answers"][0]
+        return answer
 
-    def orders(self, case: str, incident: str, wait: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        query = urllib.parse.urlencode({"case": case, "incident": incident, "wait": f"{max(0.0, min(wait, 20.0)):.1f}"})
-        told = self.ask("GET", f"/v1/engines/{ENGINE}/orders?{query}")
-        return told["orders"], told["incidents"].get(incident, {})
+    def orders(self, run: str, incident: str, wait: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        query = urllib.parse.urlencode({"run": run, "incident": incident, "wait": f"{max(0.0, min(wait, 20.0)):.1f}"})
+        reply = self.ask("GET", f"/v1/engines/{ENGINE}/orders?{query}")
+        return reply["orders"], reply["incidents"].get(incident, {})
 
     def answer(self, order: str, outcome: str, detail: str = "") -> None:
         self.ask("POST", f"/v1/engines/{ENGINE}/orders/{order}", {"outcome": outcome, "detail": detail})
 
 
-def case_of(log: Path | None, folder: Path) -> str:
+def run_of(log: Path | None, folder: Path) -> str:
     """The same for every node and every repeat of one run of a DAG: where it is, and the first cluster that its log tells of."""
     first = ""
     if log is not None:
@@ -127,7 +127,7 @@ def case_of(log: Path | None, folder: Path) -> str:
     return f"{name[:100]}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
-def event_of(node: Node, job: JobEvents, case: str, flow: str, *, hold: bool) -> dict[str, Any]:
+def event_of(node: Node, job: JobEvents, run: str, flow: str, *, hold: bool) -> dict[str, Any]:
     evidence = job.evidence()
     if node.returned < 0 and node.returned > -1000 and job.signal is None:
         evidence["signal"] = -node.returned
@@ -140,10 +140,10 @@ def event_of(node: Node, job: JobEvents, case: str, flow: str, *, hold: bool) ->
         evidence.setdefault("scheduler_state", "removed")
     return {
         "id": f"{node.job}:{node.jobid}:{node.retry}".replace(" ", "_")[:128],
-        "case": case,
+        "run": run,
         "flow": flow[:200],
-        "item": node.job[:200],
-        "kind": "item-aborted",
+        "task": node.job[:200],
+        "kind": "task-aborted",
         "attempt": node.retry + 1,
         "evidence": evidence,
         "labels": {"cluster": node.jobid[:200]},
@@ -190,14 +190,14 @@ def obey(order: dict[str, Any], node: Node, job: JobEvents, codes: Codes, folder
 
 def decide(asked: Forestay, node: Node, job: JobEvents, event: dict[str, Any], codes: Codes, folder: Path) -> int:
     """The exit code that Forestay wants, or that of the node without it."""
-    told = asked.report(event)
-    if told["answer"] != "wait":
+    report = asked.report(event)
+    if report["answer"] != "wait":
         return codes.own(node.returned)
-    case, incident = str(told["case"]), str(told["incident"] or "")
+    run, incident = str(report["run"]), str(report["incident"] or "")
     while True:
-        orders, state = asked.orders(case, incident, asked.left - 1)
+        orders, state = asked.orders(run, incident, asked.left - 1)
         for order in orders:
-            if order.get("item") not in ("", None, node.job):
+            if order.get("task") not in ("", None, node.job):
                 continue
             outcome, why, code = obey(order, node, job, codes, folder)
             asked.answer(str(order["id"]), outcome, why)
@@ -211,15 +211,15 @@ def decide(asked: Forestay, node: Node, job: JobEvents, event: dict[str, Any], c
             return codes.defer if codes.defer else codes.own(node.returned)
 
 
-def settings_of(given: argparse.Namespace) -> tuple[str, str]:
+def settings_of(args: argparse.Namespace) -> tuple[str, str]:
     """Where Forestay is, and the token; from a file, since what stands in a DAG file or a command line is read by many."""
     place = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "forestay"
-    server = given.server or os.environ.get("FORESTAY_SERVER", "")
+    server = args.server or os.environ.get("FORESTAY_SERVER", "")
     if not server and (place / "config.toml").is_file():
         lines = (place / "config.toml").read_text(encoding="utf-8").splitlines()
         known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
         server = next((value.strip().strip("'\"") for name, value in known.items() if name.strip() == "server"), "")
-    token_file = Path(given.token_file or os.environ.get("FORESTAY_TOKEN_FILE") or place / "token")
+    token_file = Path(args.token_file or os.environ.get("FORESTAY_TOKEN_FILE") or place / "token")
     if not server.startswith(("http://", "https://")):
         raise Away("no server is configured: use --server, or write one into config.toml")
     return server, token_file.read_text(encoding="utf-8").strip()
@@ -246,20 +246,20 @@ def arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     # DAGMan hands over -9 and -1002 as they are, and they are no options.
-    given = arguments().parse_args(list(sys.argv[1:] if argv is None else argv))
-    node = Node(given.job, given.jobid, given.returned, given.retry, given.max_retries, given.dag_status)
-    codes = Codes(given.defer, given.give_up)
+    args = arguments().parse_args(list(sys.argv[1:] if argv is None else argv))
+    node = Node(args.job, args.jobid, args.returned, args.retry, args.max_retries, args.dag_status)
+    codes = Codes(args.defer, args.give_up)
     if node.returned == 0 or node.returned == PRE_FAILED or node.dag_status == REMOVED_STATUS:
         return codes.own(node.returned)
     try:
         folder = Path.cwd()
-        server, token = settings_of(given)
-        log = given.log or find_log(folder, node.cluster)
+        server, token = settings_of(args)
+        log = args.log or find_log(folder, node.cluster)
         job = read_job(read_end(log), node.cluster) if log else JobEvents()
-        case = case_of(log, folder)
-        flow = given.flow or (log.name.split(".dag")[0] if log else folder.name)
-        event = event_of(node, job, case, flow, hold=given.hold)
-        return decide(Forestay(server, token, given.seconds), node, job, event, codes, folder)
+        run = run_of(log, folder)
+        flow = args.flow or (log.name.split(".dag")[0] if log else folder.name)
+        event = event_of(node, job, run, flow, hold=args.hold)
+        return decide(Forestay(server, token, args.seconds), node, job, event, codes, folder)
     except Exception as error:  # whatever it is: a DAG goes on as it would have without us
         sys.stderr.write(f"Forestay was not asked: {error or type(error).__name__}\n")
         return codes.own(node.returned)

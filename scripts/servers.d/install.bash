@@ -90,6 +90,7 @@ install_prometheus() { # Prometheus and promtool; tests start their own
 # What the tests of the site profile and of the deployment files want; they start them themselves.
 temporal_server_folder() { echo "$CACHE/temporal-server-$TEMPORAL_SERVER_VERSION"; }
 helm_program() { echo "$CACHE/helm-$HELM_VERSION/helm"; }
+vale_program() { echo "$CACHE/vale-$VALE_VERSION/vale"; }
 
 install_temporal_server() { # the server for a real database, and the program that makes its tables
   local folder; folder=$(temporal_server_folder)
@@ -98,6 +99,8 @@ install_temporal_server() { # the server for a real database, and the program th
 }
 
 install_helm() { go_install "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION" helm "$(helm_program)"; }
+
+install_vale() { go_install "github.com/errata-ai/vale/v3/cmd/vale@v$VALE_VERSION" vale "$(vale_program)"; }
 
 grafana_folder() { echo "$CACHE/grafana-${GRAFANA_MODULE_VERSION##*-}"; }
 

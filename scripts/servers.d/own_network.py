@@ -54,8 +54,8 @@ def serve(caller: socket.socket, port: int) -> None:
         caller.close()
         return
     callee.settimeout(None)
-    for one in (caller, callee):
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for sock in (caller, callee):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     back = threading.Thread(target=hand_on, args=(callee, caller), daemon=True)
     back.start()
     hand_on(caller, callee)

@@ -1,4 +1,4 @@
-# Toxiproxy: a proxy whose faults (latency, reset, black hole) are set over HTTP.
+# Toxiproxy: a proxy whose failures (latency, reset, black hole) are set over HTTP.
 
 toxiproxy_dir() { echo "$STATE/toxiproxy"; }
 toxiproxy_program() { echo "$CACHE/toxiproxy-$TOXIPROXY_VERSION/server"; }

@@ -169,13 +169,13 @@ def _enrol_token(arguments: argparse.Namespace) -> str:
         secret = _first_words(arguments.enrolment_file)
     elif arguments.token_file is not None and not secret:
         secret = _first_words(arguments.token_file)
-    given = (secret or token).strip()
-    if not given:
+    enrol_token = (secret or token).strip()
+    if not enrol_token:
         raise ValueError(
             "it has no enrolment secret: use --enrolment-file or "
             f"{_SECRET_VARIABLE}; `forestay pilots enrol` creates one"
         )
-    return given
+    return enrol_token
 
 
 def _first_words(path: str) -> str:
@@ -229,14 +229,14 @@ def _unfit(arguments: argparse.Namespace, token: str) -> bool:
     for finding in findings:
         print(f"forestay-pilot: this machine is unfit to run jobs: {finding}", file=sys.stderr)  # noqa: T201
     if findings:
-        told = {
+        body = {
             "host": arguments.host,
             "site": arguments.site,
             "batch_job": arguments.batch_job or batch_job_name(),
             "launch": arguments.launch,
             "version": __version__,
         }
-        announce(place.ring, token, told, findings)
+        announce(place.ring, token, body, findings)
     return bool(findings)
 
 

@@ -1,4 +1,4 @@
-"""One pilot's life: enrol, hold the channel, beat, claim, run, end, say goodbye."""
+"""One pilot's life: enrol, hold the channel, heartbeat, claim, run, end, say goodbye."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from forestay_pilot.link.lease import PilotLease
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
 from forestay_pilot.process.guard_link import GuardLink
 from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome, Surroundings
-from forestay_pilot.process.slot_end import TIME_OVER, TOLD_TO_STOP, make_end, unbegun
+from forestay_pilot.process.slot_end import TIME_OVER, TOLD_TO_STOP, make_completion, unbegun
 from forestay_pilot.process.work_folder import WorkFolder
 from forestay_pilot.staging.single_flight import SingleFlight
 from forestay_pilot.staging.stager import Stager
@@ -142,14 +142,12 @@ class PilotProcess:
 
     def _work(self, folder: WorkFolder, enrolled_at: float) -> int:
         settings = self._settings
-        standing = self._identity.standing
-        log.info(
-            "pilot %s on %s: %d slots, lease %.0f s", standing.pilot, settings.host, settings.slots, standing.lease
-        )
-        lease = self._lease = PilotLease(enrolled_at + standing.lease, self._guard.extend_lease)
+        status = self._identity.status
+        log.info("pilot %s on %s: %d slots, lease %.0f s", status.pilot, settings.host, settings.slots, status.lease)
+        lease = self._lease = PilotLease(enrolled_at + status.lease, self._guard.extend_lease)
         self._logs = LogOrders(self._ring, self._identity, self._held)
         channel = ServerChannel(self._ring, self._identity, on_order=self._on_order, silence=settings.silence)
-        beat = HeartbeatSender(
+        heartbeat = HeartbeatSender(
             self._ring,
             self._identity,
             self._held,
@@ -175,7 +173,7 @@ class PilotProcess:
         while not channel.opened.wait(0.1) and not self._draining.is_set():
             pass
         self._cache.start()
-        for thread in (beat, self._ends, *slots, claims):
+        for thread in (heartbeat, self._ends, *slots, claims):
             thread.start()
         self._watch(slots)
         claims.end()
@@ -186,9 +184,9 @@ class PilotProcess:
         delivered = self._ends.flush(settings.end_wait)
         if delivered:
             self._say_goodbye()
-        for ending in (beat, channel, self._ends):
+        for ending in (heartbeat, channel, self._ends):
             ending.end()
-        for ending in (beat, channel, self._ends):
+        for ending in (heartbeat, channel, self._ends):
             ending.join(5)
         log.info(
             "ended after %d jobs%s", self._held.taken_in, "" if delivered else "; some completions are undelivered"
@@ -274,7 +272,7 @@ class PilotProcess:
     def _hand_back(self, unstarted: list[ClaimInHand]) -> None:
         for held in unstarted:
             reason = unbegun(held.stop_why)
-            self._ends.put([make_end(held.job, PayloadOutcome(), reason=reason, host=self._settings.host)])
+            self._ends.put([make_completion(held.job, PayloadOutcome(), reason=reason, host=self._settings.host)])
 
     def _on_settled(self, claim: str, result: str) -> None:
         if result != "committed":

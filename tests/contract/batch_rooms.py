@@ -63,11 +63,11 @@ class Counted:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
         self.asked.append(tuple(command))
-        return await self.inner.run(command, environment=environment, given=given, seconds=seconds)
+        return await self.inner.run(command, environment=environment, stdin=stdin, seconds=seconds)
 
 
 class SlurmRoom:
@@ -150,9 +150,9 @@ def moved_slurm(conf: str, folder: Path, *, host: str = "127.0.0.1") -> Path:
 
 
 def closed_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
         return port
 
 

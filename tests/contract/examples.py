@@ -73,11 +73,11 @@ def many_jobs(count: int = 120) -> list[JobDocument]:
     return [_any_job(dice) for _ in range(count)]
 
 
-def _any_tie(dice: random.Random) -> FlowRef | None:
+def _any_flow_ref(dice: random.Random) -> FlowRef | None:
     if dice.random() < 0.5:
         return None
-    case, work = dice.choice(["c1", "c2", ODD_TEXTS[1]]), dice.choice(["align@1", "loop@1/2/align@3"])
-    return FlowRef(case, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
+    run, work = dice.choice(["c1", "c2", ODD_TEXTS[1]]), dice.choice(["align@1", "loop@1/2/align@3"])
+    return FlowRef(run, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
 
 
 def _any_job(dice: random.Random) -> JobDocument:
@@ -113,11 +113,11 @@ def _any_job(dice: random.Random) -> JobDocument:
         last = AttemptResult(
             Token(0, attempt),
             "claim",
-            AttemptOutcome.OK if code == 0 else AttemptOutcome.FAULT,
+            AttemptOutcome.OK if code == 0 else AttemptOutcome.FAILURE,
             exit_code=code,
             host=host,
         )
-    tie = _any_tie(random.Random(made.id))
+    flow_ref = _any_flow_ref(random.Random(made.id))
     delivery = made.delivery
     if delivery is not None:
         delivery = Delivery(delivery.url, tries=1, due=dice.choice([None, NOW + dice.randrange(99)]))
@@ -129,10 +129,10 @@ def _any_job(dice: random.Random) -> JobDocument:
         claim=claim,
         phase=dice.choice(list(JobPhase)) if claim else None,
         last=last,
-        faults=dice.randrange(3),
+        failures=dice.randrange(3),
         releases=dice.randrange(3),
         delivery=delivery,
-        tie=tie,
+        flow_ref=flow_ref,
         changed=NOW + dice.randrange(1000),
         retry=RetryPolicy(max_attempts=3),
     )

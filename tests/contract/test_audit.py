@@ -35,7 +35,7 @@ def page(head: AuditHead | None = None, name: str = "n1", tenant: str = "alpha",
     return next_page(head or AuditHead(), notes, tenant=tenant, name=name, now=1_700_000_000_123)
 
 
-def keeper(stores: Stores) -> AuditLog:
+def reconciler(stores: Stores) -> AuditLog:
     return AuditLog(stores.audit, SystemClock(), RandomIds())
 
 
@@ -77,36 +77,38 @@ async def test_pages_are_found_by_entry_and_the_last_of_all(stores: Stores) -> N
 
 
 async def test_many_writers_make_one_chain(stores: Stores, another: OpenAnother) -> None:
-    keepers = [keeper(await another()) for _ in range(4)]
+    reconcilers = [reconciler(await another()) for _ in range(4)]
     written = await asyncio.gather(
-        *(keepers[number % 4].write("alpha", [note(number), note(number)]) for number in range(60))
+        *(reconcilers[number % 4].write("alpha", [note(number), note(number)]) for number in range(60))
     )
     numbers = sorted(entry.number for entries in written for entry in entries)
     assert numbers == list(range(1, 121))
     assert all(entries[1].before == entries[0].hash for entries in written)
-    entries, head = await keeper(stores).read("alpha", start=1, limit=1_000)
+    entries, head = await reconciler(stores).read("alpha", start=1, limit=1_000)
     assert check(entries, AuditHead()) == AuditHead(0, 120, head.hash)
     assert head.number == 120
-    assert {entry for found in written for entry in (one.hash for one in found)} == {one.hash for one in entries}
-    assert sum(one.pages for one in keepers) < 60, "what comes together is written together"
+    assert {entry for other_entries in written for entry in (audit_entry.hash for audit_entry in other_entries)} == {
+        entry.hash for entry in entries
+    }
+    assert sum(reconciler.pages for reconciler in reconcilers) < 60, "what comes together is written together"
 
 
 async def test_reading_from_a_number_or_the_last_ones(stores: Stores) -> None:
-    own = keeper(stores)
-    told: list[AuditHead] = []
-    own.anchored = lambda _, head: told.append(head)
+    own = reconciler(stores)
+    heads: list[AuditHead] = []
+    own.anchored = lambda _, head: heads.append(head)
     for number in range(40):
         await own.write("alpha", [note(number)])
-    fresh = keeper(stores)
+    fresh = reconciler(stores)
     entries, head = await fresh.read("alpha", limit=5)
-    assert [one.number for one in entries] == [36, 37, 38, 39, 40]
-    assert head == told[-1]
-    assert [one.number for one in (await fresh.read("alpha", start=18, limit=4))[0]] == [18, 19, 20, 21]
+    assert [entry.number for entry in entries] == [36, 37, 38, 39, 40]
+    assert head == heads[-1]
+    assert [entry.number for entry in (await fresh.read("alpha", start=18, limit=4))[0]] == [18, 19, 20, 21]
     assert (await fresh.read("alpha", start=41))[0] == []
     assert await fresh.read("beta") == ([], AuditHead())
     assert await fresh.write("alpha", []) == ()
     many = await fresh.write("alpha", [note(number) for number in range(450)])
-    assert [one.number for one in many] == list(range(41, 491))
+    assert [entry.number for entry in many] == list(range(41, 491))
 
 
 @dataclass
@@ -131,19 +133,19 @@ class Unclear:
 
 @pytest.mark.parametrize("does", [True, False])
 async def test_an_unclear_answer_makes_no_second_entry(stores: Stores, does: bool) -> None:
-    own = keeper(stores)
+    own = reconciler(stores)
     await own.write("alpha", [note(1)])
     own.store = Unclear(stores.audit, 2, does)  # type: ignore[assignment]
     (entry,) = await own.write("alpha", [note(2)])
     assert entry.number == 2
-    entries, _ = await keeper(stores).read("alpha", start=1)
-    assert [one.on for one in entries] == ["j1", "j2"]
+    entries, _ = await reconciler(stores).read("alpha", start=1)
+    assert [entry.on for entry in entries] == ["j1", "j2"]
 
 
 async def test_a_page_of_another_that_came_first_is_followed(stores: Stores) -> None:
-    own = keeper(stores)
+    own = reconciler(stores)
     await own.write("alpha", [note(1)])
-    other = keeper(stores)
+    other = reconciler(stores)
     await other.write("alpha", [note(2)])
     (entry,) = await own.write("alpha", [note(3)])
     assert entry.number == 3
@@ -155,6 +157,6 @@ async def test_a_page_of_another_that_came_first_is_followed(stores: Stores) -> 
 
 async def test_without_the_store_the_caller_hears_of_it(unreachable: Stores) -> None:
     with pytest.raises(Transient):
-        await keeper(unreachable).write("alpha", [note(1)])
+        await reconciler(unreachable).write("alpha", [note(1)])
     with pytest.raises(Transient):
-        await keeper(unreachable).read("alpha")
+        await reconciler(unreachable).read("alpha")

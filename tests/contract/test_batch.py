@@ -50,10 +50,10 @@ async def until(
 ) -> dict[BatchId, BatchOutcome]:
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = dict(await batch.outcome(ids))
-        if all(good(found[one]) for one in ids):
-            return found
-        assert time.monotonic() < deadline, found
+        outcomes = dict(await batch.outcome(ids))
+        if all(good(outcomes[identifier]) for identifier in ids):
+            return outcomes
+        assert time.monotonic() < deadline, outcomes
         await asyncio.sleep(0.3)
 
 
@@ -67,12 +67,15 @@ async def test_how_jobs_ended_is_the_batch_systems_own_word(
     well = await submitted(batch, job(next(name), "true", tmp_path))
     badly = await submitted(batch, job(next(name), "exit 3", tmp_path))
     killed = await submitted(batch, job(next(name), "kill -9 $$", tmp_path))
-    found = await until(batch, [well, badly, killed], ended)
-    assert (found[well].exit_code, found[well].signal) == (0, None)
-    assert found[badly].exit_code == 3
-    assert found[killed].signal == 9 or found[killed].exit_code == 128 + 9
-    assert all(one.word and one.nodes and one.restarts == 0 for one in found.values())
-    assert all(one.started is not None and one.ended is not None and one.started <= one.ended for one in found.values())
+    outcomes = await until(batch, [well, badly, killed], ended)
+    assert (outcomes[well].exit_code, outcomes[well].signal) == (0, None)
+    assert outcomes[badly].exit_code == 3
+    assert outcomes[killed].signal == 9 or outcomes[killed].exit_code == 128 + 9
+    assert all(outcome.word and outcome.nodes and outcome.restarts == 0 for outcome in outcomes.values())
+    assert all(
+        outcome.started is not None and outcome.ended is not None and outcome.started <= outcome.ended
+        for outcome in outcomes.values()
+    )
 
 
 async def test_jobs_are_found_by_name_while_they_wait_run_and_are_over(
@@ -86,12 +89,12 @@ async def test_jobs_are_found_by_name_while_they_wait_run_and_are_over(
     }
     try:
         await until(batch, [ids[over]], ended)
-        await until(batch, [ids[runs.name]], lambda one: one.state is BatchState.RUNNING)
-        found = await batch.find([*ids, "forestay-nobody-used-this"])
-        assert {each: tuple(one.id for one in jobs) for each, jobs in found.items()} == {
-            each: (one,) for each, one in ids.items()
+        await until(batch, [ids[runs.name]], lambda outcome: outcome.state is BatchState.RUNNING)
+        jobs = await batch.find([*ids, "forestay-nobody-used-this"])
+        assert {each: tuple(job.id for job in jobs) for each, jobs in jobs.items()} == {
+            each: (identifier,) for each, identifier in ids.items()
         }
-        states = {each: jobs[0].outcome.state for each, jobs in found.items()}
+        states = {each: jobs[0].outcome.state for each, jobs in jobs.items()}
         assert states == {
             waits.name: BatchState.WAITING,
             runs.name: BatchState.RUNNING,
@@ -107,23 +110,23 @@ async def test_two_jobs_of_one_name_show_both_the_older_first(
 ) -> None:
     twice = job(next(name), "true", tmp_path)
     first, second = await submitted(batch, twice), await submitted(batch, twice)
-    found = await batch.find([twice.name])
-    assert tuple(one.id for one in found[twice.name]) == (first, second)
+    jobs = await batch.find([twice.name])
+    assert tuple(job.id for job in jobs[twice.name]) == (first, second)
 
 
 async def test_what_is_cancelled_ends_and_may_be_cancelled_again(
     batch: BatchSystem, name: Iterator[str], tmp_path: Path
 ) -> None:
     runs = await submitted(batch, job(next(name), "sleep 600", tmp_path))
-    await until(batch, [runs], lambda one: one.state is BatchState.RUNNING)
+    await until(batch, [runs], lambda outcome: outcome.state is BatchState.RUNNING)
     await batch.cancel([runs, "987654321"])
     await until(batch, [runs], ended)
     await batch.cancel([runs])
 
 
 async def test_an_id_that_nobody_knows_is_unknown_and_no_end(batch: BatchSystem) -> None:
-    found = await batch.outcome(["987654321", "987654322"])
-    assert {one: outcome.state for one, outcome in found.items()} == {
+    outcomes = await batch.outcome(["987654321", "987654322"])
+    assert {name: outcome.state for name, outcome in outcomes.items()} == {
         "987654321": BatchState.UNKNOWN,
         "987654322": BatchState.UNKNOWN,
     }
@@ -136,8 +139,8 @@ async def test_the_environment_arrives_and_shows_in_no_command_line(
     secret = uuid4().hex
     script = 'printf "%s|%s|" "$ENROLMENT" "${AGENTS_OWN_SECRET-none}"; tr "\\0" " " </proc/$$/cmdline; pwd'
     asked = replace(job(next(name), script, tmp_path), environment={"ENROLMENT": secret})
-    one = await submitted(batch, asked)
-    await until(batch, [one], ended)
+    text = await submitted(batch, asked)
+    await until(batch, [text], ended)
     assert asked.output is not None
     printed = await asyncio.to_thread(Path(asked.output).read_text)
     assert printed.startswith(f"{secret}|none|")
@@ -166,18 +169,18 @@ async def test_a_batch_system_that_is_down_says_nothing_of_any_job(
     batch: BatchSystem, room: BatchRoom, name: Iterator[str], tmp_path: Path
 ) -> None:
     over = job(next(name), "true", tmp_path)
-    one = await submitted(batch, over)
-    await until(batch, [one], ended)
+    text = await submitted(batch, over)
+    await until(batch, [text], ended)
     down = room.without_scheduler(tmp_path)
-    assert (await down.outcome([one]))[one].state is BatchState.UNKNOWN
+    assert (await down.outcome([text]))[text].state is BatchState.UNKNOWN
     with pytest.raises(Transient):
         await down.find([over.name])
     with pytest.raises(Transient):
-        await down.cancel([one])
+        await down.cancel([text])
 
 
 async def test_many_jobs_are_asked_for_by_few_commands(batch: BatchSystem, room: BatchRoom) -> None:
     before = room.commands
-    found = await batch.outcome([str(987000000 + one) for one in range(400)])
-    assert len(found) == 400
+    outcomes = await batch.outcome([str(987000000 + number) for number in range(400)])
+    assert len(outcomes) == 400
     assert room.commands - before <= 6

@@ -26,7 +26,7 @@ async def put(stores: Stores, made: Document, expected: Version | None = None) -
     return result.version
 
 
-async def test_a_slip_is_read_back_at_once(stores: Stores) -> None:
+async def test_a_document_is_read_back_at_once(stores: Stores) -> None:
     made = document(ODD_TEXTS[1], texts=list(ODD_TEXTS), count=2**53)
     version = await put(stores, made)
     assert await stores.documents.get([made.id, "no such document"]) == {made.id: StoredDocument(made, version)}
@@ -67,19 +67,19 @@ async def test_exactly_one_of_many_writers_wins(stores: Stores, another: OpenAno
     version = await put(stores, document())
     writers = await asyncio.gather(*(another() for _ in range(8)))
     results = await asyncio.gather(
-        *(one.documents.put([(document(by=place), version)]) for place, one in enumerate(writers))
+        *(writer.documents.put([(document(by=place), version)]) for place, writer in enumerate(writers))
     )
     winners = [place for place, (result,) in enumerate(results) if isinstance(result, Written)]
     assert len(winners) == 1
     assert (await stores.documents.get(["delivery:1"]))["delivery:1"].document.body["by"] == winners[0]
 
 
-async def test_slips_are_found_by_kind(stores: Stores) -> None:
+async def test_documents_are_found_by_kind(stores: Stores) -> None:
     await put(stores, document("b", "gate"))
     await put(stores, document("a", "gate"))
     await put(stores, document("c", "delivery"))
     await stores.jobs.refresh()
-    assert [one.document.id for one in await stores.documents.find("gate")] == ["a", "b"]
+    assert [stored.document.id for stored in await stores.documents.find("gate")] == ["a", "b"]
     assert await stores.documents.find("lease") == []
 
 

@@ -54,11 +54,11 @@ async def test_one_of_many_pilots_is_let_in(stores: Stores, another: OpenAnother
     secret = await secret_of(enrol(stores.documents))
     servers = await asyncio.gather(*(another() for _ in range(6)))
     answers = await asyncio.gather(
-        *(enrol(one.documents).redeem(secret, newcomer(number)) for number, one in enumerate(servers))
+        *(enrol(server.documents).redeem(secret, newcomer(number)) for number, server in enumerate(servers))
     )
-    let_in = [one for one in answers if isinstance(one, Enrolment)]
+    let_in = [answer for answer in answers if isinstance(answer, Enrolment)]
     assert len(let_in) == 1
-    assert [type(one) for one in answers].count(NotGood) == 5
+    assert [type(answer) for answer in answers].count(NotGood) == 5
     again = await enrol(stores.documents).redeem(secret, newcomer(int(let_in[0].pilot.removeprefix("p-"))))
     assert again == let_in[0]
 

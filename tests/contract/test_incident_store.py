@@ -33,19 +33,19 @@ OpenAnother = Callable[[], Awaitable[Stores]]
 
 def incident(name: str = "i1", **changes: Any) -> Incident:
     made = Incident(
-        id=name, tenant="alpha", owner="ada", kind=ExceptionType.ABORT, at=NOW, case="c1", item="align", job="j1",
+        id=name, tenant="alpha", owner="ada", kind=ExceptionType.ABORT, at=NOW, run="c1", instance="align", job="j1",
         attempt=2, cause="memory", flow="f" * 64, context={"evidence": {"exit_code": 137, "texts": list(ODD_TEXTS)}},
     )  # fmt: skip
     return replace(made, **changes)
 
 
 def step(name: str = "i1", number: int = 0, mark: StepMark = StepMark.BEGUN, **changes: Any) -> StepRecord:
-    made = StepRecord(name, 1, number, mark, "alpha", NOW, "suspend", {"target": "case"})
+    made = StepRecord(name, 1, number, mark, "alpha", NOW, "suspend", {"target": "run"})
     return replace(made, **changes)
 
 
 async def add(stores: Stores, *incidents: Incident) -> None:
-    added = await stores.incidents.add_incidents([(one, status_of(one)) for one in incidents])
+    added = await stores.incidents.add_incidents([(incident, status_of(incident)) for incident in incidents])
     assert list(added) == [True] * len(incidents)
 
 
@@ -54,9 +54,9 @@ class TestIncidents:
         await add(stores, incident(), incident(ODD_TEXTS[1]))
         assert await stores.incidents.get_incidents(["i1", "i2"]) == {"i1": incident()}
         assert (await stores.incidents.get_incidents([ODD_TEXTS[1]]))[ODD_TEXTS[1]] == incident(ODD_TEXTS[1])
-        standing = (await stores.incidents.get_standings(["i1", "none"]))["i1"].standing
-        assert standing == status_of(incident())
-        assert (standing.state, standing.due) == (IncidentState.OPEN, NOW)
+        status = (await stores.incidents.get_statuses(["i1", "none"]))["i1"].status
+        assert status == status_of(incident())
+        assert (status.state, status.due) == (IncidentState.OPEN, NOW)
 
     async def test_the_first_one_stays(self, stores: Stores) -> None:
         await add(stores, incident())
@@ -66,23 +66,26 @@ class TestIncidents:
         )
         assert list(added) == [False, True]
         assert (await stores.incidents.get_incidents(["i1"]))["i1"].cause == "memory"
-        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing.cause == "memory"
+        assert (await stores.incidents.get_statuses(["i1"]))["i1"].status.cause == "memory"
         assert list(await stores.incidents.add_incidents([])) == []
 
     async def test_what_was_sent_again_does_not_open_it_again(self, stores: Stores) -> None:
         await add(stores, incident())
-        found = (await stores.incidents.get_standings(["i1"]))["i1"]
-        done = found.standing.moved(IncidentState.COMPLETE, now=NOW + 1)
-        (result,) = await stores.incidents.put_standings([(done, found.version)])
+        stored = (await stores.incidents.get_statuses(["i1"]))["i1"]
+        done = stored.status.moved(IncidentState.COMPLETE, now=NOW + 1)
+        (result,) = await stores.incidents.put_statuses([(done, stored.version)])
         assert isinstance(result, Written)
         await stores.incidents.add_incidents([(incident(), status_of(incident()))])
-        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing == done
+        assert (await stores.incidents.get_statuses(["i1"]))["i1"].status == done
 
     async def test_exactly_one_of_many_writers_creates_it(self, stores: Stores, another: OpenAnother) -> None:
         writers = await asyncio.gather(*(another() for _ in range(8)))
         made = [incident(owner=f"o{place}") for place in range(8)]
         answers = await asyncio.gather(
-            *(one.incidents.add_incidents([(it, status_of(it))]) for one, it in zip(writers, made, strict=True))
+            *(
+                writer.incidents.add_incidents([(incident, status_of(incident))])
+                for writer, incident in zip(writers, made, strict=True)
+            )
         )
         winners = [place for place, (added,) in enumerate(answers) if added]
         assert len(winners) == 1
@@ -96,159 +99,161 @@ class TestIncidents:
             await stores.incidents.add_steps([step(detail={"log": "x" * 70_000})])
 
 
-class TestStandings:
+class TestStatuses:
     async def test_one_is_written_over_the_version_that_was_read(self, stores: Stores) -> None:
         await add(stores, incident())
-        first = (await stores.incidents.get_standings(["i1"]))["i1"]
-        held = first.standing.moved(IncidentState.HELD, now=NOW + 5, note="no rule answers")
-        (result,) = await stores.incidents.put_standings([(held, first.version)])
+        first = (await stores.incidents.get_statuses(["i1"]))["i1"]
+        held = first.status.moved(IncidentState.HELD, now=NOW + 5, note="no rule answers")
+        (result,) = await stores.incidents.put_statuses([(held, first.version)])
         assert isinstance(result, Written)
-        (late,) = await stores.incidents.put_standings([(replace(held, note="other"), first.version)])
+        (late,) = await stores.incidents.put_statuses([(replace(held, note="other"), first.version)])
         assert isinstance(late, Conflicted)
-        again = (await stores.incidents.get_standings(["i1"]))["i1"]
+        again = (await stores.incidents.get_statuses(["i1"]))["i1"]
         assert again == (held, result.version)
-        assert again.standing.due is None
+        assert again.status.due is None
 
     async def test_exactly_one_of_many_writers_wins(self, stores: Stores, another: OpenAnother) -> None:
         await add(stores, incident())
-        found = (await stores.incidents.get_standings(["i1"]))["i1"]
+        stored = (await stores.incidents.get_statuses(["i1"]))["i1"]
         writers = await asyncio.gather(*(another() for _ in range(8)))
         results = await asyncio.gather(
             *(
-                one.incidents.put_standings([(replace(found.standing, note=str(place)), found.version)])
-                for place, one in enumerate(writers)
+                writer.incidents.put_statuses([(replace(stored.status, note=str(place)), stored.version)])
+                for place, writer in enumerate(writers)
             )
         )
         winners = [place for place, (result,) in enumerate(results) if isinstance(result, Written)]
         assert len(winners) == 1
-        assert (await stores.incidents.get_standings(["i1"]))["i1"].standing.note == str(winners[0])
+        assert (await stores.incidents.get_statuses(["i1"]))["i1"].status.note == str(winners[0])
 
     async def test_nothing_to_write(self, stores: Stores) -> None:
-        assert list(await stores.incidents.put_standings([])) == []
+        assert list(await stores.incidents.put_statuses([])) == []
 
 
 MANY = [
     incident(
         f"i{place:03}", tenant=("alpha", "beta")[place % 2], owner=("ada", "bob", ODD_TEXTS[2])[place % 3],
         cause=("memory", "node", "unknown")[place // 2 % 3], flow=("f1", "f2")[place // 3 % 2], at=NOW + place // 4,
-        kind=(ExceptionType.ABORT, ExceptionType.TIMEOUT)[place // 5 % 2], case=f"c{place % 4}", job=f"j{place}",
+        kind=(ExceptionType.ABORT, ExceptionType.TIMEOUT)[place // 5 % 2], run=f"c{place % 4}", job=f"j{place}",
     )
     for place in range(60)
 ]  # fmt: skip
 
 
-def stand(one: Incident, place: int) -> IncidentStatus:
+def stand(incident: Incident, place: int) -> IncidentStatus:
     state = list(IncidentState)[place % 7]
     due = None if place % 5 == 0 else NOW + 100 - place // 2
-    return replace(status_of(one, group=one.cause), state=state, due=due, changed=NOW + place % 9)
+    return replace(status_of(incident, group=incident.cause), state=state, due=due, changed=NOW + place % 9)
 
 
 class TestSearch:
     async def test_by_every_field_in_every_order_page_by_page(self, stores: Stores) -> None:
-        standings = [stand(one, place) for place, one in enumerate(MANY)]
-        await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
+        statuses = [stand(incident, place) for place, incident in enumerate(MANY)]
+        await stores.incidents.add_incidents(list(zip(MANY, statuses, strict=True)))
         await stores.jobs.refresh()
         states = frozenset({IncidentState.OPEN, IncidentState.HELD})
         queries: list[tuple[IncidentQuery, Callable[[IncidentStatus], bool]]] = [
-            (IncidentQuery(), lambda one: True),
-            (IncidentQuery(tenant="alpha"), lambda one: one.tenant == "alpha"),
-            (IncidentQuery(owner=ODD_TEXTS[2]), lambda one: one.owner == ODD_TEXTS[2]),
-            (IncidentQuery(kind="timeout"), lambda one: one.kind is ExceptionType.TIMEOUT),
-            (IncidentQuery(states=states), lambda one: one.state in states),
-            (IncidentQuery(cause="node", flow="f2"), lambda one: one.cause == "node" and one.flow == "f2"),
-            (IncidentQuery(case="c1", item="align"), lambda one: one.case == "c1"),
-            (IncidentQuery(job="j7"), lambda one: one.job == "j7"),
-            (IncidentQuery(group="memory"), lambda one: one.group == "memory"),
-            (IncidentQuery(since=NOW + 3, until=NOW + 9), lambda one: NOW + 3 <= one.at < NOW + 9),
-            (IncidentQuery(changed=NOW + 4), lambda one: one.changed >= NOW + 4),
-            (IncidentQuery(due=NOW + 80), lambda one: one.due is not None and one.due <= NOW + 80),
-            (IncidentQuery(tenant="gamma"), lambda one: False),
+            (IncidentQuery(), lambda status: True),
+            (IncidentQuery(tenant="alpha"), lambda status: status.tenant == "alpha"),
+            (IncidentQuery(owner=ODD_TEXTS[2]), lambda status: status.owner == ODD_TEXTS[2]),
+            (IncidentQuery(kind="timeout"), lambda status: status.kind is ExceptionType.TIMEOUT),
+            (IncidentQuery(states=states), lambda status: status.state in states),
+            (IncidentQuery(cause="node", flow="f2"), lambda status: status.cause == "node" and status.flow == "f2"),
+            (IncidentQuery(run="c1", instance="align"), lambda status: status.run == "c1"),
+            (IncidentQuery(job="j7"), lambda status: status.job == "j7"),
+            (IncidentQuery(group="memory"), lambda status: status.group == "memory"),
+            (IncidentQuery(since=NOW + 3, until=NOW + 9), lambda status: NOW + 3 <= status.at < NOW + 9),
+            (IncidentQuery(changed=NOW + 4), lambda status: status.changed >= NOW + 4),
+            (IncidentQuery(due=NOW + 80), lambda status: status.due is not None and status.due <= NOW + 80),
+            (IncidentQuery(tenant="gamma"), lambda status: False),
         ]
         for query, fits in queries:
             for sort in ("at", "-at", "due", "-due", "changed", "-changed"):
                 field, down = sort.removeprefix("-"), sort.startswith("-")
-                expected = sorted(filter(fits, standings), key=lambda one: one.id, reverse=down)
-                expected.sort(key=lambda one: getattr(one, field) or 0, reverse=down)
-                expected.sort(key=lambda one: getattr(one, field) is None)
-                found: list[IncidentStatus] = []
+                expected = sorted(filter(fits, statuses), key=lambda status: status.id, reverse=down)
+                expected.sort(key=lambda status: getattr(status, field) or 0, reverse=down)
+                expected.sort(key=lambda status: getattr(status, field) is None)
+                found_statuses: list[IncidentStatus] = []
                 cursor: str | None = None
                 while True:
                     page = await stores.incidents.find(query, sort=sort, limit=7, cursor=cursor)
-                    assert len(page.found) <= 7
-                    found += [one.standing for one in page.found]
+                    assert len(page.statuses) <= 7
+                    found_statuses += [stored.status for stored in page.statuses]
                     cursor = page.cursor
                     if cursor is None:
                         break
-                assert found == expected, (query, sort)
+                assert found_statuses == expected, (query, sort)
 
     async def test_what_was_found_can_be_written(self, stores: Stores) -> None:
         await add(stores, incident())
         await stores.jobs.refresh()
-        (found,) = (await stores.incidents.find(IncidentQuery(due=NOW), sort="due")).found
-        (result,) = await stores.incidents.put_standings(
-            [(found.standing.moved(IncidentState.ACTING, now=NOW), found.version)]
+        (stored,) = (await stores.incidents.find(IncidentQuery(due=NOW), sort="due")).statuses
+        (result,) = await stores.incidents.put_statuses(
+            [(stored.status.moved(IncidentState.ACTING, now=NOW), stored.version)]
         )
         assert isinstance(result, Written)
         await stores.jobs.refresh()
-        assert (await stores.incidents.find(IncidentQuery(due=NOW + 99))).found == []
+        assert (await stores.incidents.find(IncidentQuery(due=NOW + 99))).statuses == []
 
     async def test_counts(self, stores: Stores) -> None:
         await add(stores, *MANY)
         await stores.jobs.refresh()
         assert await stores.incidents.count(IncidentQuery(), by="tenant") == {"alpha": 30, "beta": 30}
-        owners = Counter(one.owner for one in MANY if (one.kind, one.flow) == (ExceptionType.TIMEOUT, "f2"))
+        owners = Counter(
+            incident.owner for incident in MANY if (incident.kind, incident.flow) == (ExceptionType.TIMEOUT, "f2")
+        )
         assert len(owners) == 3
-        found = await stores.incidents.count(IncidentQuery(kind="timeout", flow="f2"), by="owner")
-        assert found == owners
-        assert list(found.values()) == sorted(owners.values(), reverse=True)
+        counts = await stores.incidents.count(IncidentQuery(kind="timeout", flow="f2"), by="owner")
+        assert counts == owners
+        assert list(counts.values()) == sorted(owners.values(), reverse=True)
 
     async def test_piles(self, stores: Stores) -> None:
-        standings = [
+        statuses = [
             replace(
-                stand(one, place),
+                stand(incident, place),
                 core_seconds=place,
-                group=one.cause if place % 4 else "",
+                group=incident.cause if place % 4 else "",
                 note="it needs an approval" if place % 3 == 0 else ODD_TEXTS[1],
             )
-            for place, one in enumerate(MANY)
+            for place, incident in enumerate(MANY)
         ]
-        await stores.incidents.add_incidents(list(zip(MANY, standings, strict=True)))
+        await stores.incidents.add_incidents(list(zip(MANY, statuses, strict=True)))
         await stores.jobs.refresh()
         states = frozenset({IncidentState.HELD, IncidentState.WAITING})
         for query in (IncidentQuery(), IncidentQuery("alpha", states=states), IncidentQuery("gamma")):
             expected: dict[tuple[object, ...], InboxTally] = {}
-            for one in sorted(standings, key=lambda one: (one.at, one.id)):
-                if query.tenant not in (None, one.tenant) or (query.states and one.state not in query.states):
+            for status in sorted(statuses, key=lambda incident_status: (incident_status.at, incident_status.id)):
+                if query.tenant not in (None, status.tenant) or (query.states and status.state not in query.states):
                     continue
-                pile = inbox_tally_of(one)
+                pile = inbox_tally_of(status)
                 before = expected.get(pile[:5])
                 if before is not None:
                     cost = before.core_seconds + pile.core_seconds
                     pile = before._replace(many=before.many + 1, core_seconds=cost)
                 expected[pile[:5]] = pile
             assert sorted(await stores.incidents.inbox_tallies(query)) == sorted(expected.values())
-        (moved,) = (await stores.incidents.get_standings(["i003"])).values()
-        await stores.incidents.put_standings(
-            [(moved.standing.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]
+        (moved,) = (await stores.incidents.get_statuses(["i003"])).values()
+        await stores.incidents.put_statuses(
+            [(moved.status.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]
         )
         await stores.jobs.refresh()
         held = IncidentQuery(states=frozenset({IncidentState.HELD}))
-        assert sum(one.many for one in await stores.incidents.inbox_tallies(held)) == sum(
-            one.state is IncidentState.HELD for one in standings if one.id != "i003"
+        assert sum(inbox_tally.many for inbox_tally in await stores.incidents.inbox_tallies(held)) == sum(
+            status.state is IncidentState.HELD for status in statuses if status.id != "i003"
         )
 
     async def test_tallies(self, stores: Stores) -> None:
         await add(stores, *MANY)
         await stores.jobs.refresh()
-        first, last = min(one.at for one in MANY), max(one.at for one in MANY)
+        first, last = min(incident.at for incident in MANY), max(incident.at for incident in MANY)
         step = max(1, (last - first) // 5)
         query = IncidentQuery("alpha", since=first + 1, until=last)
         for by in sorted(TALLY_FIELDS):
             expected: list[Counter[str]] = [Counter() for _ in range((last - 1 - first - 1) // step + 1)]
-            for one in MANY:
-                if one.tenant == "alpha" and first < one.at < last:
-                    value = "open" if by == "state" else str(getattr(one, by))
-                    expected[(one.at - first - 1) // step][value] += 1
+            for incident in MANY:
+                if incident.tenant == "alpha" and first < incident.at < last:
+                    value = "open" if by == "state" else str(getattr(incident, by))
+                    expected[(incident.at - first - 1) // step][value] += 1
             assert sum(map(bool, expected)) > 1
             assert await stores.incidents.tally(query, step=step, by=by) == expected
         for wrong, by in ((IncidentQuery(since=1), "cause"), (query, "owner")):
@@ -276,7 +281,7 @@ class TestDecisionsAndSteps:
         first = Decision(
             "i1", 1, "alpha", NOW, "matched", "rule-7", {"name": "e", "steps": []}, detail={"path": [1, 4]}
         )
-        second = replace(first, n=2, by="bob", exlet=None, shadow=True)
+        second = replace(first, n=2, by="bob", playbook=None, shadow=True)
         assert list(await stores.incidents.add_decisions([first])) == [True]
         assert list(await stores.incidents.add_decisions([replace(first, by="other"), second])) == [False, True]
         assert await stores.incidents.get_decision("i1", 1) == first
@@ -297,23 +302,23 @@ class TestDecisionsAndSteps:
     async def test_exactly_one_of_many_begins_a_step(self, stores: Stores, another: OpenAnother) -> None:
         crowd = await asyncio.gather(*(another() for _ in range(8)))
         answers = await asyncio.gather(
-            *(one.incidents.add_steps([step(at=NOW + place)]) for place, one in enumerate(crowd))
+            *(other_stores.incidents.add_steps([step(at=NOW + place)]) for place, other_stores in enumerate(crowd))
         )
         winners = [place for place, (added,) in enumerate(answers) if added]
         assert len(winners) == 1
-        (found,) = (await stores.incidents.get_steps([step().id])).values()
-        assert found.at == NOW + winners[0]
+        (record,) = (await stores.incidents.get_steps([step().id])).values()
+        assert record.at == NOW + winners[0]
 
 
 async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:
     with pytest.raises(Transient):
-        await unreachable.incidents.get_standings(["i1"])
+        await unreachable.incidents.get_statuses(["i1"])
     with pytest.raises(Transient):
         await unreachable.incidents.add_incidents([(incident(), status_of(incident()))])
     with pytest.raises(Transient):
         await unreachable.incidents.add_steps([step()])
     with pytest.raises(Transient):
         await unreachable.incidents.find(IncidentQuery())
-    found = status_of(incident())
-    (result,) = await unreachable.incidents.put_standings([(found, Version(1, 1))])
+    status = status_of(incident())
+    (result,) = await unreachable.incidents.put_statuses([(status, Version(1, 1))])
     assert isinstance(result, Unknown)

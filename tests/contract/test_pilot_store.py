@@ -49,13 +49,13 @@ class TestPilots:
         version = await put(stores, pilot())
         writers = await asyncio.gather(*(another() for _ in range(12)))
         results = await asyncio.gather(
-            *(one.pilots.put_pilot(pilot(note=str(place)), version) for place, one in enumerate(writers))
+            *(writer.pilots.put_pilot(pilot(note=str(place)), version) for place, writer in enumerate(writers))
         )
         winners = [place for place, result in enumerate(results) if isinstance(result, Written)]
         assert len(winners) == 1
-        found = await stores.pilots.get_pilot("pilot-1")
-        assert found is not None
-        assert found.pilot.note == str(winners[0])
+        stored_pilot = await stores.pilots.get_pilot("pilot-1")
+        assert stored_pilot is not None
+        assert stored_pilot.pilot.note == str(winners[0])
 
     async def test_finding(self, stores: Stores) -> None:
         made = [
@@ -63,54 +63,61 @@ class TestPilots:
             pilot("b", registered=NOW + 3, tenant="beta"),
             pilot("c", registered=NOW + 2, state=PilotState.GONE),
         ]
-        for one in made:
-            await put(stores, one)
+        for other_pilot in made:
+            await put(stores, other_pilot)
         await stores.jobs.refresh()
         find = stores.pilots.find_pilots
-        assert [one.id for one in await find()] == ["b", "c", "a"]
-        assert [one.id for one in await find(tenant="alpha")] == ["c", "a"]
-        assert [one.id for one in await find(state="alive")] == ["b", "a"]
+        assert [other_pilot.id for other_pilot in await find()] == ["b", "c", "a"]
+        assert [other_pilot.id for other_pilot in await find(tenant="alpha")] == ["c", "a"]
+        assert [other_pilot.id for other_pilot in await find(state="alive")] == ["b", "a"]
         assert list(await find(tenant="alpha", state="gone")) == [made[2]]
         assert list(await find(tenant="nobody")) == []
 
 
-def sheet(server: str, bucket: int, counter: int = 1) -> HeartbeatPage:
-    beats = {f"pilot-{number}": Heartbeat(counter, number, 60, (f"claim-{number}",) * number) for number in range(3)}
-    return HeartbeatPage(server, bucket, counter, f"http://{server}", beats)
+def heartbeat_page(server: str, bucket: int, counter: int = 1) -> HeartbeatPage:
+    heartbeats = {
+        f"pilot-{number}": Heartbeat(counter, number, 60, (f"claim-{number}",) * number) for number in range(3)
+    }
+    return HeartbeatPage(server, bucket, counter, f"http://{server}", heartbeats)
 
 
-class TestSheets:
-    async def test_the_newest_sheet_of_each_server_and_bucket_is_seen_fresh(
+class TestHeartbeatPages:
+    async def test_the_newest_heartbeat_page_of_each_server_and_bucket_is_seen_fresh(
         self, stores: Stores, another: OpenAnother
     ) -> None:
-        for one in (sheet("s1", 0), sheet("s1", 1), sheet("s2", 0), sheet("s1", 0, counter=2)):
-            await stores.pilots.put_sheet(one)
-        found = await (await another()).pilots.sheets(fresh=True)
-        by_place = sorted(found, key=lambda one: (one.server, one.bucket))
-        assert by_place == [sheet("s1", 0, counter=2), sheet("s1", 1), sheet("s2", 0)]
-        assert list(await stores.pilots.sheets(fresh=True, but_of="s1")) == [sheet("s2", 0)]
+        for other_heartbeat_page in (
+            heartbeat_page("s1", 0),
+            heartbeat_page("s1", 1),
+            heartbeat_page("s2", 0),
+            heartbeat_page("s1", 0, counter=2),
+        ):
+            await stores.pilots.put_heartbeat_page(other_heartbeat_page)
+        heartbeat_pages = await (await another()).pilots.heartbeat_pages(fresh=True)
+        by_place = sorted(heartbeat_pages, key=lambda heartbeat_page: (heartbeat_page.server, heartbeat_page.bucket))
+        assert by_place == [heartbeat_page("s1", 0, counter=2), heartbeat_page("s1", 1), heartbeat_page("s2", 0)]
+        assert list(await stores.pilots.heartbeat_pages(fresh=True, but_of="s1")) == [heartbeat_page("s2", 0)]
 
     async def test_an_older_counter_is_stored_too(self, stores: Stores) -> None:
-        """Only its server writes a sheet, and a server that started again counts from the beginning."""
-        await stores.pilots.put_sheet(sheet("s1", 0, counter=9))
-        await stores.pilots.put_sheet(sheet("s1", 0, counter=1))
-        assert list(await stores.pilots.sheets(fresh=True)) == [sheet("s1", 0, counter=1)]
+        """Only its server writes a heartbeat page, and a server that started again counts from the beginning."""
+        await stores.pilots.put_heartbeat_page(heartbeat_page("s1", 0, counter=9))
+        await stores.pilots.put_heartbeat_page(heartbeat_page("s1", 0, counter=1))
+        assert list(await stores.pilots.heartbeat_pages(fresh=True)) == [heartbeat_page("s1", 0, counter=1)]
 
-    async def test_sheets_are_seen_within_a_second_without_asking_for_fresh_ones(self, stores: Stores) -> None:
-        await stores.pilots.put_sheet(sheet("s1", 0))
+    async def test_heartbeat_pages_are_seen_within_a_second_without_asking_for_fresh_ones(self, stores: Stores) -> None:
+        await stores.pilots.put_heartbeat_page(heartbeat_page("s1", 0))
         async with asyncio.timeout(10):
-            while not await stores.pilots.sheets():  # noqa: ASYNC110 - the store calls nobody
+            while not await stores.pilots.heartbeat_pages():  # noqa: ASYNC110 - the store calls nobody
                 await asyncio.sleep(0.05)
 
-    async def test_the_sheets_of_a_server_that_is_gone_are_dropped(self, stores: Stores) -> None:
-        for one in (sheet("s1", 0), sheet("s1", 1), sheet("s2", 0)):
-            await stores.pilots.put_sheet(one)
-        await stores.pilots.drop_sheets("s1")
-        await stores.pilots.drop_sheets("never seen")
-        assert list(await stores.pilots.sheets(fresh=True)) == [sheet("s2", 0)]
+    async def test_the_heartbeat_pages_of_a_server_that_is_gone_are_dropped(self, stores: Stores) -> None:
+        for other_heartbeat_page in (heartbeat_page("s1", 0), heartbeat_page("s1", 1), heartbeat_page("s2", 0)):
+            await stores.pilots.put_heartbeat_page(other_heartbeat_page)
+        await stores.pilots.drop_heartbeat_pages("s1")
+        await stores.pilots.drop_heartbeat_pages("never seen")
+        assert list(await stores.pilots.heartbeat_pages(fresh=True)) == [heartbeat_page("s2", 0)]
 
-    async def test_no_sheets(self, stores: Stores) -> None:
-        assert list(await stores.pilots.sheets(fresh=True)) == []
+    async def test_no_heartbeat_pages(self, stores: Stores) -> None:
+        assert list(await stores.pilots.heartbeat_pages(fresh=True)) == []
 
 
 class TestOutOfReach:
@@ -122,10 +129,10 @@ class TestOutOfReach:
         for call in (
             store.get_pilot("pilot-1"),
             store.find_pilots(),
-            store.put_sheet(sheet("s1", 0)),
-            store.sheets(),
-            store.sheets(fresh=True),
-            store.drop_sheets("s1"),
+            store.put_heartbeat_page(heartbeat_page("s1", 0)),
+            store.heartbeat_pages(),
+            store.heartbeat_pages(fresh=True),
+            store.drop_heartbeat_pages("s1"),
         ):
             with pytest.raises(Transient):
                 await call

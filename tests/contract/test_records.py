@@ -42,7 +42,7 @@ class TestRecords:
     async def test_exactly_one_of_many_creators_is_told_so(self, stores: Stores, another: OpenAnother) -> None:
         creators = await asyncio.gather(*(another() for _ in range(16)))
         answers = await asyncio.gather(
-            *(one.jobs.add_records([record("r1", body={"by": place})]) for place, one in enumerate(creators))
+            *(creator.jobs.add_records([record("r1", body={"by": place})]) for place, creator in enumerate(creators))
         )
         winners = [place for place, (added,) in enumerate(answers) if added]
         assert len(winners) == 1
@@ -57,13 +57,15 @@ class TestRecords:
         await stores.jobs.refresh()
         find = stores.jobs.find_records
         assert list(await find()) == made
-        assert list(await find(kind="log")) == [one for one in made if one.kind == "log"]
-        assert list(await find(job="job-1")) == [one for one in made if one.job == "job-1"]
-        assert list(await find(tenant="beta")) == [one for one in made if one.tenant == "beta"]
-        assert list(await find(since=NOW + 2)) == [one for one in made if one.at >= NOW + 2]
+        assert list(await find(kind="log")) == [other_record for other_record in made if other_record.kind == "log"]
+        assert list(await find(job="job-1")) == [other_record for other_record in made if other_record.job == "job-1"]
+        assert list(await find(tenant="beta")) == [
+            other_record for other_record in made if other_record.tenant == "beta"
+        ]
+        assert list(await find(since=NOW + 2)) == [other_record for other_record in made if other_record.at >= NOW + 2]
         assert list(await find(kind="log", job="job-0", tenant="alpha", since=NOW + 1)) == [made[6]]
         assert list(await find(limit=4)) == made[:4]
-        newest = sorted(made, key=lambda one: (-one.at, one.id))
+        newest = sorted(made, key=lambda other_record: (-other_record.at, other_record.id))
         assert list(await find(newest_first=True)) == newest
         assert list(await find(newest_first=True, limit=5)) == newest[:5]
         assert list(await find(kind="nothing")) == []
@@ -79,8 +81,8 @@ class TestSpecifications:
         await stores.jobs.put_specifications([first, first])
         await stores.jobs.put_specifications([first, specification(name="call")])
         await stores.jobs.put_specifications([])
-        found = await stores.jobs.get_specifications([first.id, "alpha-call", "missing"])
-        assert found == {first.id: first, "alpha-call": specification(name="call")}
+        specifications = await stores.jobs.get_specifications([first.id, "alpha-call", "missing"])
+        assert specifications == {first.id: first, "alpha-call": specification(name="call")}
         assert await stores.jobs.get_specifications([]) == {}
 
     async def test_every_part_is_kept(self, stores: Stores) -> None:

@@ -30,9 +30,9 @@ from forestay.services.rules.rule_proposals import RuleProposals
 from forestay.services.rules.rule_replay import NotReplayed, Replayed, ReplayRequest, RuleReplay
 from forestay.services.rules.rule_store import RuleStore
 
-HOUSE = RuleSetId("lab", RuleSetLevel.DOMAIN, "house")
+DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, "site")
 HOLD = {"action": "hold"}
-LADDER = {"action": "ladder"}
+RETRY = {"action": "retry"}
 MORE = {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2.0, "at_most": 1 << 40}}}
 STORIES = [
     Story("n1", ["node"]),
@@ -57,16 +57,24 @@ class Desk:
         self.promoting = RulePromotion(self.edit, self.replaying)
         self.proposing = RuleProposals(self.replaying)
 
-    def draft(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> RuleDraft:
-        return RuleDraft(HOUSE, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i-{told['cause']}", told)
+    def draft(self, condition: str, context: dict[str, Any], *steps: dict[str, Any]) -> RuleDraft:
+        return RuleDraft(
+            DEFAULT_POLICY,
+            ExceptionType.ABORT,
+            "",
+            condition,
+            Conclusion(steps=steps),
+            f"i-{context['cause']}",
+            context,
+        )
 
-    async def add(self, condition: str, told: dict[str, Any], *steps: dict[str, Any]) -> str:
-        done = await self.edit.add(self.draft(condition, told, *steps), by="ann", confirmed=True)
+    async def add(self, condition: str, context: dict[str, Any], *steps: dict[str, Any]) -> str:
+        done = await self.edit.add(self.draft(condition, context, *steps), by="ann", confirmed=True)
         assert isinstance(done, Edited), done
         return done.rule
 
     async def replay(self, **question: Any) -> Replayed:
-        done = await self.replaying.replay(ReplayRequest(HOUSE, **question))
+        done = await self.replaying.replay(ReplayRequest(DEFAULT_POLICY, **question))
         assert isinstance(done, Replayed), done
         return done
 
@@ -98,14 +106,19 @@ async def test_what_would_differ_what_would_be_wrong_and_what_it_costs(
     acting = (await desk.replay(acting=True)).report
     assert (acting.differs, acting.by_rule) == (0, 0), "shadows do not act"
     seen: list[int] = []
-    done = await desk.replaying.replay(ReplayRequest(HOUSE), seen.append)
+    done = await desk.replaying.replay(ReplayRequest(DEFAULT_POLICY), seen.append)
     assert isinstance(done, Replayed)
     report = done.report
     assert seen[-1] == 7
     assert (report.incidents, report.by_rule, report.differs, report.same) == (7, 7, 7, 0)
-    assert report.came == {OutcomeKind.MENDED: 3, OutcomeKind.AGAIN: 1, OutcomeKind.GIVEN_UP: 2, OutcomeKind.BY_HAND: 1}
+    assert report.came == {
+        OutcomeKind.RECOVERED: 3,
+        OutcomeKind.AGAIN: 1,
+        OutcomeKind.GIVEN_UP: 2,
+        OutcomeKind.BY_HAND: 1,
+    }
     assert report.wrong == {DecisionError.STOPS: 3}, "a node that was lost was made up for by a further try"
-    node, code, memory = (report.rules[f"domain/house#r{place}"] for place in (1, 2, 3))
+    node, code, memory = (report.rules[f"domain/site#r{place}"] for place in (1, 2, 3))
     assert (node.answered, sum(node.wrong.values()), code.answered, sum(code.wrong.values())) == (3, 3, 3, 0)
     assert (memory.right, memory.spent) == (1, 0), "more memory is what the person's try had"
     assert node.examples
@@ -123,7 +136,7 @@ async def test_drafts_versions_and_times(desk: Desk) -> None:
     at = STORIES[0].at
     late = Story("late", ["code"], end=State.FAILED, decisions=["fail"], at=at + 100 * HOUR)
     await record(desk.stores.jobs, desk.stores.incidents, *STORIES, late)
-    draft = desk.draft('cause == "code"', {"cause": "code"}, LADDER)
+    draft = desk.draft('cause == "code"', {"cause": "code"}, RETRY)
     done = await desk.replay(drafts=[draft])
     (name,) = done.drafts
     assert done.version == 0
@@ -136,11 +149,13 @@ async def test_drafts_versions_and_times(desk: Desk) -> None:
     assert until.report.came[OutcomeKind.AGAIN] == 1, "what came after the time still tells what came of it"
     newest = await desk.replay(most=3)
     assert (newest.report.incidents, newest.whole) == (3, False)
-    wrong = await desk.replaying.replay(ReplayRequest(HOUSE, drafts=[desk.draft("nope", {"cause": "code"}, LADDER)]))
+    wrong = await desk.replaying.replay(
+        ReplayRequest(DEFAULT_POLICY, drafts=[desk.draft("nope", {"cause": "code"}, RETRY)])
+    )
     assert isinstance(wrong, NotReplayed)
     assert wrong.problems
     untrue = await desk.replaying.replay(
-        ReplayRequest(HOUSE, drafts=[desk.draft('cause == "x"', {"cause": "y"}, LADDER)])
+        ReplayRequest(DEFAULT_POLICY, drafts=[desk.draft('cause == "x"', {"cause": "y"}, RETRY)])
     )
     assert isinstance(untrue, NotReplayed)
     with pytest.raises(NotFound):
@@ -153,7 +168,7 @@ async def test_an_error_on_the_path_is_told(desk: Desk) -> None:
     await desk.add('job.labels["queue"] == "long"', {"cause": "x", "job.labels": {"queue": "long"}}, HOLD)
     report = (await desk.replay()).report
     assert (report.errors, report.wrongs) == (1, 0)
-    assert [one.incident for one in report.messages] == names["n1"]
+    assert [message.incident for message in report.messages] == names["n1"]
     assert report.messages[0].message
 
 
@@ -167,20 +182,22 @@ async def test_no_rule_acts_before_it_was_replayed(desk: Desk) -> None:
     async def note(summary: Any) -> None:
         noted.append(summary)
 
-    done = await desk.promoting.promote(HOUSE, good, by="ben", about_to=note)
+    done = await desk.promoting.promote(DEFAULT_POLICY, good, by="ben", about_to=note)
     assert isinstance(done, Edited), done
     assert done.version.replayed is not None
-    kept = (await desk.replaying.rules.versions(HOUSE, done.version.number, done.version.number))[0].replayed
+    kept = (await desk.replaying.rules.versions(DEFAULT_POLICY, done.version.number, done.version.number))[0].replayed
     assert kept == done.version.replayed == noted[0]
     assert (kept["incidents"], kept["all"]) == (7, True)
-    refused = await desk.promoting.promote(HOUSE, bad, by="ben", about_to=note)
+    refused = await desk.promoting.promote(DEFAULT_POLICY, bad, by="ben", about_to=note)
     assert isinstance(refused, NotPromoted)
     assert "would stop a job" in refused.reasons[0]
     assert set(refused.examples) <= {*names["n1"], *names["n2"]}
-    without = await desk.promoting.promote(HOUSE, bad, by="ben", confirmed=True, about_to=note)
+    without = await desk.promoting.promote(DEFAULT_POLICY, bad, by="ben", confirmed=True, about_to=note)
     assert isinstance(without, NotPromoted), "it wants a reason"
     assert len(noted) == 1
-    sure = await desk.promoting.promote(HOUSE, bad, by="ben", confirmed=True, reason="nodes are sick", about_to=note)
+    sure = await desk.promoting.promote(
+        DEFAULT_POLICY, bad, by="ben", confirmed=True, reason="nodes are sick", about_to=note
+    )
     assert isinstance(sure, Edited)
     assert noted[1]["reason"] == "nodes are sick"
     assert noted[1]["rule"]["wrong"] == 3
@@ -196,9 +213,9 @@ async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
         *(Story(f"x{place}", [{"cause": "time", "by": "ann", "event": Event.CANCEL}], end=State.CANCELLED, decisions=["hold"]) for place in range(3)),
     ]  # fmt: skip
     await record(desk.stores.jobs, desk.stores.incidents, *stories)
-    found = await desk.proposing.propose(ReplayRequest(HOUSE))
-    assert found.incidents == 5 + 2 + 8 + 2 + 3
-    by_cause = {dict(one.proposal.facts)["cause"]: one for one in found.proposals}
+    found_proposals = await desk.proposing.propose(ReplayRequest(DEFAULT_POLICY))
+    assert found_proposals.incidents == 5 + 2 + 8 + 2 + 3
+    by_cause = {dict(proposed.proposal.facts)["cause"]: proposed for proposed in found_proposals.proposals}
     assert set(by_cause) == {"node", "code", "time"}, "two times are too few"
     node, code, time = by_cause["node"], by_cause["code"], by_cause["time"]
     assert [step["action"] for step in node.proposal.steps] == ["avoid-host", "resubmit"]
@@ -208,5 +225,5 @@ async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
     assert (code.proposal.helped, code.report.saved) == (4, 4 * 1200)
     assert time.proposal.steps == ({"action": "force-fail"},)
     assert time.proposal.by_hand == 3
-    rules = await desk.replaying.rules.newest(HOUSE)
+    rules = await desk.replaying.rules.newest(DEFAULT_POLICY)
     assert rules == 0, "nothing is added"

@@ -41,7 +41,7 @@ from forestay.ports.jobs.job_store import (
 
 Filled = tuple[JobStore, dict[str, JobDocument]]
 OpenAnother = Callable[[], Awaitable[Stores]]
-FIELDS = {one.id: job_to_json(one) for one in many_jobs()}
+FIELDS = {document.id: job_to_json(document) for document in many_jobs()}
 VALUES = {
     name: sorted({data[name] for data in FIELDS.values() if name in data})
     for name in TEXT_FIELDS | NUMBER_FIELDS | COUNT_FIELDS
@@ -66,19 +66,19 @@ def matches(document: JobDocument, query: JobQuery) -> bool:
 def in_order(documents: list[JobDocument], sort: str) -> list[str]:
     """The ids of jobs as a search must sort them: by value, ties by id, those without a value last."""
     name, down = sort.removeprefix("-"), sort.startswith("-")
-    having = [one.id for one in documents if name in FIELDS[one.id]]
-    lacking = [one.id for one in documents if name not in FIELDS[one.id]]
-    return sorted(having, key=lambda one: (FIELDS[one][name], one), reverse=down) + sorted(lacking, reverse=down)
+    having = [document.id for document in documents if name in FIELDS[document.id]]
+    lacking = [document.id for document in documents if name not in FIELDS[document.id]]
+    return sorted(having, key=lambda text: (FIELDS[text][name], text), reverse=down) + sorted(lacking, reverse=down)
 
 
 async def all_pages(store: JobStore, query: JobQuery, *, sort: str = "created", limit: int = MAX_PAGE) -> list[str]:
-    found: list[str] = []
+    ids: list[str] = []
     cursor = None
     while True:
         page = await store.search(query, sort=sort, limit=limit, cursor=cursor)
-        found += [one.document.id for one in page.jobs]
+        ids += [stored.document.id for stored in page.jobs]
         if page.cursor is None:
-            return found
+            return ids
         assert len(page.jobs) == limit
         cursor = page.cursor
 
@@ -86,10 +86,12 @@ async def all_pages(store: JobStore, query: JobQuery, *, sort: str = "created", 
 async def check(filled: Filled, query: JobQuery) -> int:
     """The search finds exactly what the query means, whole and at its version; how many that is."""
     store, jobs = filled
-    found = (await store.search(query, limit=MAX_PAGE)).jobs
-    assert {one.document.id: one.document for one in found} == {k: v for k, v in jobs.items() if matches(v, query)}
-    assert len({one.document.id for one in found}) == len(found)
-    return len(found)
+    stored_jobs = (await store.search(query, limit=MAX_PAGE)).jobs
+    assert {stored_job.document.id: stored_job.document for stored_job in stored_jobs} == {
+        k: v for k, v in jobs.items() if matches(v, query)
+    }
+    assert len({stored_job.document.id for stored_job in stored_jobs}) == len(stored_jobs)
+    return len(stored_jobs)
 
 
 class TestFilters:
@@ -183,7 +185,7 @@ class TestOrder:
         assert await all_pages(store, JobQuery(), sort=sort, limit=7) == expected
         query = JobQuery(tenant="alpha", held=False)
         assert await all_pages(store, query, sort=sort, limit=5) == in_order(
-            [one for one in jobs.values() if matches(one, query)], sort
+            [document for document in jobs.values() if matches(document, query)], sort
         )
 
     async def test_a_last_page_has_no_cursor_even_when_it_is_full(self, filled: Filled) -> None:
@@ -195,8 +197,8 @@ class TestOrder:
     async def test_a_page_carries_versions_that_can_be_written_over(self, stores: Stores) -> None:
         await stores.jobs.write([DocumentChange(job(), None)])
         await stores.jobs.refresh()
-        (found,) = (await stores.jobs.search(JobQuery())).jobs
-        (result,) = await stores.jobs.write([DocumentChange(replace(found.document, priority=9), found.version)])
+        (stored,) = (await stores.jobs.search(JobQuery())).jobs
+        (result,) = await stores.jobs.write([DocumentChange(replace(stored.document, priority=9), stored.version)])
         assert isinstance(result, Written)
 
 
@@ -207,18 +209,18 @@ class TestCursors:
     ) -> None:
         """Between pages some jobs leave the result and others come in, before and behind the cursor."""
         query = JobQuery(tenant="alpha", anyof={"team": ["in"]})
-        documents = [replace(one, tenant="alpha", team="in") for one in many_jobs(60)]
-        await stores.jobs.write([DocumentChange(one, None) for one in documents])
+        documents = [replace(document, tenant="alpha", team="in") for document in many_jobs(60)]
+        await stores.jobs.write([DocumentChange(document, None) for document in documents])
         await stores.jobs.refresh()
-        stay = {one.id for one in documents[::2]}
-        leaving = [one.id for one in documents[1::2]]
-        newcomers = [replace(one, tenant="alpha", team="in") for one in many_jobs(90)[60:]]
-        found: list[str] = []
+        stay = {document.id for document in documents[::2]}
+        leaving = [document.id for document in documents[1::2]]
+        newcomers = [replace(document, tenant="alpha", team="in") for document in many_jobs(90)[60:]]
+        ids: list[str] = []
         cursor = None
         while True:
             other = await another()
             page = await other.jobs.search(query, sort=sort, limit=7, cursor=cursor)
-            found += [one.document.id for one in page.jobs]
+            ids += [stored.document.id for stored in page.jobs]
             cursor = page.cursor
             if cursor is None:
                 break
@@ -227,8 +229,8 @@ class TestCursors:
                 leaving.remove(name)
             await stores.jobs.write([DocumentChange(newcomers.pop(), None) for _ in range(3) if newcomers])
             await stores.jobs.refresh()
-        assert len(found) == len(set(found))
-        assert stay <= set(found)
+        assert len(ids) == len(set(ids))
+        assert stay <= set(ids)
 
     async def test_a_cursor_is_good_for_another_instance(self, stores: Stores, another: OpenAnother) -> None:
         await stores.jobs.write(
@@ -237,7 +239,7 @@ class TestCursors:
         await stores.jobs.refresh()
         first = await stores.jobs.search(JobQuery(), limit=2)
         second = await (await another()).jobs.search(JobQuery(), limit=2, cursor=first.cursor)
-        assert [one.document.id for one in [*first.jobs, *second.jobs]] == ["job-0", "job-1", "job-2", "job-3"]
+        assert [stored.document.id for stored in [*first.jobs, *second.jobs]] == ["job-0", "job-1", "job-2", "job-3"]
 
     @pytest.mark.parametrize(
         "cursor",
@@ -306,7 +308,7 @@ class TestCounts:
     async def test_every_count_field(self, filled: Filled, field: str) -> None:
         store, jobs = filled
         for query in (JobQuery(), JobQuery(tenant="beta", at_least={"cpus": 2})):
-            meant = (FIELDS[name].get(field) for name, one in jobs.items() if matches(one, query))
+            meant = (FIELDS[name].get(field) for name, document in jobs.items() if matches(document, query))
             expected = Counter(_shown(value) for value in meant if value is not None)
             assert expected
             counts = await store.count(query, by=field)
@@ -324,8 +326,8 @@ class TestTallies:
         for tenant in (None, "beta"):
             query = JobQuery(tenant=tenant, at_least={over: least}, at_most={over: times[-1] - 1})
             expected: list[Counter[str]] = [Counter() for _ in range((times[-1] - 1 - least) // step + 1)]
-            for name, one in jobs.items():
-                if matches(one, query):
+            for name, document in jobs.items():
+                if matches(document, query):
                     expected[(FIELDS[name][over] - least) // step][_shown(FIELDS[name][by])] += 1
             assert sum(map(bool, expected)) > 1
             assert await store.tally(query, over=over, step=step, by=by) == expected

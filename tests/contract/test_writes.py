@@ -41,9 +41,9 @@ async def read(store: JobStore, identifier: str = "job-1") -> Stored:
 
 
 def claimed(document: JobDocument, claim_id: str) -> JobDocument:
-    found = claim(document, claim_id=claim_id, pilot=f"pilot of {claim_id}", host="node1", now=NOW)
-    assert isinstance(found, JobDocument)
-    return found
+    found_claim = claim(document, claim_id=claim_id, pilot=f"pilot of {claim_id}", host="node1", now=NOW)
+    assert isinstance(found_claim, JobDocument)
+    return found_claim
 
 
 class TestOneDocument:
@@ -63,8 +63,8 @@ class TestOneDocument:
         others = [stores, *[await another() for _ in range(2)]]
         wanted = [claimed(job(), f"claim-{number}") for number in range(len(others))] + [job()]
         writing = (
-            one.jobs.write([DocumentChange(document, None)])
-            for one, document in zip([*others, stores], wanted, strict=True)
+            other_stores.jobs.write([DocumentChange(document, None)])
+            for other_stores, document in zip([*others, stores], wanted, strict=True)
         )
         results = [result for (result,) in await asyncio.gather(*writing)]
         (winner,) = [number for number, result in enumerate(results) if isinstance(result, Written)]
@@ -73,15 +73,17 @@ class TestOneDocument:
         assert [line.event for line in stored.document.history] == [line.event for line in wanted[winner].history]
         await stores.jobs.refresh()
         running = JobQuery(states=frozenset({State.RUNNING}))
-        found = await stores.jobs.search(running, limit=10)
-        assert [one.document for one in found.jobs] == [one for one in wanted[winner : winner + 1] if one.claim]
+        page = await stores.jobs.search(running, limit=10)
+        assert [stored.document for stored in page.jobs] == [
+            document for document in wanted[winner : winner + 1] if document.claim
+        ]
 
     async def test_a_first_claim_ends_like_any_other(self, stores: Stores) -> None:
         first = claimed(job(), "c1")
         (version,) = await create(stores.jobs, first)
         await stores.jobs.refresh()
         held = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": ["pilot of c1"]})
-        assert [one.document.id for one in (await stores.jobs.search(held)).jobs] == ["job-1"]
+        assert [stored.document.id for stored in (await stores.jobs.search(held)).jobs] == ["job-1"]
         verdict = end(first, ending(first), now=NOW, by="pilot of c1")
         assert isinstance(verdict, Applied)
         (result,) = await stores.jobs.write([DocumentChange(verdict.document, version)])
@@ -122,13 +124,13 @@ class TestOneDocument:
             assert isinstance(result, Written)
             versions.append(result.version)
         assert len(set(versions)) == 3
-        found = await read(stores.jobs)
-        assert found == Stored(ended.document, versions[-1])
-        story = [(line.rev, line.event, line.state) for line in found.document.history]
+        stored = await read(stores.jobs)
+        assert stored == Stored(ended.document, versions[-1])
+        story = [(line.rev, line.event, line.state) for line in stored.document.history]
         assert story == [(1, "create", "available"), (2, "claim", "running"), (3, "complete", "completed")]
 
     @pytest.mark.ledger("P4-03")
-    @pytest.mark.parametrize(("outcome", "code"), [(AttemptOutcome.OK, 0), (AttemptOutcome.FAULT, 1)])
+    @pytest.mark.parametrize(("outcome", "code"), [(AttemptOutcome.OK, 0), (AttemptOutcome.FAILURE, 1)])
     async def test_a_lost_holder_cannot_record_its_end_over_a_newer_claim(
         self, stores: Stores, outcome: AttemptOutcome, code: int
     ) -> None:
@@ -136,7 +138,7 @@ class TestOneDocument:
         first = claimed(job(), "c1")
         (held,) = await stores.jobs.write([DocumentChange(first, version)])
         assert isinstance(held, Written)
-        freed = release(first, claim_id="c1", now=NOW, by="keeper", reason="silent", overlap_possible=True)
+        freed = release(first, claim_id="c1", now=NOW, by="reconciler", reason="silent", overlap_possible=True)
         assert isinstance(freed, JobDocument)
         (released,) = await stores.jobs.write([DocumentChange(freed, held.version)])
         assert isinstance(released, Written)
@@ -154,10 +156,10 @@ class TestOneDocument:
         assert isinstance(due, Applied)
         (recorded,) = await stores.jobs.write([DocumentChange(due.document, newer.version)])
         assert isinstance(recorded, Written)
-        found = (await read(stores.jobs)).document
-        assert found.state is (State.COMPLETED if outcome is AttemptOutcome.OK else State.FAILED)
-        assert found.last is not None
-        assert found.last.claim == "c2"
+        document = (await read(stores.jobs)).document
+        assert document.state is (State.COMPLETED if outcome is AttemptOutcome.OK else State.FAILED)
+        assert document.last is not None
+        assert document.last.claim == "c2"
 
 
 class TestManyDocuments:
@@ -175,13 +177,20 @@ class TestManyDocuments:
                 DocumentChange(job("b2"), None),
             ]
         )
-        assert [type(one) for one in results] == [Written, Conflicted, Written, Conflicted, Written, Written]
-        found = await stores.jobs.get(["a", "b", "b2", "d", "e", "missing"])
-        assert found.keys() == {"a", "b", "b2", "d", "e"}
-        assert (found["a"].document.priority, found["b"].document.priority) == (3, 1)
+        assert [type(write_result) for write_result in results] == [
+            Written,
+            Conflicted,
+            Written,
+            Conflicted,
+            Written,
+            Written,
+        ]
+        stored_jobs = await stores.jobs.get(["a", "b", "b2", "d", "e", "missing"])
+        assert stored_jobs.keys() == {"a", "b", "b2", "d", "e"}
+        assert (stored_jobs["a"].document.priority, stored_jobs["b"].document.priority) == (3, 1)
         for name, place in (("e", 0), ("a", 2), ("d", 4), ("b2", 5)):
-            assert results[place] == Written(found[name].version)
-        assert found["b"].version == newer.version
+            assert results[place] == Written(stored_jobs[name].version)
+        assert stored_jobs["b"].version == newer.version
 
     async def test_a_large_bulk_in_which_every_second_change_is_stale(self, stores: Stores) -> None:
         names = [f"job-{number:04}" for number in range(1000)]
@@ -189,7 +198,7 @@ class TestManyDocuments:
         half = [DocumentChange(job(name, priority=1), version) for name, version in zip(names, versions, strict=True)][
             ::2
         ]
-        assert all(isinstance(one, Written) for one in await stores.jobs.write(half))
+        assert all(isinstance(write_result, Written) for write_result in await stores.jobs.write(half))
         changes = [
             DocumentChange(job(name, priority=2), version) for name, version in zip(names, versions, strict=True)
         ]
@@ -197,8 +206,8 @@ class TestManyDocuments:
         results = await stores.jobs.write(changes)
         for change, result in zip(changes, results, strict=True):
             assert isinstance(result, Conflicted if int(change.document.id[4:]) % 2 == 0 else Written)
-        found = await stores.jobs.get(names)
-        assert [found[name].document.priority for name in names] == [1, 2] * 500
+        stored_jobs = await stores.jobs.get(names)
+        assert [stored_jobs[name].document.priority for name in names] == [1, 2] * 500
 
     async def test_nothing_to_write_and_nothing_to_get(self, stores: Stores) -> None:
         assert list(await stores.jobs.write([])) == []
@@ -224,11 +233,11 @@ class TestTogether:
         results = await asyncio.gather(*map(try_to_claim, range(len(claimers))))
         winners = [number for number, result in enumerate(results) if isinstance(result, Written)]
         assert len(winners) == 1
-        found = await read(stores.jobs)
-        assert results[winners[0]] == Written(found.version)
-        assert found.document.claim is not None
-        assert found.document.claim.id == f"c{winners[0]}"
-        assert found.document.attempt == 1
+        found_stored = await read(stores.jobs)
+        assert results[winners[0]] == Written(found_stored.version)
+        assert found_stored.document.claim is not None
+        assert found_stored.document.claim.id == f"c{winners[0]}"
+        assert found_stored.document.attempt == 1
 
     @pytest.mark.ledger("P4-02")
     async def test_bulks_of_claims_for_the_same_jobs_in_different_orders(
@@ -257,7 +266,9 @@ class TestTogether:
     async def test_exactly_one_of_many_creators_wins(self, stores: Stores, another: OpenAnother) -> None:
         creators = await asyncio.gather(*(another() for _ in range(16)))
         changes = [[DocumentChange(job(owner=f"owner-{number}"), None)] for number in range(len(creators))]
-        results = await asyncio.gather(*(one.jobs.write(change) for one, change in zip(creators, changes, strict=True)))
+        results = await asyncio.gather(
+            *(creator.jobs.write(change) for creator, change in zip(creators, changes, strict=True))
+        )
         winners = [number for number, (result,) in enumerate(results) if isinstance(result, Written)]
         assert len(winners) == 1
         assert (await read(stores.jobs)).document.owner == f"owner-{winners[0]}"
@@ -306,13 +317,13 @@ class TestAcrossInstances:
     async def test_several_open_a_new_store_at_the_same_time(self, room: Room) -> None:
         instances = [room.stores().jobs for _ in range(6)]
         try:
-            await asyncio.gather(*(one.open() for one in instances))
+            await asyncio.gather(*(instance.open() for instance in instances))
             await create(instances[0], job())
-            for one in instances:
-                assert (await read(one)).document == job()
+            for instance in instances:
+                assert (await read(instance)).document == job()
         finally:
-            for one in instances:
-                await one.close()
+            for instance in instances:
+                await instance.close()
 
 
 class TestFaithfulness:
@@ -323,17 +334,17 @@ class TestFaithfulness:
         assert stored.document.extra == extra
         (result,) = await stores.jobs.write([DocumentChange(claimed(stored.document, "c1"), version)])
         assert isinstance(result, Written)
-        found = (await read(stores.jobs)).document
-        assert (found.state, found.extra) == (State.RUNNING, extra)
+        document = (await read(stores.jobs)).document
+        assert (document.state, document.extra) == (State.RUNNING, extra)
 
     async def test_a_document_that_asks_for_a_newer_writer_is_read_and_left_alone(self, stores: Stores) -> None:
         await create(stores.jobs, job(min_writer=99))
-        found = (await read(stores.jobs)).document
-        assert found == job(min_writer=99)
-        assert not allowed(found, Event.CLAIM)
+        document = (await read(stores.jobs)).document
+        assert document == job(min_writer=99)
+        assert not allowed(document, Event.CLAIM)
         await stores.jobs.refresh()
         page = await stores.jobs.search(JobQuery())
-        assert [one.document for one in page.jobs] == [found]
+        assert [stored.document for stored in page.jobs] == [document]
 
     async def test_texts_are_kept_as_they_are_and_found_by_them(self, stores: Stores) -> None:
         documents = [
@@ -344,8 +355,8 @@ class TestFaithfulness:
             for place, text in enumerate(ODD_TEXTS)
         ]  # fmt: skip
         await create(stores.jobs, *documents)
-        found = await stores.jobs.get([one.id for one in documents])
-        assert [found[one.id].document for one in documents] == documents
+        stored_jobs = await stores.jobs.get([document.id for document in documents])
+        assert [stored_jobs[document.id].document for document in documents] == documents
         await stores.jobs.refresh()
         for document, text in zip(documents, ODD_TEXTS, strict=True):
             for query in (
@@ -353,7 +364,7 @@ class TestFaithfulness:
                 JobQuery(anyof={"name": [text], "team": [text, "other"]}),
                 JobQuery(labels={text: text}),
             ):
-                assert [one.document for one in (await stores.jobs.search(query)).jobs] == [document]
+                assert [stored.document for stored in (await stores.jobs.search(query)).jobs] == [document]
         counts = await stores.jobs.count(JobQuery(), by="owner")
         assert counts == dict.fromkeys(ODD_TEXTS, 1)
 
@@ -362,7 +373,7 @@ class TestFaithfulness:
         await stores.jobs.refresh()
         for query, name in (({"x=y": "z"}, "a"), ({"x": "y=z"}, "b")):
             page = await stores.jobs.search(JobQuery(labels=query))
-            assert [one.document.id for one in page.jobs] == [name]
+            assert [stored.document.id for stored in page.jobs] == [name]
 
     async def test_a_label_that_was_changed_is_found_by_the_new_one_alone(self, stores: Stores) -> None:
         (version,) = await create(stores.jobs, job(labels={"run": "7"}))

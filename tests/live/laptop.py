@@ -37,13 +37,13 @@ class Laptop:
 
     def start(self) -> None:
         words = [*FORESTAY, "dev", "--port", str(self.port), "--slots", "4"]
-        said = self.home / "dev.log"
-        with said.open("wb") as log:
+        path = self.home / "dev.log"
+        with path.open("wb") as log:
             self.dev = subprocess.Popen(words, env=self.environment | self.settings, cwd=self.home, stderr=log)
         deadline = time.monotonic() + PATIENCE
-        while b"Ctrl-C stops it" not in said.read_bytes():
-            assert self.dev.poll() is None, said.read_text()
-            assert time.monotonic() < deadline, said.read_text()
+        while b"Ctrl-C stops it" not in path.read_bytes():
+            assert self.dev.poll() is None, path.read_text()
+            assert time.monotonic() < deadline, path.read_text()
             time.sleep(0.1)
 
     def stop(self) -> None:

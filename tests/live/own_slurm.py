@@ -84,14 +84,14 @@ class OwnSlurm:
 
 def _step_daemons(spool: Path) -> set[int]:
     """Those of one node, by the files that they hold open; other Slurms on this machine have nodes of the same name."""
-    found = set()
+    names = set()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (place / "comm").read_text().strip() == "slurmstepd" and any(
-                os.readlink(one).startswith(f"{spool}/") for one in (place / "fd").iterdir()
+                os.readlink(path).startswith(f"{spool}/") for path in (place / "fd").iterdir()
             ):
-                found.add(int(place.name))
-    return found
+                names.add(int(place.name))
+    return names
 
 
 def _tree(roots: set[int]) -> set[int]:
@@ -100,10 +100,10 @@ def _tree(roots: set[int]) -> set[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parents[int(place.name)] = int((place / "stat").read_text().rpartition(") ")[2].split()[1])
-    found = set(roots)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    found_roots = set(roots)
+    while more := {pid for pid, parent in parents.items() if parent in found_roots} - found_roots:
+        found_roots |= more
+    return found_roots
 
 
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Rules as people write and promote them while everything runs, for tests on real cases."""
+"""Rules as people write and promote them while everything runs, for tests on real runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.live.case_site import TENANT, CaseSite
+from tests.live.run_site import TENANT, RunSite
 from tests.unit.apps.server.running import until
 
 from forestay.adapters.cel.conditions import CelConditions
@@ -21,7 +21,7 @@ from forestay.services.rules.rule_store import RuleStore
 
 
 async def add_rule(
-    site: CaseSite,
+    site: RunSite,
     flow: str,
     kind: ExceptionType,
     condition: str,
@@ -31,7 +31,7 @@ async def add_rule(
     words: str = "",
     active: bool = True,
 ) -> str:
-    """A rule of a flow's rule set; ``true``: a context for which its condition holds, its cornerstone."""
+    """A rule of a flow's rule set; ``true``: a context for which its condition holds, its reference incident."""
     sandbox = CelSandbox()
     try:
         parts = site.server.services.components
@@ -57,10 +57,10 @@ async def add_rule(
     return made.rule
 
 
-async def known(site: CaseSite, name: RuleSetId, rule: str) -> None:
+async def known(site: RunSite, name: RuleSetId, rule: str) -> None:
     """Wait until every process here goes by the rule: the copies are at most half a second old."""
-    assert site.worker is not None
-    for parts in (site.server.services.components, site.worker.components):
+    assert site.orchestrator is not None
+    for parts in (site.server.services.components, site.orchestrator.components):
         cache = parts.exceptions.rules
 
         async def there(cache: Any = cache) -> bool:
@@ -70,28 +70,28 @@ async def known(site: CaseSite, name: RuleSetId, rule: str) -> None:
         await until(there, "the rule")
 
 
-async def stored(site: CaseSite, text: str) -> str:
+async def stored(site: RunSite, text: str) -> str:
     read = read_flow_text(text)
     assert read.flow is not None, read.problems
     return await site.server.services.components.flows.put(read.flow, tenant=TENANT)
 
 
-async def incidents(site: CaseSite, case: str) -> list[dict[str, Any]]:
-    """All incidents of a case, the newest first."""
+async def incidents(site: RunSite, run: str) -> list[dict[str, Any]]:
+    """All incidents of a run, the newest first."""
     await site.server.refresh()
     person = site.server.person("viewer", tenant=TENANT)
-    found: list[dict[str, Any]] = (await person.get("/v1/incidents", params={"case": case})).json()["incidents"]
-    return found
+    incidents: list[dict[str, Any]] = (await person.get("/v1/incidents", params={"run": run})).json()["incidents"]
+    return incidents
 
 
-async def incident(site: CaseSite, case: str, *states: str, kind: str = "") -> dict[str, Any]:
-    """An incident of a case, whole, as soon as it stands so."""
+async def incident(site: RunSite, run: str, *states: str, kind: str = "") -> dict[str, Any]:
+    """An incident of a run, whole, as soon as it stands so."""
     person = site.server.person("viewer", tenant=TENANT)
 
     async def there() -> str | None:
-        for one in await incidents(site, case):
-            if one["state"] in states and kind in ("", one["type"]):
-                return str(one["id"])
+        for incident in await incidents(site, run):
+            if incident["state"] in states and kind in ("", incident["type"]):
+                return str(incident["id"])
         return None
 
     name = await until(there, f"an incident that is {states}", 60)

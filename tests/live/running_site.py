@@ -1,4 +1,4 @@
-"""A small Forestay of real processes on the real store: servers, a keeper, pilots."""
+"""A small Forestay of real processes on the real store: servers, a reconciler, pilots."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class RunningSite:
         except httpx.HTTPError:
             return False
 
-    def start_keeper(self) -> Child:
-        return self._start("keeper", "keeper", [_forestay(), "reconciler"], self._environment())
+    def start_reconciler(self) -> Child:
+        return self._start("reconciler", "reconciler", [_forestay(), "reconciler"], self._environment())
 
     def start_pilot(self, tenant: str, name: str, *more: str, slots: int = 1) -> Child:
         token = self.folder / f"enrol-{tenant}"
@@ -104,8 +104,8 @@ class RunningSite:
     async def stop(self) -> None:
         for client in self.clients:
             await client.aclose()
-        for what in ("pilot", "keeper", "server"):
-            for child in (one for one in self.children if one.what == what):
+        for what in ("pilot", "reconciler", "server"):
+            for child in (other_child for other_child in self.children if other_child.what == what):
                 child.send(signal.SIGCONT)
                 child.send(signal.SIGKILL)
                 if child.process is not None:
@@ -124,7 +124,7 @@ async def submit(client: httpx.AsyncClient, script: str, count: int = 1, **job: 
     }
     answer = await client.post("/v1/jobs", json=body)
     assert answer.status_code == 201, answer.text
-    return [one["id"] for one in answer.json()["jobs"]]
+    return [other_job["id"] for other_job in answer.json()["jobs"]]
 
 
 async def read(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
@@ -137,8 +137,8 @@ async def read(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
 async def story(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     answer = await client.get(f"/v1/jobs/{job}/story")
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def until_state(client: httpx.AsyncClient, job: str, state: str, patience: float = 180.0) -> dict[str, Any]:

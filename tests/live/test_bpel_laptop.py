@@ -99,11 +99,11 @@ def test_files_go_from_job_to_job(laptop: Laptop, tmp_path: Path) -> None:
 
 @pytest.mark.ledger("P0-02")
 @pytest.mark.parametrize("body", [POLLING, REGISTERED], ids=["polling", "notification"])
-def test_a_job_that_fails_is_mended_and_the_process_sees_nothing(laptop: Laptop, tmp_path: Path, body: str) -> None:
+def test_a_job_that_fails_is_recovered_and_the_process_sees_nothing(laptop: Laptop, tmp_path: Path, body: str) -> None:
     """The job is tried again under the same id: the process polls, or is told, as if nothing had been."""
     mark = tmp_path / "mark"
     jobs = {"first.jsdl": definition("first", "sh", "-c", f"[ -e {mark} ] || {{ touch {mark}; exit 9; }}")}
-    words = write(laptop, job_process(body, name="mended"), jobs)
+    words = write(laptop, job_process(body, name="recovered"), jobs)
     (laptop.home / "who.yaml").write_text("partners: {jobs: {submit: {kind: submit, max_attempts: 3}}}\n")
     ended = laptop.json("bpel", "run", "flow.bpel", *words, "--mapping", "who.yaml")
     assert ended["run"]["state"] == "completed", ended
@@ -124,19 +124,19 @@ def test_an_adapted_process_runs_as_the_original(laptop: Laptop) -> None:
 
 def test_what_is_refused_is_said_with_its_line(laptop: Laptop) -> None:
     write(laptop, job_process("<extensionActivity/>", name="bad"), {})
-    said = laptop.run("bpel", "check", "flow.bpel", code=1)
-    assert "flow.bpel:8: extensionActivity: refused" in said
+    text = laptop.run("bpel", "check", "flow.bpel", code=1)
+    assert "flow.bpel:8: extensionActivity: refused" in text
 
 
-def only_job(laptop: Laptop, case: str, state: str) -> dict[str, Any]:
-    """The case's job when it has a state."""
+def only_job(laptop: Laptop, flow_run: str, state: str) -> dict[str, Any]:
+    """The run's job when it has a state."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = laptop.json("jobs", "--run", case)["jobs"]
-        if found and found[0]["state"] == state:
-            job: dict[str, Any] = found[0]
+        jobs = laptop.json("jobs", "--run", flow_run)["jobs"]
+        if jobs and jobs[0]["state"] == state:
+            job: dict[str, Any] = jobs[0]
             return job
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, jobs
         time.sleep(0.2)
 
 
@@ -147,10 +147,10 @@ def test_a_job_is_forced_and_the_process_hears_of_it(laptop: Laptop, verb: str, 
     handler = '<catch faultName="j:jobFailed"><assign><copy><from><literal><j:job><j:state>seen to</j:state></j:job></literal></from><to>$got.body</to></copy></assign></catch>'
     body = f"<scope><faultHandlers>{handler}</faultHandlers><sequence>{run('long', 'long')}</sequence></scope>"
     words = write(laptop, job_process(body, name="forced"), {"long.jsdl": definition("long", "sleep", "600")})
-    case = laptop.json("bpel", "run", "flow.bpel", *words, "--detach")["id"]
-    job = only_job(laptop, case, "running")
+    flow_run = laptop.json("bpel", "run", "flow.bpel", *words, "--detach")["id"]
+    job = only_job(laptop, flow_run, "running")
     laptop.run(verb, job["id"], "--attempt", str(job["attempt"]), "--reason", "it is known")
-    ended = laptop.json("watch", case)
+    ended = laptop.json("watch", flow_run)
     assert ended["run"]["state"] == "completed", ended
     assert ended["run"]["outputs"] == {"start": {"body": answer}}
 
@@ -163,12 +163,12 @@ def test_data_that_could_not_be_brought_is_brought_again(laptop: Laptop, tmp_pat
     jobs = {"copy.jsdl": definition("copy", "cat", "in", streams=out("out"), more=more)}
     words = write(laptop, job_process(run("copy", "copy"), name="staged"), jobs)
     (laptop.home / "tries.yaml").write_text("partners: {jobs: {run: {kind: run, max_attempts: 100}}}\n")
-    case = laptop.json("bpel", "run", "flow.bpel", *words, "--mapping", "tries.yaml", "--detach")["id"]
+    flow_run = laptop.json("bpel", "run", "flow.bpel", *words, "--mapping", "tries.yaml", "--detach")["id"]
     deadline = time.monotonic() + PATIENCE
-    while not any(one["attempt"] >= 2 for one in laptop.json("jobs", "--run", case)["jobs"]):
+    while not any(job["attempt"] >= 2 for job in laptop.json("jobs", "--run", flow_run)["jobs"]):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     source.write_text("here at last")
-    ended = laptop.json("watch", case)
+    ended = laptop.json("watch", flow_run)
     assert ended["run"]["state"] == "completed", ended
     assert target.read_text() == "here at last"

@@ -1,4 +1,4 @@
-"""The two layers of the first paper on a real Slurm: a flow manager that runs BPEL, and below it what submits, watches and mends JSDL jobs.
+"""The two layers of the first paper on a real Slurm: a flow manager that runs BPEL, and below it what submits, watches and fixes JSDL jobs.
 
 The same process and the same job definitions are run twice, once with nothing wrong and once with data and jobs that fail at first. The process is not
 changed, has no word about faults in it, and sees the same.
@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests import servers
-from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.live.run_site import TENANT, RunSite, run_site
 from tests.live.test_site_agent import SETTINGS, slurm
 from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import until
@@ -24,7 +24,7 @@ from tests.unit.bpel.jobs import POLLING, REGISTERED, definition, job_process
 
 from forestay.adapters.private_file import write_private
 from forestay.formats.bpel import read_bpel
-from forestay.ports.flows.flow_engine import CaseStart
+from forestay.ports.flows.flow_engine import RunStart
 
 pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 PATIENCE = 150.0
@@ -33,21 +33,24 @@ SETS = '<correlationSets><correlationSet name="job" properties="j:jobId"/></corr
 
 @dataclass
 class Layers:
-    site: CaseSite
+    site: RunSite
     person: httpx.AsyncClient
 
     async def run(self, process: str, jobs: dict[str, str]) -> str:
         read = read_bpel(process, jobs=jobs, mapping=MAPPING)
-        assert read.flow is not None, (read.other, [str(one) for one in read.report.entries if one.fate == "refused"])
+        assert read.flow is not None, (
+            read.other,
+            [str(entry) for entry in read.report.entries if entry.fate == "refused"],
+        )
         version = await self.site.server.services.components.flows.put_bpel(read.flow, tenant=TENANT)
-        case = str(uuid4())
-        start = CaseStart(case, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), {})
+        run = str(uuid4())
+        start = RunStart(run, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), {})
         assert await self.site.engine.start(start)
-        return case
+        return run
 
-    async def jobs(self, case: str) -> dict[str, dict[str, Any]]:
-        found = (await self.person.get("/v1/jobs", params={"case": case})).json()["jobs"]
-        return {one["name"]: one for one in found}
+    async def jobs(self, run: str) -> dict[str, dict[str, Any]]:
+        jobs = (await self.person.get("/v1/jobs", params={"run": run})).json()["jobs"]
+        return {job["name"]: job for job in jobs}
 
 
 MAPPING = """
@@ -63,7 +66,7 @@ partners:
 async def layers(tmp_path: Path) -> AsyncIterator[Layers]:
     servers.slurm()
     async with (
-        case_site("sqlite", tmp_path, pilots=0, outputs=(tmp_path / "outputs",)) as site,
+        run_site("sqlite", tmp_path, pilots=0, outputs=(tmp_path / "outputs",)) as site,
         processes(site.domain, tmp_path, lease=30) as running,
     ):
         write_private(tmp_path / "token", site.domain.token("site", tenant=TENANT))
@@ -75,9 +78,9 @@ async def layers(tmp_path: Path) -> AsyncIterator[Layers]:
         try:
             yield Layers(site, site.server.person("operator", tenant=TENANT))
         finally:
-            found = (await agent.get("/v1/sites/hall/launches")).json()["launches"]
-            if found:
-                await asyncio.to_thread(slurm, "scancel", "--quiet", *(word for one in found for word in ("--name", one["name"])))  # fmt: skip
+            launches = (await agent.get("/v1/sites/hall/launches")).json()["launches"]
+            if launches:
+                await asyncio.to_thread(slurm, "scancel", "--quiet", *(word for launch in launches for word in ("--name", launch["name"])))  # fmt: skip
 
 
 def documents(folder: Path) -> tuple[str, dict[str, str]]:
@@ -127,7 +130,7 @@ async def test_the_same_process_with_and_without_faults(layers: Layers, tmp_path
     clean = await layers.site.result(good)
     assert (clean["outcome"], (tmp_path / "sum").read_text()) == ("completed", "6\n"), clean
     done = await layers.jobs(good)
-    assert {name: one["attempt"] for name, one in done.items() if name != "clean"} == {
+    assert {name: record["attempt"] for name, record in done.items() if name != "clean"} == {
         "gather": 1,
         "first": 1,
         "second": 1,
@@ -146,8 +149,8 @@ async def test_the_same_process_with_and_without_faults(layers: Layers, tmp_path
     await until(tried, "the data to be missed", PATIENCE)
     (tmp_path / "numbers").write_text("1\n2\n3\n")
     await layers.site.ended(bad, patience=PATIENCE)
-    mended = await layers.site.result(bad)
-    assert mended == clean
+    recovered = await layers.site.result(bad)
+    assert recovered == clean
     assert (tmp_path / "sum").read_text() == "6\n"
     again = await layers.jobs(bad)
     assert again["gather"]["attempt"] >= 2, "re-staged"

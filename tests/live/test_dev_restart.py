@@ -1,4 +1,4 @@
-"""A laptop that loses its power in the middle of a case: after `forestay dev` is started again the case goes on to its end."""
+"""A laptop that loses its power in the middle of a run: after `forestay dev` is started again the run goes on to its end."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ tasks:
 
 @pytest.fixture
 def laptop(tmp_path: Path) -> Iterator[Laptop]:
-    one = new_laptop(tmp_path)
-    one.start()
-    yield one
-    one.stop()
+    laptop = new_laptop(tmp_path)
+    laptop.start()
+    yield laptop
+    laptop.stop()
 
 
-def test_a_case_goes_on_after_everything_was_killed(laptop: Laptop, tmp_path: Path) -> None:
+def test_a_run_goes_on_after_everything_was_killed(laptop: Laptop, tmp_path: Path) -> None:
     book = tmp_path / "book"
     (tmp_path / "flow.yaml").write_text(FLOW)
-    case = laptop.run("run", "flow.yaml", f"--param=book={book}", "--detach").strip()
+    run = laptop.run("run", "flow.yaml", f"--param=book={book}", "--detach").strip()
     deadline = time.monotonic() + PATIENCE
     while not book.exists():
-        assert time.monotonic() < deadline, laptop.run("runs", "history", case)
+        assert time.monotonic() < deadline, laptop.run("runs", "history", run)
         time.sleep(0.1)
     laptop.kill()
     assert len(book.read_text().split()) < 8, "nothing was left to do"
     laptop.start()
-    while (found := laptop.json("runs"))["runs"][0]["state"] == "running":
-        assert time.monotonic() < deadline, (found, laptop.run("runs", "history", case))
+    while (json := laptop.json("runs"))["runs"][0]["state"] == "running":
+        assert time.monotonic() < deadline, (json, laptop.run("runs", "history", run))
         time.sleep(0.5)
-    assert found["runs"][0]["state"] == "completed"
+    assert json["runs"][0]["state"] == "completed"
     assert set(book.read_text().split()) == set("12345678")
-    counts = laptop.json("jobs", "--run", case, "--by", "state")["counts"]
+    counts = laptop.json("jobs", "--run", run, "--by", "state")["counts"]
     assert counts == {"completed": 10}

@@ -1,4 +1,4 @@
-"""`forestay doctor` on a real installation with real faults: each is found, named, and comes with what to do."""
+"""`forestay doctor` on a real installation with real failures: each is found, named, and comes with what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
-from tests.live.case_site import case_site, new_namespace
+from tests.live.run_site import new_namespace, run_site
 from tests.system.chaos.processes import free_port
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from tests.unit.apps.server.store_room import store_room
@@ -33,7 +33,9 @@ class Patient:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.settings = settings
         self.patch = patch
-        for name in [one for one in os.environ if one.startswith("FORESTAY_") and not one.startswith("FORESTAY_TEST_")]:
+        for name in [
+            value for value in os.environ if value.startswith("FORESTAY_") and not value.startswith("FORESTAY_TEST_")
+        ]:
             patch.delenv(name)
         for name in ("CONFIG", "STATE", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
@@ -41,15 +43,15 @@ class Patient:
 
     async def examine(self, **changes: Any) -> tuple[bool, Findings]:
         """Whether nothing is missing, and the worst finding about each thing."""
-        found: Findings = {}
+        results: Findings = {}
         with self.patch.context() as now:
             for name, value in (self.settings | changes).items():
                 now.setenv(f"FORESTAY_{name.upper()}", str(value))
             # In a thread: the doctor has a loop of its own.
-            for one in await asyncio.to_thread(lambda: list(examine(None))):
-                if one.about not in found or one.state == MISSING:
-                    found[one.about] = one
-        return MISSING not in {one.state for one in found.values()}, found
+            for result in await asyncio.to_thread(lambda: list(examine(None))):
+                if result.about not in results or result.state == MISSING:
+                    results[result.about] = result
+        return MISSING not in {result.state for result in results.values()}, results
 
 
 async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
@@ -65,50 +67,50 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
             temporal=servers.temporal(),
             temporal_namespace=namespace,
         )
-        well, found = await patient.examine()
+        well, results = await patient.examine()
         assert not well
-        assert found["store"].state == MISSING
-        assert "without audit, jobs" in found["store"].words
-        assert "forestay server" in found["store"].remedy
-        assert found["workers"].state == MISSING
-        assert "forestay orchestrator" in found["workers"].remedy
-        assert "pruning" not in found
-        _, found = await patient.examine(keep_days=30)
-        assert "forgotten after 1 days, jobs removed after 30" in found["pruning"].words
-        assert "--retention 31d" in found["pruning"].remedy
+        assert results["store"].state == MISSING
+        assert "without audit, jobs" in results["store"].words
+        assert "forestay server" in results["store"].remedy
+        assert results["orchestrators"].state == MISSING
+        assert "forestay orchestrator" in results["orchestrators"].remedy
+        assert "pruning" not in results
+        _, results = await patient.examine(keep_days=30)
+        assert "forgotten after 1 days, jobs removed after 30" in results["pruning"].words
+        assert "--retention 31d" in results["pruning"].remedy
 
         wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://forestay@127.0.0.1:{free_port()}/x"}
-        _, found = await patient.examine(**wrong)
-        assert found["temporal"].state == found["store"].state == MISSING
-        assert "FORESTAY_STORE" in found["store"].remedy
-        _, found = await patient.examine(temporal_namespace="nobody-made-it")
-        assert "has no namespace nobody-made-it" in found["temporal"].words
-        assert "namespace create" in found["temporal"].remedy
+        _, results = await patient.examine(**wrong)
+        assert results["temporal"].state == results["store"].state == MISSING
+        assert "FORESTAY_STORE" in results["store"].remedy
+        _, results = await patient.examine(temporal_namespace="nobody-made-it")
+        assert "has no namespace nobody-made-it" in results["temporal"].words
+        assert "namespace create" in results["temporal"].remedy
 
-    async with case_site("postgresql", tmp_path, pilots=0, namespace=namespace) as site:
+    async with run_site("postgresql", tmp_path, pilots=0, namespace=namespace) as site:
         client = {"server": site.server.url, "token": site.domain.token("viewer", tenant="ours")}
         patient.settings["store"] = site.domain.store
-        _, found = await patient.examine(**client)
-        assert found["store"].state == GOOD
-        assert found["keepers"].state == found["pilots"].state == MISSING
-        assert "there never was one" in found["keepers"].words
+        _, results = await patient.examine(**client)
+        assert results["store"].state == GOOD
+        assert results["reconcilers"].state == results["pilots"].state == MISSING
+        assert "there never was one" in results["reconcilers"].words
 
-        async with site.domain.keeper() as keeper:
-            await keeper.noting.note()
+        async with site.domain.reconciler() as reconciler:
+            await reconciler.noting.note()
         await ScriptedPilot.register(site.server, "ours")
-        well, found = await patient.examine(**client)
-        assert well, found
-        for name in ("store", "clock", "keepers", "temporal", "workers", "pilots", "cases"):
-            assert found[name].state == GOOD, name
-        _, found = await patient.examine(**(client | {"token": "x.y.z"}))
-        assert found["token"].state == MISSING
+        well, results = await patient.examine(**client)
+        assert well, results
+        for name in ("store", "clock", "reconcilers", "temporal", "orchestrators", "pilots", "runs"):
+            assert results[name].state == GOOD, name
+        _, results = await patient.examine(**(client | {"token": "x.y.z"}))
+        assert results["token"].state == MISSING
 
         engine = create_async_engine(site.domain.store.replace("postgresql:", "postgresql+asyncpg:"))
         async with engine.begin() as connection:
             await connection.execute(text("UPDATE layout SET number = 99"))
         await engine.dispose()
-        _, found = await patient.examine()
-        assert "made by a newer release" in found["store"].words
+        _, results = await patient.examine()
+        assert "made by a newer release" in results["store"].words
 
 
 async def test_opensearch_indexes_that_could_lose_writes_are_found(
@@ -116,8 +118,8 @@ async def test_opensearch_indexes_that_could_lose_writes_are_found(
 ) -> None:
     async with store_room("opensearch", tmp_path) as store:
         await _spoilt(store)
-        well, found = await Patient(tmp_path, monkeypatch, store=store, state=tmp_path).examine()
-        assert (well, found["store"].state) == (False, MISSING)
+        well, results = await Patient(tmp_path, monkeypatch, store=store, state=tmp_path).examine()
+        assert (well, results["store"].state) == (False, MISSING)
 
 
 async def _spoilt(store: str) -> None:
@@ -163,11 +165,11 @@ async def test_a_certificate_that_nobody_signed_is_found(tmp_path: Path, monkeyp
     url = f"https://localhost:{door.sockets[0].getsockname()[1]}"
     async with door:
         patient = Patient(tmp_path, monkeypatch, state=tmp_path, server=url, token="none")
-        well, found = await patient.examine()
-        assert (well, found["certificate"].state) == (False, MISSING)
-        assert "self" in found["certificate"].words
+        well, results = await patient.examine()
+        assert (well, results["certificate"].state) == (False, MISSING)
+        assert "self" in results["certificate"].words
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        _, found = await patient.examine()
-        assert found["certificate"].state == NOTE
-        assert "good for 3 days" in found["certificate"].words
-        assert found["certificate"].remedy == "Renew it."
+        _, results = await patient.examine()
+        assert results["certificate"].state == NOTE
+        assert "good for 3 days" in results["certificate"].words
+        assert results["certificate"].remedy == "Renew it."

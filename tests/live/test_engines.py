@@ -1,4 +1,4 @@
-"""One exception service and three engines at once: our own flows on a real Temporal, somebody's own Temporal worker with the interceptor, and a script; one rule mends the same fault in each."""
+"""One exception service and three engines at once: our own flows on a real Temporal, somebody's own Temporal worker with the interceptor, and a script; one rule fixes the same failure in each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests import servers
-from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
+from tests.live.run_site import GOOD, TENANT, RunSite, run_site
 from tests.unit.apps.server.exceptions.test_engines import add_rule, failing, script
 from tests.unit.apps.server.running import until
 
@@ -35,7 +35,7 @@ tasks:
   tell: {command: [tell], after: [load]}
 """
 OOM = {
-    "outcome": "fault",
+    "outcome": "failure",
     "reason": "exit",
     "exit_code": 1,
     "log_tail": "Traceback (most recent call last):\nMemoryError\n",
@@ -52,8 +52,8 @@ TOLD: dict[str, object] = {"action": "notify", "text": "it is retried"}
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[CaseSite]:
-    async with case_site("sqlite", tmp_path) as running:
+async def site(tmp_path: Path) -> AsyncIterator[RunSite]:
+    async with run_site("sqlite", tmp_path) as running:
         yield running
 
 
@@ -113,7 +113,7 @@ class Orders:
 
 
 @asynccontextmanager
-async def somebodys_worker(site: CaseSite, warehouse: Warehouse, **how: Any) -> AsyncIterator[Client]:
+async def somebodys_worker(site: RunSite, warehouse: Warehouse, **how: Any) -> AsyncIterator[Client]:
     client = await Client.connect(servers.temporal(), namespace=site.namespace)
     token = site.domain.token("engine", tenant=TENANT, subject="warehouse")
     async with AsyncForestayClient(site.server.url, token, patience=Patience(seconds=10)) as forestay:
@@ -137,51 +137,51 @@ async def ordered(client: Client, name: str) -> int:
     return result
 
 
-async def stories(site: CaseSite, engine: str) -> list[str]:
-    """The words of the stories of all incidents of an engine's cases."""
+async def stories(site: RunSite, engine: str) -> list[str]:
+    """The words of the stories of all incidents of an engine's runs."""
     person = site.server.person("viewer", tenant=TENANT)
-    found = (await person.get("/v1/incidents")).json()["incidents"]
+    incidents = (await person.get("/v1/incidents")).json()["incidents"]
     words = []
-    for one in found:
-        whole = (await person.get(f"/v1/incidents/{one['id']}")).json()
+    for incident in incidents:
+        whole = (await person.get(f"/v1/incidents/{incident['id']}")).json()
         if whole["engine"] == engine:
-            story = (await person.get(f"/v1/cases/{whole['case']}/story")).json()["story"]
+            story = (await person.get(f"/v1/runs/{whole['run']}/story")).json()["story"]
             words.append("\n".join(line["words"] for line in story))
     return words
 
 
 @pytest.mark.ledger("P1-29", "P1-30")
-async def test_one_rule_mends_the_same_fault_in_three_engines_at_once(site: CaseSite) -> None:
+async def test_one_rule_recovers_the_same_failure_in_three_engines_at_once(site: RunSite) -> None:
     site.fate = hungry_once()
     await add_rule(site.server, TENANT, TOLD, AGAIN)
     warehouse = Warehouse(1)
 
-    def run() -> int:
-        with script(site.server, TENANT) as case:
-            return case.item("load", failing(1), 7)
+    def work() -> int:
+        with script(site.server, TENANT) as run:
+            return run.task("load", failing(1), 7)
 
     async with somebodys_worker(site, warehouse) as client:
-        case = await site.start(FLOW)
-        ours, theirs, scripts = await asyncio.gather(site.result(case), ordered(client, "load"), asyncio.to_thread(run))
+        run = await site.start(FLOW)
+        ours, theirs, scripts = await asyncio.gather(site.result(run), ordered(client, "load"), asyncio.to_thread(work))
     assert (ours["outcome"], theirs, scripts) == ("completed", 8, 8)
     assert site.ran == ["load", "load", "tell"]
     assert warehouse.calls == 2
     for engine in ("forestay", "temporal", "script"):
 
         async def told(engine: str = engine) -> list[str]:
-            found = await stories(site, engine)
-            return [one for one in found if "is complete" in one]
+            found_stories = await stories(site, engine)
+            return [story for story in found_stories if "is complete" in story]
 
-        (words,) = await until(told, f"the story of a case of {engine}")
-        for said in ("cause memory", "by domain/house#", "Step notify is done", "Step resubmit is done"):
-            assert said in words, words
+        (words,) = await until(told, f"the story of a run of {engine}")
+        for word in ("cause memory", "by domain/site#", "Step notify is done", "Step resubmit is done"):
+            assert word in words, words
     (theirs_told,) = await stories(site, "temporal")
     assert "did not end well: MemoryError" in theirs_told
     assert "Ordered of the engine temporal: resubmit load" in theirs_told
 
 
 @pytest.mark.ledger("P1-16", "P1-17", "P1-18", "P1-29")
-async def test_a_worklet_of_ours_mends_a_case_of_another_engine(site: CaseSite) -> None:
+async def test_a_worklet_of_ours_recovers_a_run_of_another_engine(site: RunSite) -> None:
     read = read_flow_text(CHANGE_VENUE)
     assert read.flow is not None, read.problems
     version = await site.server.services.components.flows.put(read.flow, tenant=TENANT)
@@ -189,31 +189,31 @@ async def test_a_worklet_of_ours_mends_a_case_of_another_engine(site: CaseSite) 
     await add_rule(
         site.server,
         TENANT,
-        {"action": "suspend", "target": "case"},
+        {"action": "suspend", "target": "run"},
         {"action": "compensate", "worklets": [worklet]},
-        {"action": "continue", "target": "case"},
+        {"action": "continue", "target": "run"},
         AGAIN,
     )
 
-    def run() -> str:
-        with script(site.server, TENANT, data={"venue": "arena"}) as case:
+    def work() -> str:
+        with script(site.server, TENANT, data={"venue": "arena"}) as run:
 
             def show() -> str:
-                if case.data["venue"] == "arena":
+                if run.data["venue"] == "arena":
                     raise MemoryError
-                return str(case.data["venue"])
+                return str(run.data["venue"])
 
-            return case.item("show", show)
+            return run.task("show", show)
 
-    assert await asyncio.to_thread(run) == "not arena"
-    assert site.ran == ["book"], "the worklet is a case of ours"
+    assert await asyncio.to_thread(work) == "not arena"
+    assert site.ran == ["book"], "the worklet is a run of ours"
     (words,) = await until(lambda: stories(site, "script"), "the story")
-    verbs = ["suspend the case", "set-data the case", "continue the case", "resubmit show"]
+    verbs = ["suspend the run", "set-data the run", "continue the run", "resubmit show"]
     places = [words.index(f"Ordered of the engine script: {verb}") for verb in verbs]
     assert places == sorted(places), words
 
 
-async def test_a_worker_that_runs_functions_in_threads_is_mended_too(site: CaseSite) -> None:
+async def test_an_orchestrator_that_runs_functions_in_threads_is_recovered_too(site: RunSite) -> None:
     await add_rule(site.server, TENANT, AGAIN)
     warehouse = Warehouse(2)
     async with somebodys_worker(site, warehouse) as client:
@@ -221,7 +221,7 @@ async def test_a_worker_that_runs_functions_in_threads_is_mended_too(site: CaseS
     assert warehouse.calls == 3
 
 
-async def test_a_worker_without_a_rule_fails_as_it_would(site: CaseSite) -> None:
+async def test_an_orchestrator_without_a_rule_fails_as_it_would(site: RunSite) -> None:
     warehouse = Warehouse(1)
     async with somebodys_worker(site, warehouse) as client:
         with pytest.raises(WorkflowFailureError):

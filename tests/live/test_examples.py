@@ -18,10 +18,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    one = new_laptop(tmp_path_factory.mktemp("laptop"))
-    one.start()
-    yield one
-    one.stop()
+    laptop = new_laptop(tmp_path_factory.mktemp("laptop"))
+    laptop.start()
+    yield laptop
+    laptop.stop()
 
 
 def texts(folder: Path) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def detector(folder: Path) -> dict[str, Any]:
 class Example:
     """What a flow is given, and what it must come to."""
 
-    given: Callable[[Path], dict[str, Any]] = lambda _: {}
+    inputs: Callable[[Path], dict[str, Any]] = lambda _: {}
     outputs: Callable[[dict[str, Any]], bool] = lambda _: True
     jobs: int = 1
 
@@ -55,18 +55,18 @@ KNOWN = {
 
 
 def test_no_example_is_left_out() -> None:
-    assert KNOWN.keys() == {one.name for one in EXAMPLES.glob("*.yaml")}
+    assert KNOWN.keys() == {path.name for path in EXAMPLES.glob("*.yaml")}
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_an_example_runs_to_its_end(laptop: Laptop, name: str, tmp_path: Path) -> None:
     example = KNOWN[name]
-    given = [f"--param={key}={json.dumps(value)}" for key, value in example.given(tmp_path).items()]
-    case = laptop.json("run", str(EXAMPLES / name), *given, "--timeout", "200")["run"]
-    assert case["state"] == "completed"
-    assert example.outputs(case["outputs"]), case["outputs"]
-    counts = laptop.json("jobs", "--run", case["id"], "--by", "state")["counts"]
+    lines = [f"--param={key}={json.dumps(value)}" for key, value in example.inputs(tmp_path).items()]
+    run = laptop.json("run", str(EXAMPLES / name), *lines, "--timeout", "200")["run"]
+    assert run["state"] == "completed"
+    assert example.outputs(run["outputs"]), run["outputs"]
+    counts = laptop.json("jobs", "--run", run["id"], "--by", "state")["counts"]
     assert (sum(counts.values()), counts.get("failed", 0)) == (example.jobs, 0)  # what nobody waits for may still run
-    assert "The run ended: completed" in laptop.run("runs", "history", case["id"])
-    assert (EXAMPLES / name).stem in laptop.run("graph", case["id"])
-    assert all(item["began"] and item["finished"] for item in case["items"] if item["state"] == "completed")
+    assert "The run ended: completed" in laptop.run("runs", "history", run["id"])
+    assert (EXAMPLES / name).stem in laptop.run("graph", run["id"])
+    assert all(task["began"] and task["finished"] for task in run["tasks"] if task["state"] == "completed")

@@ -1,4 +1,4 @@
-"""Faults of a case's jobs on a real Temporal and a real store: a rule that is added while the case waits lets it go on, and the next one needs nobody."""
+"""Failures of a run's jobs on a real Temporal and a real store: a rule that is added while the run waits lets it go on, and the next one needs nobody."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
+from tests.live.run_site import GOOD, TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
 from forestay.adapters.cel.conditions import CelConditions
@@ -30,7 +30,7 @@ tasks:
   last: {command: [tell], after: [eat]}
 """
 OOM = {
-    "outcome": "fault", "reason": "signal", "signal": 9,
+    "outcome": "failure", "reason": "signal", "signal": 9,
     "log_tail": "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n",
 }  # fmt: skip
 MORE: dict[str, object] = {
@@ -42,8 +42,8 @@ TOLD: dict[str, object] = {"action": "notify", "text": "it gets more memory"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CaseSite]:
-    async with case_site(request.param, tmp_path) as running:
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunSite]:
+    async with run_site(request.param, tmp_path) as running:
         running.fate = hungry
         yield running
 
@@ -52,7 +52,7 @@ def hungry(claim: Mapping[str, Any]) -> dict[str, Any]:
     return OOM if claim["name"] == "eat" and claim["resources"]["memory"] < 2 << 30 else GOOD
 
 
-async def add_rule(site: CaseSite, flow: str, *steps: dict[str, object]) -> None:
+async def add_rule(site: RunSite, flow: str, *steps: dict[str, object]) -> None:
     """As an author and an approver do it, while everything runs."""
     sandbox = CelSandbox()
     try:
@@ -69,13 +69,13 @@ async def add_rule(site: CaseSite, flow: str, *steps: dict[str, object]) -> None
         await sandbox.close()
 
 
-async def incident(site: CaseSite, case: str, state: str) -> dict[str, Any]:
-    """The one incident of a case, as soon as it stands so."""
+async def incident(site: RunSite, run: str, state: str) -> dict[str, Any]:
+    """The one incident of a run, as soon as it stands so."""
     person = site.server.person("viewer", tenant=TENANT)
 
     async def there() -> str | None:
-        found = (await person.get("/v1/incidents", params={"case": case, "state": state})).json()["incidents"]
-        return found[0]["id"] if found else None
+        incidents = (await person.get("/v1/incidents", params={"run": run, "state": state})).json()["incidents"]
+        return incidents[0]["id"] if incidents else None
 
     name = await until(there, f"an incident that is {state}", 60)
     whole: dict[str, Any] = (await person.get(f"/v1/incidents/{name}")).json()
@@ -83,26 +83,29 @@ async def incident(site: CaseSite, case: str, state: str) -> dict[str, Any]:
 
 
 @pytest.mark.ledger("P0-16", "P1-07", "P1-25", "P1-28")
-async def test_a_waiting_case_goes_on_by_a_rule_and_the_next_needs_nobody(site: CaseSite) -> None:
-    case = await site.start(FLOW)
-    found = await incident(site, case, "held")
-    assert (found["cause"], found["item"]) == ("memory", "eat")
+async def test_a_waiting_run_goes_on_by_a_rule_and_the_next_needs_nobody(site: RunSite) -> None:
+    run = await site.start(FLOW)
+    found_incident = await incident(site, run, "held")
+    assert (found_incident["cause"], found_incident["task"]) == ("memory", "eat")
     assert site.ran == ["first", "eat"]
     await add_rule(site, "hungry", MORE)
-    assert (await site.result(case))["outcome"] == "completed"
+    assert (await site.result(run))["outcome"] == "completed"
     assert site.ran == ["first", "eat", "eat", "last"]
-    found = await incident(site, case, "complete")
-    assert [one["verdict"] for one in found["decisions"]] == ["hold", "exlet"]
+    found_incident = await incident(site, run, "complete")
+    assert [decision["verdict"] for decision in found_incident["decisions"]] == ["hold", "playbook"]
     again = await site.start(FLOW)
     assert (await site.result(again))["outcome"] == "completed"
-    found = await incident(site, again, "complete")
-    assert [one["verdict"] for one in found["decisions"]] == ["exlet"]
+    found_incident = await incident(site, again, "complete")
+    assert [decision["verdict"] for decision in found_incident["decisions"]] == ["playbook"]
 
 
-async def test_an_exlet_of_several_steps_is_carried_out_by_the_engine(site: CaseSite) -> None:
-    case = await site.start(FLOW)
-    await incident(site, case, "held")
+async def test_a_playbook_of_several_steps_is_carried_out_by_the_engine(site: RunSite) -> None:
+    run = await site.start(FLOW)
+    await incident(site, run, "held")
     await add_rule(site, "hungry", TOLD, MORE)
-    assert (await site.result(case))["outcome"] == "completed"
-    found = await incident(site, case, "complete")
-    assert [(one["action"], one["state"]) for one in found["steps"]] == [("notify", "done"), ("resubmit", "done")]
+    assert (await site.result(run))["outcome"] == "completed"
+    found_incident = await incident(site, run, "complete")
+    assert [(step["action"], step["state"]) for step in found_incident["steps"]] == [
+        ("notify", "done"),
+        ("resubmit", "done"),
+    ]

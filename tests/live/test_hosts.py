@@ -23,21 +23,21 @@ async def site(tmp_path: Path) -> AsyncIterator[RunningSite]:
     running = RunningSite(tmp_path, f"hosts-{uuid4().hex[:8]}")
     try:
         await running.start_server()
-        running.start_keeper()
+        running.start_reconciler()
         yield running
     finally:
         await running.stop()
         async with httpx.AsyncClient(base_url=servers.opensearch()[0], timeout=60) as client:
-            found = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
-            for one in found.json():
-                (await client.delete(f"/{one['index']}")).raise_for_status()
+            response = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
+            for problem in response.json():
+                (await client.delete(f"/{problem['index']}")).raise_for_status()
 
 
 async def _submit(client: httpx.AsyncClient, script: str, count: int) -> list[str]:
     spec = {"name": "hosts", "command": ["sh", "-c", script], "max_attempts": 9}
     answer = await client.post("/v1/jobs", json={"specification": spec, "jobs": [{}] * count})
     assert answer.status_code == 201, answer.text
-    return [one["id"] for one in answer.json()["jobs"]]
+    return [job["id"] for job in answer.json()["jobs"]]
 
 
 @pytest.mark.ledger("P3-20")
@@ -58,7 +58,7 @@ async def test_a_black_hole_eats_five_jobs_and_is_closed_while_good_hosts_go_on(
 
     async def closed() -> bool:
         hosts = (await person.get("/v1/hosts")).json()["hosts"]
-        return any(one["host"] == "black-hole" and one["standing"] == "closed" for one in hosts)
+        return any(host["host"] == "black-hole" and host["status"] == "closed" for host in hosts)
 
     await until(closed, "the black hole to be closed", 60)
     assert time.monotonic() - began <= clock_limit(60)
@@ -85,4 +85,4 @@ async def test_a_host_that_stops_for_less_than_its_lease_is_not_taken_for_dead(s
     assert done["attempt"] == 1
     assert [line["event"] for line in (await story(person, job))["story"]][:2] == ["create", "claim"]
     hosts = (await person.get("/v1/hosts")).json()["hosts"]
-    assert [one["standing"] for one in hosts if one["host"] == "slow"] == ["open"]
+    assert [host["status"] for host in hosts if host["host"] == "slow"] == ["open"]

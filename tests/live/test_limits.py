@@ -1,4 +1,4 @@
-"""Jobs that nobody can take, and jobs that run past what was expected of them: raised by the keeper's watches, on real stores with real servers and pilots."""
+"""Jobs that nobody can take, and jobs that run past what was expected of them: raised by the reconciler's watches, on real stores with real servers and pilots."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.case_site import GOOD, TENANT, CaseSite, case_site
 from tests.live.rule_desk import add_rule, incident, incidents
+from tests.live.run_site import GOOD, TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -34,25 +34,25 @@ tasks:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CaseSite]:
-    async with case_site(request.param, tmp_path) as running:
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunSite]:
+    async with run_site(request.param, tmp_path) as running:
         running.fate = lambda _claim: GOOD
         yield running
 
 
-def unavailable(site: CaseSite, patience: float = 0.0) -> UnavailabilityMonitor:
+def unavailable(site: RunSite, patience: float = 0.0) -> UnavailabilityMonitor:
     parts = site.server.services.components
     return UnavailabilityMonitor(
         parts.store, parts.pilots, parts.exceptions, parts.flows, parts.clock, patience=patience
     )
 
 
-def limits(site: CaseSite) -> LimitMonitor:
+def limits(site: RunSite) -> LimitMonitor:
     parts = site.server.services.components
     return LimitMonitor(parts.store, parts.exceptions, parts.flows, parts.clock)
 
 
-async def looked(site: CaseSite, watch: UnavailabilityMonitor | LimitMonitor) -> None:
+async def looked(site: RunSite, watch: UnavailabilityMonitor | LimitMonitor) -> None:
     """Look until something is raised."""
 
     async def there() -> bool:
@@ -64,19 +64,19 @@ async def looked(site: CaseSite, watch: UnavailabilityMonitor | LimitMonitor) ->
 
 
 @pytest.mark.ledger("P1-08")
-async def test_jobs_that_nobody_can_take_are_raised_once_a_round_with_what_is_missing(site: CaseSite) -> None:
-    case = await site.start(HUGE)
+async def test_jobs_that_nobody_can_take_are_raised_once_a_round_with_what_is_missing(site: RunSite) -> None:
+    run = await site.start(HUGE)
     await looked(site, unavailable(site))
     for _ in range(3):
         await unavailable(site).look()
-    (found,) = await incidents(site, case)
-    assert (found["type"], found["state"], found["item"]) == ("resource-unavailable", "held", "eat")
-    whole = await incident(site, case, "held")
+    (fields,) = await incidents(site, run)
+    assert (fields["type"], fields["state"], fields["task"]) == ("resource-unavailable", "held", "eat")
+    whole = await incident(site, run, "held")
     facts: Mapping[str, Any] = whole["context"]["evidence"]["more"]
     assert facts["why"] == "no pilot offers what it needs"
     assert (facts["pilots"], facts["missing"]) == (1, {"memory": (4 << 40) - (1 << 40)})
     assert facts["nearest"]["host"] == "node1"
-    steps: dict[str, object] = {"action": "force-fail", "target": "item"}
+    steps: dict[str, object] = {"action": "force-fail", "target": "task"}
     context = {"evidence": {"more": {"missing": {"memory": 1}}}}
     await add_rule(
         site,
@@ -87,12 +87,12 @@ async def test_jobs_that_nobody_can_take_are_raised_once_a_round_with_what_is_mi
         task="eat",
         true=context,
     )
-    await site.item_is(case, "eat", "failed")
-    assert (await incident(site, case, "complete"))["id"] == found["id"]
+    await site.task_is(run, "eat", "failed")
+    assert (await incident(site, run, "complete"))["id"] == fields["id"]
 
 
 @pytest.mark.ledger("P1-08")
-async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_its_incident(site: CaseSite) -> None:
+async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_its_incident(site: RunSite) -> None:
     person = site.server.person("submitter", tenant=TENANT)
     site.hold_back = lambda _claim: True
     body = {"specification": {"command": ["sleep"]}, "jobs": [{"resources": {"memory": 2 << 40}}]}
@@ -104,11 +104,11 @@ async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_it
     await watch.close()
     parts = site.server.services.components
 
-    async def standing() -> str:
-        found = (await person.get("/v1/incidents", params={"job": job})).json()["incidents"]
-        return str(found[0]["state"])
+    async def status() -> str:
+        found_incidents = (await person.get("/v1/incidents", params={"job": job})).json()["incidents"]
+        return str(found_incidents[0]["state"])
 
-    assert await standing() == "held"
+    assert await status() == "held"
     from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
     large = await ScriptedPilot.register(site.server, TENANT, resources={"cpus": 4, "memory": 4 << 40, "disk": 1 << 40})
@@ -116,30 +116,33 @@ async def test_a_job_that_waits_its_turn_is_none_and_one_that_is_taken_closes_it
     assert claim["job"] == job
     assert (await parts.store.get([job]))[job].document.state is State.RUNNING
     await watch.close()
-    assert await standing() == "complete"
+    assert await status() == "complete"
 
 
 @pytest.mark.ledger("P1-09")
-async def test_a_job_past_its_expected_runtime_is_answered_while_it_runs(site: CaseSite) -> None:
+async def test_a_job_past_its_expected_runtime_is_answered_while_it_runs(site: RunSite) -> None:
     context = {"evidence": {"wall_time": 2.0, "more": {"limit": "expected-runtime"}}}
     condition = 'evidence.more.limit == "expected-runtime" && evidence.wall_time > 1.0'
-    told: dict[str, object] = {"action": "notify", "text": "it takes long", "to": ["ada"]}
-    await add_rule(site, "slow", ExceptionType.CONSTRAINT_VIOLATION, condition, told, {"action": "restart", "target": "item"}, task="think", true=context)  # fmt: skip
+    fields: dict[str, object] = {"action": "notify", "text": "it takes long", "to": ["ada"]}
+    await add_rule(site, "slow", ExceptionType.CONSTRAINT_VIOLATION, condition, fields, {"action": "restart", "target": "task"}, task="think", true=context)  # fmt: skip
     site.hold_back = lambda claim: claim["name"] == "think" and claim["attempt"] == 1 and not site.kept
-    case = await site.start(SLOW)
+    run = await site.start(SLOW)
     await site.kept_some()
     await looked(site, limits(site))
-    assert (await site.result(case))["outcome"] == "completed"
-    found = await incident(site, case, "complete")
-    assert (found["type"], found["item"]) == ("constraint-violation", "think")
-    assert [(one["action"], one["state"]) for one in found["steps"]] == [("notify", "done"), ("restart", "done")]
-    assert found["context"]["evidence"]["time_limit"] == 1.0
+    assert (await site.result(run))["outcome"] == "completed"
+    found_incident = await incident(site, run, "complete")
+    assert (found_incident["type"], found_incident["task"]) == ("constraint-violation", "think")
+    assert [(step["action"], step["state"]) for step in found_incident["steps"]] == [
+        ("notify", "done"),
+        ("restart", "done"),
+    ]
+    assert found_incident["context"]["evidence"]["time_limit"] == 1.0
 
 
 @pytest.mark.ledger("P1-09", "P1-23")
-async def test_without_a_rule_and_without_a_policy_a_passed_limit_is_left_to_its_alert(site: CaseSite) -> None:
+async def test_without_a_rule_and_without_a_policy_a_passed_limit_is_left_to_its_alert(site: RunSite) -> None:
     site.hold_back = lambda claim: claim["name"] == "think"
-    case = await site.start(SLOW)
+    run = await site.start(SLOW)
     await site.kept_some()
     watch = limits(site)
 
@@ -152,21 +155,21 @@ async def test_without_a_rule_and_without_a_policy_a_passed_limit_is_left_to_its
     await until(overdue, "the job to be late")
     await watch.look()
     assert watch.raised == 0
-    assert await incidents(site, case) == []
+    assert await incidents(site, run) == []
     await site.let_go()
 
 
 @pytest.mark.ledger("P1-09")
-async def test_a_running_job_is_taken_back_and_sent_off_with_more(site: CaseSite) -> None:
+async def test_a_running_job_is_taken_back_and_sent_off_with_more(site: RunSite) -> None:
     context = {"evidence": {"more": {"times": 1}}}
     more = {"action": "resubmit", "how": "changed", "needs": {"cpus": {"factor": 2, "at_most": 8}}}
     await add_rule(
         site, "slow", ExceptionType.CONSTRAINT_VIOLATION, "evidence.more.times >= 1", more, task="think", true=context
     )
     site.hold_back = lambda claim: claim["name"] == "think" and claim["resources"]["cpus"] == 1
-    case = await site.start(SLOW)
+    run = await site.start(SLOW)
     await site.kept_some()
     await looked(site, limits(site))
-    assert (await site.result(case))["outcome"] == "completed"
-    assert (await incident(site, case, "complete"))["type"] == "constraint-violation"
+    assert (await site.result(run))["outcome"] == "completed"
+    assert (await incident(site, run, "complete"))["type"] == "constraint-violation"
     assert site.ran == ["think", "last"]

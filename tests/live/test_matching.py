@@ -25,15 +25,15 @@ async def site(tmp_path: Path) -> AsyncIterator[RunningSite]:
     finally:
         await running.stop()
         async with httpx.AsyncClient(base_url=servers.opensearch()[0], timeout=60) as client:
-            found = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
-            for one in found.json():
-                (await client.delete(f"/{one['index']}")).raise_for_status()
+            response = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
+            for problem in response.json():
+                (await client.delete(f"/{problem['index']}")).raise_for_status()
 
 
 async def _submit(client: httpx.AsyncClient, *jobs: dict[str, Any], **spec: Any) -> list[str]:
     answer = await client.post("/v1/jobs", json={"specification": {"name": "m"} | spec, "jobs": list(jobs)})
     assert answer.status_code == 201, answer.text
-    return [one["id"] for one in answer.json()["jobs"]]
+    return [job["id"] for job in answer.json()["jobs"]]
 
 
 @pytest.mark.ledger("P3-11")

@@ -11,7 +11,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from tests import servers
-from tests.live.case_site import new_namespace
+from tests.live.run_site import new_namespace
 from tests.unit.apps.processor_time import within
 from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import Domain, until
@@ -37,7 +37,7 @@ async def test_an_orchestrator_soon_polls_for_work(tmp_path: Path) -> None:
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
         async with processes(Domain(f"sqlite:///{state}/jobs.db", state), state, **known) as running:
-            orchestrator = running.worker()
+            orchestrator = running.orchestrator()
 
             async def polls() -> bool:
                 assert orchestrator.process.poll() is None, (state / "orchestrator-0.log").read_text()

@@ -60,15 +60,15 @@ class Ledger:
         return text.replace("COUNT", str(count)).replace("name: survey", f"name: {self.file.name}")
 
     def lines(self, what: str) -> list[Line]:
-        found = []
+        lines = []
         for line in self.file.read_text().splitlines():
             kind, n, at, place = line.split(" ", 3)
             if kind == what:
-                found.append(Line(kind, int(n), float(at), Path(place).relative_to(self.folder).parts[0]))
-        return found
+                lines.append(Line(kind, int(n), float(at), Path(place).relative_to(self.folder).parts[0]))
+        return lines
 
     def begun(self) -> Counter[str]:
-        return Counter(one.domain for one in self.lines("begin"))
+        return Counter(line.domain for line in self.lines("begin"))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def say(text: str) -> None:
 async def begun_in(ledger: Ledger, *domains: str) -> None:
     async def some() -> bool:
         await asyncio.sleep(0.2)
-        return all(ledger.begun()[one] for one in domains)
+        return all(ledger.begun()[domain] for domain in domains)
 
     await until(some, f"work in {domains}", 180)
 
@@ -109,18 +109,18 @@ async def test_lines_that_are_cut_for_a_minute_lose_nothing_and_start_nothing_tw
     await asyncio.sleep(CUT)
     three.north.join(*others)
     await three.linked()
-    for one in others:
-        one.cut(three.north)
+    for place in others:
+        place.cut(three.north)
     say(f"cut toward the north; begun so far: {dict(ledger.begun())}")
     await asyncio.sleep(CUT)
-    for one in others:
-        one.join(three.north)
+    for place in others:
+        place.join(three.north)
     healed = time.time()
     assert await three.ended(run, 600) == "COMPLETE"
-    last = max(one.at for one in ledger.lines("end"))
+    last = max(line.at for line in ledger.lines("end"))
     say(f"done {time.time() - max(healed, last):.1f} s after the line was whole and the last job had ended")
-    begun = Counter(one.n for one in ledger.lines("begin"))
-    ended = Counter(one.n for one in ledger.lines("end"))
+    begun = Counter(line.n for line in ledger.lines("begin"))
+    ended = Counter(line.n for line in ledger.lines("end"))
     say(f"{count} sub-flows began as {dict(ledger.begun())}")
     assert begun == dict.fromkeys(range(count), 1), "nothing lost, nothing started twice"
     assert ended == begun
@@ -132,8 +132,8 @@ async def test_a_thousand_sub_flows_by_the_real_capacities_are_routed_nearly_as_
 ) -> None:
     """The router is production's; the capacities are what the three real domains told of themselves just now; only the thousand are simulated."""
     tags = (await three.north.ask(f"{WES}/service-info"))["tags"]
-    told = {one["peer"]: one["slots"] for one in (await three.north.ask("/v1/peers"))["peers"]}
-    domains = {"": (int(tags["forestay.slots"]), 1.0)} | {name: (slots, 1.0) for name, slots in told.items()}
+    fields = {peer["peer"]: peer["slots"] for peer in (await three.north.ask("/v1/peers"))["peers"]}
+    domains = {"": (int(tags["forestay.slots"]), 1.0)} | {name: (slots, 1.0) for name, slots in fields.items()}
     assert domains[""] == (SLOTS["north"], 1.0)
     total, _, best = simulated(random.Random(1), 1000, domains, spread=0.0)
     say(f"regret {total / best - 1:.4%} by {domains}")
@@ -155,8 +155,8 @@ async def test_the_work_of_a_domain_that_is_gone_for_good_goes_elsewhere(three: 
 
         async def moved() -> list[float]:
             await asyncio.sleep(0.2)
-            found = await parts.store.find_records(kind=EVENT, job="south")
-            return [one.at / 1000 for one in found if str(one.body["what"]).startswith("moved:")]
+            records = await parts.store.find_records(kind=EVENT, job="south")
+            return [record.at / 1000 for record in records if str(record.body["what"]).startswith("moved:")]
 
         first = min(await until(moved, "a move", LEASE + 60))
         assert await three.ended(run, 400) == "COMPLETE"
@@ -165,8 +165,8 @@ async def test_the_work_of_a_domain_that_is_gone_for_good_goes_elsewhere(three: 
         await parts.store.close()
     say(f"{len(moves)} left the south, {first - killed:.1f} to {max(moves) - killed:.1f} s after it was killed")
     assert max(moves) - killed <= LEASE + ALLOWED
-    elsewhere = Counter(one.n for one in ledger.lines("begin") if one.domain != "south")
+    elsewhere = Counter(line.n for line in ledger.lines("begin") if line.domain != "south")
     assert all(many == 1 for many in elsewhere.values()), "each was placed anew once"
-    ended = {one.n for one in ledger.lines("end")}
+    ended = {line.n for line in ledger.lines("end")}
     assert ended == set(range(count))
-    assert {one.n for one in ledger.lines("end") if one.domain != "south"} == set(elsewhere)
+    assert {line.n for line in ledger.lines("end") if line.domain != "south"} == set(elsewhere)

@@ -1,4 +1,4 @@
-"""Two domains, each with its own store, Temporal namespace, server, keeper and worker: sub-flows of one run in the other."""
+"""Two domains, each with its own store, Temporal namespace, server, reconciler and orchestrator: sub-flows of one run in the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.live.run_site import TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
 from forestay.apps.compose.loops import run_loops, stop
@@ -17,7 +17,7 @@ from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.domain.flows.events import VerbKind
 from forestay.domain.peers.peer import Peer
 from forestay.ports.errors import Conflict, Permanent, Transient
-from forestay.ports.flows.flow_engine import CaseQuery
+from forestay.ports.flows.flow_engine import RunQuery
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.ports.peers.peer import Caller, PeerCalls, PeerInfo, Renewed
 from forestay.services.peers.peer_links import EVENT
@@ -91,44 +91,44 @@ class Cut:
 class Domains:
     """North sends, south takes."""
 
-    north: CaseSite
-    south: CaseSite
-    keeper: ReconcilerComponents
+    north: RunSite
+    south: RunSite
+    reconciler: ReconcilerComponents
     """North's."""
     line: Cut
 
     @property
     def follow(self) -> PeerPoller:
-        assert self.keeper.follow is not None
-        return self.keeper.follow
+        assert self.reconciler.follow is not None
+        return self.reconciler.follow
 
     async def peer(self) -> Peer:
-        found = await self.follow.peers.get("south")
-        assert found is not None
-        return found
+        peer = await self.follow.peers.get("south")
+        assert peer is not None
+        return peer
 
     async def runs(self) -> int:
-        """Cases of north's that were ever started in the south."""
-        count: int = await self.south.engine.count(CaseQuery(TENANT, owner="peer:north"))
+        """Runs of north's that were ever started in the south."""
+        count: int = await self.south.engine.count(RunQuery(TENANT, owner="peer:north"))
         return count
 
     async def events(self) -> list[str]:
-        found = await self.north.server.services.components.store.find_records(kind=EVENT, job="south")
-        return [str(one.body["what"]) for one in found]
+        records = await self.north.server.services.components.store.find_records(kind=EVENT, job="south")
+        return [str(record.body["what"]) for record in records]
 
 
 @asynccontextmanager
-async def kept(site: CaseSite) -> AsyncIterator[ReconcilerComponents]:
-    """What a keeper does about peers."""
-    async with site.domain.keeper() as keeper:
-        assert keeper.follow is not None
-        keeper.follow.every = 0.2
-        assert keeper.leases is not None
-        keeper.leases.held = 1
-        loops = {name: loop for name, loop in keeper.loops().items() if name in ("peers", "leases")}
+async def kept(site: RunSite) -> AsyncIterator[ReconcilerComponents]:
+    """What a reconciler does about peers."""
+    async with site.domain.reconciler() as reconciler:
+        assert reconciler.follow is not None
+        reconciler.follow.every = 0.2
+        assert reconciler.leases is not None
+        reconciler.leases.held = 1
+        loops = {name: loop for name, loop in reconciler.loops().items() if name in ("peers", "leases")}
         task = asyncio.create_task(run_loops(loops))
         try:
-            yield keeper
+            yield reconciler
         finally:
             await stop(task)
 
@@ -138,15 +138,15 @@ async def domains(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dom
     folders = [tmp_path_factory.mktemp(name) for name in ("north", "south")]
     hosts: dict[str, Any] = {"peer_hosts": ("127.0.0.1",)}
     async with (
-        case_site("sqlite", folders[0], pilots=1, **hosts) as north,
-        case_site("sqlite", folders[1], pilots=3, **hosts) as south,
-        kept(north) as keeper,
+        run_site("sqlite", folders[0], pilots=1, **hosts) as north,
+        run_site("sqlite", folders[1], pilots=3, **hosts) as south,
+        kept(north) as reconciler,
         kept(south),
     ):
-        assert keeper.follow is not None
-        line = Cut(keeper.follow.calls)
-        keeper.follow.calls = keeper.follow.places.calls = line
-        both = Domains(north, south, keeper, line)
+        assert reconciler.follow is not None
+        line = Cut(reconciler.follow.calls)
+        reconciler.follow.calls = reconciler.follow.places.calls = line
+        both = Domains(north, south, reconciler, line)
         await introduce(both, SHORT)
         await linked(both)
         yield both
@@ -176,11 +176,11 @@ async def busy_north(domains: Domains) -> AsyncIterator[None]:
     )
 
     async def no_room() -> bool:
-        worker = domains.north.worker
-        assert worker is not None
+        orchestrator = domains.north.orchestrator
+        assert orchestrator is not None
         link = await domains.follow.links.get("south")
         known = link.connected and not link.failures
-        return known and len(domains.north.kept) == 4 and not (await worker.places.offer.offer(TENANT)).free
+        return known and len(domains.north.kept) == 4 and not (await orchestrator.places.offer.offer(TENANT)).free
 
     await until(no_room, "the north to know that it is busy")
     domains.north.ran.clear()
@@ -196,7 +196,7 @@ async def test_a_domain_that_is_away_past_its_lease_stops_and_the_sub_flow_goes_
     before = await domains.runs()
     try:
         async with busy_north(domains):
-            case = await domains.north.start(ONE.replace("WHERE", "any").replace("one-above", "moves"))
+            run = await domains.north.start(ONE.replace("WHERE", "any").replace("one-above", "moves"))
             await domains.south.kept_some()
             moved = domains.follow.moved
             domains.line.cut = True
@@ -206,14 +206,14 @@ async def test_a_domain_that_is_away_past_its_lease_stops_and_the_sub_flow_goes_
 
             await until(gone, "the sub-flow to leave the south", 60)
             await stopped_in_the_south(domains)
-        assert (await domains.north.result(case))["outputs"] == {"code": 0}
+        assert (await domains.north.result(run))["outputs"] == {"code": 0}
         assert domains.north.ran.count("alone") == 1
         for pilot, claim in domains.south.kept:
             await pilot.end(claim)
-        ends = [one async for one in _states(domains, "alone")]
+        ends = [state async for state in _states(domains, "alone")]
         assert ends[-1] == "cancelled", "what comes late counts for nothing"
         assert await domains.runs() == before + 1
-        assert any(one.startswith("moved:") for one in await domains.events())
+        assert any(event.startswith("moved:") for event in await domains.events())
     finally:
         domains.line.cut = False
         domains.south.kept.clear()
@@ -227,11 +227,11 @@ async def test_sub_flows_run_in_the_other_domain_and_their_ends_come_in_batches(
     before, runs = domains.follow.batches, await domains.runs()
     domains.north.ran.clear()
     domains.south.ran.clear()
-    case = await domains.north.start(FLOW.replace("WHERE", "south"))
-    assert (await domains.north.result(case))["outcome"] == "completed"
+    run = await domains.north.start(FLOW.replace("WHERE", "south"))
+    assert (await domains.north.result(run))["outcome"] == "completed"
     assert sorted(domains.south.ran) == ["one", "one", "one"]
     assert domains.north.ran == ["after"]
-    assert domains.follow.told >= 3
+    assert domains.follow.delivered >= 3
     looks = domains.follow.batches - before
     assert looks >= 1
     assert await domains.runs() == runs + 3
@@ -244,8 +244,8 @@ async def test_sub_flows_run_in_the_other_domain_and_their_ends_come_in_batches(
 async def test_a_single_job_goes_where_there_is_room_for_it(domains: Domains) -> None:
     """A job travels as a flow of one task."""
     async with busy_north(domains):
-        case = await domains.north.start(ONE.replace("WHERE", "any"))
-        assert (await domains.north.result(case))["outputs"] == {"code": 0}
+        run = await domains.north.start(ONE.replace("WHERE", "any"))
+        assert (await domains.north.result(run))["outputs"] == {"code": 0}
         assert domains.south.ran == ["alone"]
 
 
@@ -253,7 +253,7 @@ async def stopped_in_the_south(domains: Domains) -> None:
     """A search shows it a second or so later."""
 
     async def stopped() -> bool:
-        return not await domains.south.engine.count(CaseQuery(TENANT, owner="peer:north", open=True))
+        return not await domains.south.engine.count(RunQuery(TENANT, owner="peer:north", open=True))
 
     await until(stopped, "the runs in the south to end")
 
@@ -263,18 +263,18 @@ async def _states(domains: Domains, name: str) -> AsyncIterator[str]:
     page = await domains.south.server.services.components.store.search(
         JobQuery(tenant=TENANT, anyof={"name": [name]}), sort="created"
     )
-    for one in page.jobs:
-        yield one.document.state.value
+    for job in page.jobs:
+        yield job.document.state.value
 
 
-async def test_the_end_of_the_case_above_ends_what_it_sent(domains: Domains) -> None:
+async def test_the_end_of_the_run_above_ends_what_it_sent(domains: Domains) -> None:
     await linked(domains)
     domains.south.hold_back = lambda _claim: True
     try:
-        case = await domains.north.start(ONE.replace("WHERE", "south").replace("one-above", "ends"))
+        run = await domains.north.start(ONE.replace("WHERE", "south").replace("one-above", "completions"))
         await domains.south.kept_some()
-        await domains.north.verb(case, VerbKind.FORCE_FAIL, reason="enough")
-        assert (await domains.north.ended(case)).state == "failed"
+        await domains.north.verb(run, VerbKind.FORCE_FAIL, reason="enough")
+        assert (await domains.north.ended(run)).state == "failed"
 
         await stopped_in_the_south(domains)
     finally:
@@ -284,21 +284,21 @@ async def test_the_end_of_the_case_above_ends_what_it_sent(domains: Domains) -> 
 
 async def test_a_key_is_one_run_and_an_old_stamp_starts_nothing(domains: Domains) -> None:
     peer, calls, who = await domains.peer(), domains.line.calls, Caller(TENANT, "ada")
-    said = await calls.hello(peer, who)
-    sends = [calls.send(peer, who, key="k:1", flow=SEND, params={}, stamp=said.stamp) for _ in range(3)]
+    peer_info = await calls.hello(peer, who)
+    sends = [calls.send(peer, who, key="k:1", flow=SEND, params={}, stamp=peer_info.stamp) for _ in range(3)]
     runs = set(await asyncio.gather(*sends))
     assert len(runs) == 1
-    old = said.stamp - 1000 * peer.lease
+    old = peer_info.stamp - 1000 * peer.lease
     assert await calls.send(peer, who, key="k:1", flow=SEND, params={}, stamp=old) in runs, "it was begun before"
     with pytest.raises(Conflict, match="stamp"):
         await calls.send(peer, who, key="k:2", flow=SEND, params={}, stamp=old)
     with pytest.raises(Conflict, match="another"):
-        await calls.send(peer, who, key="k:1", flow=SEND.replace("sent", "other"), params={}, stamp=said.stamp)
+        await calls.send(peer, who, key="k:1", flow=SEND.replace("sent", "other"), params={}, stamp=peer_info.stamp)
     with pytest.raises(Permanent):
-        await calls.send(peer, who, key="k:3", flow="{}", params={}, stamp=said.stamp)
+        await calls.send(peer, who, key="k:3", flow="{}", params={}, stamp=peer_info.stamp)
     with pytest.raises(Transient):
         await calls.hello(replace(peer, key=domains.follow.peers.tokens.public), who)
-    unknown = await calls.renew(peer, who, ["nobody"], stamp=said.stamp)
+    unknown = await calls.renew(peer, who, ["nobody"], stamp=peer_info.stamp)
     assert unknown.runs == {}
 
 
@@ -307,8 +307,8 @@ async def test_good_bye_stops_what_was_sent(domains: Domains) -> None:
     domains.line.cut = True
     domains.south.hold_back = lambda _claim: True
     try:
-        said = await calls.hello(peer, who)
-        run = await calls.send(peer, who, key="bye:1", flow=SEND, params={}, stamp=said.stamp)
+        peer_info = await calls.hello(peer, who)
+        run = await calls.send(peer, who, key="bye:1", flow=SEND, params={}, stamp=peer_info.stamp)
         await domains.south.kept_some()
         await calls.goodbye(peer, who)
 

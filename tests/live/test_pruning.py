@@ -1,14 +1,14 @@
-"""Jobs of real cases are removed when nobody can ask for them any more, and not before."""
+"""Jobs of real runs are removed when nobody can ask for them any more, and not before."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.live.run_site import TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
-from forestay.ports.flows.flow_engine import CaseQuery
+from forestay.ports.flows.flow_engine import RunQuery
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.services.operations.job_pruner import JobPruner, Pruned
 
@@ -29,43 +29,43 @@ flows:
 
 
 @pytest.fixture(params=["postgresql", "opensearch"])
-async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
-    async with case_site(request.param, tmp_path_factory.mktemp("pruning")) as running:
+async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunSite]:
+    async with run_site(request.param, tmp_path_factory.mktemp("pruning")) as running:
         yield running
 
 
-async def names(site: CaseSite) -> list[str]:
+async def names(site: RunSite) -> list[str]:
     await site.server.refresh()
     page = await site.server.services.components.store.search(JobQuery())
-    return sorted(one.document.name for one in page.jobs)
+    return sorted(job.document.name for job in page.jobs)
 
 
-async def test_jobs_of_cases_go_when_all_above_them_have_ended(site: CaseSite) -> None:
-    assert site.keeper is not None
-    parts = site.keeper.components
-    prune: JobPruner = site.keeper.pruning
+async def test_jobs_of_runs_go_when_all_above_them_have_ended(site: RunSite) -> None:
+    assert site.reconciler is not None
+    parts = site.reconciler.components
+    prune: JobPruner = site.reconciler.pruning
 
     async def pruned() -> Pruned:
         await site.server.refresh()
         return await prune.prune(parts.clock.now() + 1000)
 
     site.hold_back = lambda claim: claim["name"] == "last"
-    case = await site.start(NESTED)
+    run = await site.start(NESTED)
     await site.kept_some()
 
     async def inner_over() -> bool:
-        page = await site.engine.find(CaseQuery(TENANT), limit=10)
-        return any(one.case != case and one.ended is not None for one in page.cases)
+        page = await site.engine.find(RunQuery(TENANT), limit=10)
+        return any(other_run.run != run and other_run.ended is not None for other_run in page.runs)
 
     await until(inner_over, "the sub-flow to be over")
-    assert await pruned() == Pruned(0, 1), "its case has ended, and the one above it may still ask for what it made"
+    assert await pruned() == Pruned(0, 1), "its run has ended, and the one above it may still ask for what it made"
     assert await names(site) == ["inner", "last"]
     site.hold_back = lambda _claim: False
     await site.let_go()
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
     assert await pruned() == Pruned(2, 0)
     assert await names(site) == []
-    assert (await site.engine.describe(case)).state == "completed", "the case itself is still known"
-    # The next case of the same flow finds nothing in its way.
+    assert (await site.engine.describe(run)).state == "completed", "the run itself is still known"
+    # The next run of the same flow finds nothing in its way.
     assert (await site.ended(await site.start(NESTED))).state == "completed"
     assert site.ran[-2:] == ["inner", "last"]

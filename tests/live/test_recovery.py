@@ -25,19 +25,19 @@ pytestmark = [pytest.mark.live, pytest.mark.pair]
 
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningSite]:
-    """Two servers and a keeper."""
+    """Two servers and a reconciler."""
     running = RunningSite(tmp_path_factory.mktemp("site"), f"recovery-{uuid4().hex[:8]}")
     try:
         await running.start_server()
         await running.start_server()
-        running.start_keeper()
+        running.start_reconciler()
         yield running
     finally:
         await running.stop()
         async with httpx.AsyncClient(base_url=servers.opensearch()[0], timeout=60) as client:
-            found = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
-            for one in found.json():
-                (await client.delete(f"/{one['index']}")).raise_for_status()
+            response = await client.get(f"/_cat/indices/{running.prefix}-*", params={"format": "json", "h": "index"})
+            for problem in response.json():
+                (await client.delete(f"/{problem['index']}")).raise_for_status()
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def tenant() -> str:
     return f"t-{uuid4().hex[:8]}"
 
 
-def events(told: dict[str, Any]) -> list[str]:
-    return [line["event"] for line in told["story"]]
+def events(fields: dict[str, Any]) -> list[str]:
+    return [line["event"] for line in fields["story"]]
 
 
 def moment(line: dict[str, Any]) -> float:
@@ -88,17 +88,17 @@ async def test_a_silent_pilots_job_is_run_again_and_its_own_late_end_does_not_co
     silent.send(signal.SIGCONT)
     await until_state(ada, job, "completed")
 
-    async def late_end() -> bool:
-        return any(one["kind"] == "late-end" for one in (await story(ada, job))["evidence"])
+    async def late_completion() -> bool:
+        return any(entry["kind"] == "late-completion" for entry in (await story(ada, job))["evidence"])
 
-    await until(late_end, "the late end to be kept")
+    await until(late_completion, "the late end to be kept")
     assert events(await story(ada, job)) == ["create", "claim", "release", "claim", "complete"]
     assert (await read(ada, job))["winner"]["attempt"] == 2
     assert await published(ada, job) == "0.2"
 
 
 @pytest.mark.ledger("P4-14")
-async def test_beats_renew_the_lease_for_as_long_as_the_payload_runs(site: RunningSite, tenant: str) -> None:
+async def test_heartbeats_renew_the_lease_for_as_long_as_the_payload_runs(site: RunningSite, tenant: str) -> None:
     """P4 section 5.1: a job that runs for many leases is never taken from a pilot that is heard."""
     seconds = PATIENCE + 3
     ada = site.person(tenant)
@@ -120,9 +120,9 @@ async def test_the_job_of_a_pilot_that_dies_runs_again_in_seconds(site: RunningS
     dying.send(signal.SIGKILL)
     died = time.time()
     await until_state(ada, job, "completed")
-    told = await story(ada, job)
-    assert events(told) == ["create", "claim", "release", "claim", "complete"]
-    claimed_again = moment(told["story"][3])
+    returned_story = await story(ada, job)
+    assert events(returned_story) == ["create", "claim", "release", "claim", "complete"]
+    claimed_again = moment(returned_story["story"][3])
     assert claimed_again - died < 5.0
     assert await published(ada, job) == "0.2"
 
@@ -148,9 +148,9 @@ async def test_one_of_two_servers_dies_and_the_work_goes_on(site: RunningSite, t
     for job in jobs:
         await until_state(second, job, "completed")
     for job in jobs:
-        told = await story(second, job)
-        assert events(told).count("complete") == 1
-        claims = [line for line in told["story"] if line["event"] == "claim"]
-        releases = [line for line in told["story"] if line["event"] == "release"]
-        assert len(claims) == 1 + len(releases), "every run but the last has its end in the story"
+        returned_story = await story(second, job)
+        assert events(returned_story).count("complete") == 1
+        claims = [line for line in returned_story["story"] if line["event"] == "claim"]
+        releases = [line for line in returned_story["story"] if line["event"] == "release"]
+        assert len(claims) == 1 + len(releases), "every attempt but the last has its end in the story"
         assert await published(second, job) == f"0.{claims[-1]['attempt']}"

@@ -19,7 +19,7 @@ from tests.live.s3_element import s3_table
 from tests.system.chaos.processes import free_port
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site, until
-from tests.unit.pilot.storage_server import Fault, serving
+from tests.unit.pilot.storage_server import Failure, serving
 
 from forestay.adapters.botocore.signing import S3Signer
 from forestay.adapters.system.secrets import ReferencedSecrets
@@ -112,8 +112,8 @@ def ended(here: Room, state: str = "completed") -> dict[str, Any]:
 
 def replicas(here: Room, file: str) -> dict[str, bool]:
     """Whether the replica on each element is thought to be bad."""
-    found = here.operator.send(file_calls.where(file))
-    return {one["element"]: one["bad"] for one in found["replicas"]}
+    reply = here.operator.send(file_calls.where(file))
+    return {replica["element"]: replica["bad"] for replica in reply["replicas"]}
 
 
 @pytest.mark.ledger("P0-12")
@@ -123,7 +123,7 @@ def test_a_killed_server_is_passed_over_for_another_replica(here: Room, elements
     elements.put(file, b"good")
     here.host(site="north")
     spec = here.spec(
-        "cmp x y && echo done > made", inputs=[{"name": one, "source": f"lfn:/both/{file}"} for one in "xy"]
+        "cmp x y && echo done > made", inputs=[{"name": char, "source": f"lfn:/both/{file}"} for char in "xy"]
     )
     with elements.web() as web:
         web.kill()
@@ -165,10 +165,10 @@ def test_without_another_replica_a_person_is_asked(here: Room, elements: Element
 
 @pytest.mark.ledger("P0-11")
 def test_a_slow_server_is_given_more_time(here: Room, tmp_path: Path) -> None:
-    """Once by a rule, which gives too little time, and then by the house, which gives more."""
+    """Once by a rule, which gives too little time, and then by the default policy, which gives more."""
     (tmp_path / "x").write_bytes(b"good")
     with serving(tmp_path) as slow:
-        slow.faults = [Fault(status=503)] * 3 + [Fault(delay=2.0)] * 50
+        slow.failures = [Failure(status=503)] * 3 + [Failure(delay=2.0)] * 50
         rule(here, 'cause == "transfer" && job.attempt == 1', {"cause": "transfer", "job": {"attempt": 1}}, changed(1))
         here.host()
         spec = here.spec("echo done > made", inputs=[{"name": "x", "source": f"{slow.url}/x"}], max_attempts=1)
@@ -277,9 +277,9 @@ def rule(here: Room, condition: str, context: dict[str, object], *steps: dict[st
         "type": "abort",
         "condition": condition,
         "conclusion": {"steps": list(steps)},
-        "cornerstone": f"c-{uuid4().hex[:8]}",
+        "reference_incident": f"c-{uuid4().hex[:8]}",
         "context": context,
     }
-    made = here.operator.add_rule("domain/house", draft)
-    here.operator.set_rule_state("domain/house", str(made["rule"]), "active")
+    made = here.operator.add_rule("domain/site", draft)
+    here.operator.set_rule_state("domain/site", str(made["rule"]), "active")
     here.known()

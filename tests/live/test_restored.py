@@ -56,14 +56,14 @@ def _opensearch(own: OwnServers) -> Backup:
 
     async def save() -> None:
         await own.ask("PUT", place, {"type": "fs", "settings": {"location": prefix}})
-        told = await own.ask("PUT", f"{place}/one?wait_for_completion=true", indexes)
-        assert told["snapshot"]["state"] == "SUCCESS", told
+        value = await own.ask("PUT", f"{place}/one?wait_for_completion=true", indexes)
+        assert value["snapshot"]["state"] == "SUCCESS", value
 
     async def bring_back() -> None:
-        for one in await own.ask("GET", f"/_cat/indices/{prefix}-*?h=index&format=json"):
-            await own.ask("DELETE", f"/{one['index']}")
-        told = await own.ask("POST", f"{place}/one/_restore?wait_for_completion=true", indexes)
-        assert told["snapshot"]["shards"]["failed"] == 0, told
+        for entry in await own.ask("GET", f"/_cat/indices/{prefix}-*?h=index&format=json"):
+            await own.ask("DELETE", f"/{entry['index']}")
+        value = await own.ask("POST", f"{place}/one/_restore?wait_for_completion=true", indexes)
+        assert value["snapshot"]["shards"]["failed"] == 0, value
 
     return Backup(f"opensearch://{own.opensearch}/{prefix}?timeout=30", save, bring_back)
 
@@ -86,7 +86,7 @@ def _sqlite(url: str, folder: Path) -> Backup:
 def _postgresql(url: str, folder: Path) -> Backup:
     place, saved = make_url(url), folder / "saved.dump"
     where = ["-h", str(place.host), "-p", str(place.port), "-U", str(place.username)]
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name))[-1]
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))[-1]
 
     async def order(program: str, *words: str) -> None:
         await asyncio.to_thread(
@@ -114,15 +114,15 @@ async def submit(server: RunningServer, name: str, key: str = "", **more: Any) -
     person = server.person("submitter", tenant=TENANT)
     answer = await person.post("/v1/jobs", json={"specification": specification, "jobs": [{}]}, headers=headers)
     assert answer.status_code in (200, 201), answer.text
-    told: str = answer.json()["jobs"][0]["id"]
-    return told
+    id_data: str = answer.json()["jobs"][0]["id"]
+    return id_data
 
 
 async def job(server: RunningServer, name: str) -> dict[str, Any]:
     answer = await server.person("viewer", tenant=TENANT).get(f"/v1/jobs/{name}")
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
 
             # The world goes on, and the store will know nothing of it.
             assert await old.end(before) == ["committed"]
-            later = {one["job"]: one for one in await old.claim(most=2)}
+            later = {record["job"]: record for record in await old.claim(most=2)}
             assert later.keys() == {waits, outside}
             assert await old.end(later[outside]) == ["committed"]
             late = await submit(server, "late", key="the-same")
@@ -168,9 +168,9 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             for name in (running, waits, outside):
                 shown = await job(server, name)
                 assert (shown["state"], shown["generation"]) == ("available", raised.generation)
-                told = (await server.person("viewer", tenant=TENANT).get(f"/v1/jobs/{name}/story")).json()
-                assert [line for line in told["story"] if "the backup of midnight" in line["words"]]
-                assert [one for one in told["evidence"] if one["kind"] == "late-end"]
+                body = (await server.person("viewer", tenant=TENANT).get(f"/v1/jobs/{name}/story")).json()
+                assert [line for line in body["story"] if "the backup of midnight" in line["words"]]
+                assert [entry for entry in body["evidence"] if entry["kind"] == "late-completion"]
             assert (await job(server, done))["state"] == "completed"
             assert (await job(server, outside))["holders"] == ["restored"]
 
@@ -180,11 +180,11 @@ async def test_what_was_claimed_after_the_backup_is_fenced_off(kind: str, tmp_pa
             claims: dict[str, dict[str, Any]] = {}
 
             async def all_three() -> bool:
-                claims.update({one["job"]: one for one in await new.claim(most=3, wait=1)})
+                claims.update({record["job"]: record for record in await new.claim(most=3, wait=1)})
                 return claims.keys() == {running, waits, late}
 
             await until(all_three, "the three jobs that anyone may have")
-            assert {(one["generation"], one["attempt"]) for one in claims.values()} == {
+            assert {(claim["generation"], claim["attempt"]) for claim in claims.values()} == {
                 (raised.generation, 1),
                 (raised.generation, 2),
             }
@@ -228,8 +228,8 @@ async def test_it_is_refused_while_something_runs(tmp_path: Path) -> None:
     async with domain.server():
         with pytest.raises(Conflict, match="server "):
             await restore_store(domain.settings(), reason="too early", look=LOOK)
-    async with domain.keeper() as keeper:
-        await keeper.noting.note()
-        assert isinstance(keeper.noting, ReconcilerRegistry)
-    with pytest.raises(Conflict, match="keeper "):
+    async with domain.reconciler() as reconciler:
+        await reconciler.noting.note()
+        assert isinstance(reconciler.noting, ReconcilerRegistry)
+    with pytest.raises(Conflict, match="reconciler "):
         await restore_store(domain.settings(), reason="too early", look=0)

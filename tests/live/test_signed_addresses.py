@@ -55,7 +55,9 @@ async def test_outputs_go_up_and_come_down_by_signed_addresses_alone(server: Run
     claim = await pilot.claim_one()
     assert (claim["outputs_to"]["kind"], claim["outputs_to"]["prefix"]) == ("s3", "out")
     files = {"a b.txt": b"hello"}
-    listed = [{"path": name, "bytes": len(it), "sha256": hashlib.sha256(it).hexdigest()} for name, it in files.items()]
+    listed = [
+        {"path": name, "bytes": len(file), "sha256": hashlib.sha256(file).hexdigest()} for name, file in files.items()
+    ]
     files["manifest.json"] = json.dumps({"files": listed}).encode()
     body = {"job": job, "claim": claim["claim"], "files": [{"path": name} for name in files]}
     answer = await pilot.post("uploads", body)
@@ -68,10 +70,10 @@ async def test_outputs_go_up_and_come_down_by_signed_addresses_alone(server: Run
     await pilot.end(claim, manifest={"path": place, "sha256": digest, "files": 1, "bytes": 5})
     assert (await pilot.post("uploads", body)).status_code == 409, "it holds the claim no more"
     await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/a b.txt"}])
-    (told,) = (await pilot.claim_one())["inputs"]
-    (source,) = told["from"]
+    (value,) = (await pilot.claim_one())["inputs"]
+    (source,) = value["from"]
     assert await _get(source["url"]) == (200, b"hello")
-    assert told["sha256"] == listed[0]["sha256"]
+    assert value["sha256"] == listed[0]["sha256"]
     async with httpx.AsyncClient(trust_env=False) as client:
         bare = source["url"].partition("?")[0]
         assert (await client.get(bare)).status_code == 403
@@ -90,7 +92,7 @@ async def _no_secrets(server: RunningServer, client: httpx.AsyncClient, job: str
 
 def _content(path: str) -> bytes:
     """Of the database and of what is not yet in it."""
-    return b"".join(one.read_bytes() for one in Path(path).parent.glob(f"{Path(path).name}*"))
+    return b"".join(other_path.read_bytes() for other_path in Path(path).parent.glob(f"{Path(path).name}*"))
 
 
 async def test_only_who_holds_the_claim_gets_addresses(server: RunningServer) -> None:

@@ -80,20 +80,20 @@ class Hall:
         return counts
 
     async def done(self, jobs: list[str]) -> bool:
-        found = [(await self.user.get(f"/v1/jobs/{job}")).json()["state"] for job in jobs]
-        assert "failed" not in found
-        return set(found) == {"completed"}
+        states = [(await self.user.get(f"/v1/jobs/{job}")).json()["state"] for job in jobs]
+        assert "failed" not in states
+        return set(states) == {"completed"}
 
     async def batch_jobs(self) -> Counter[str]:
         """The names of every batch job that was ever submitted for this site, by Slurm's own word."""
-        names = [one["name"] for one in await self.launches()]
+        names = [launch["name"] for launch in await self.launches()]
         if not names:
             return Counter()
-        said = slurm(
+        returned_slurm = slurm(
             "sacct", "-n", "-X", "-P", "-D", "--format=JobName", "-S", "now-1days", f"--name={','.join(names)}"
         )
         waiting = slurm("squeue", "-h", "-t", "all", "-o", "%j", f"--name={','.join(names)}")
-        accounted = Counter(said.split())
+        accounted = Counter(returned_slurm.split())
         return accounted | Counter(waiting.split())
 
 
@@ -105,13 +105,13 @@ async def hall(tmp_path: Path) -> AsyncIterator[Hall]:
         write_private(tmp_path / "token", domain.token("site", tenant="here"))
         async with processes(domain, tmp_path, lease=30) as running:
             server = await running.server()
-            running.keeper()
+            running.reconciler()
             user = running.client(server, "operator", tenant="here")
             made = Hall(running, tmp_path, server, user, running.client(server, "site", tenant="here"))
             try:
                 yield made
             finally:
-                names = [one["name"] for one in await made.launches()]
+                names = [launch["name"] for launch in await made.launches()]
                 if names:
                     slurm("scancel", "--quiet", *(word for name in names for word in ("--name", name)))
 
@@ -132,11 +132,11 @@ async def test_pilots_come_for_queued_jobs_run_them_and_go(hall: Hall) -> None:
     assert "fse-" not in script, "no secret in the script"
 
     async def all_gone() -> list[dict[str, Any]] | None:
-        found = await hall.launches()
-        return found if {one["state"] for one in found} == {"ended"} else None
+        launches = await hall.launches()
+        return launches if {launch["state"] for launch in launches} == {"ended"} else None
 
     ended = await until(all_gone, "pilots without work end, and Slurm says so", PATIENCE)
-    assert {(one["end"]["word"], one["end"]["exit_code"]) for one in ended} == {("COMPLETED", 0)}
+    assert {(entry["end"]["word"], entry["end"]["exit_code"]) for entry in ended} == {("COMPLETED", 0)}
     assert len(ended) <= 4, "the number of submissions is bounded"
     assert max((await hall.batch_jobs()).values()) == 1
     assert list((hall.folder / "spool/secrets").iterdir()) == [], "used secrets are gone"
@@ -152,8 +152,8 @@ async def test_agents_killed_again_and_again_submit_nothing_twice_and_keep_the_i
         await asyncio.sleep(dice.uniform(2.5, 3.4))
         agent.kill_alone()
         alive = slurm("squeue", "-h", "-o", "%j").split()
-        ours = {one["name"] for one in await hall.launches()}
-        assert len([one for one in alive if one in ours]) <= 4
+        ours = {launch["name"] for launch in await hall.launches()}
+        assert len([name for name in alive if name in ours]) <= 4
     hall.agent(limits=limits, idle_exit=300)
     await until(lambda: hall.done(jobs), "all jobs are done", PATIENCE)
 
@@ -166,8 +166,8 @@ async def test_agents_killed_again_and_again_submit_nothing_twice_and_keep_the_i
     assert max(counted.values()) == 1, counted
     launches = await hall.launches()
     assert len(launches) <= 4
-    states = Counter(one["state"] for one in launches)
+    states = Counter(launch["state"] for launch in launches)
     assert states["planned"] == 0
     assert len(counted) == states["running"] + states["submitted"] + sum(
-        bool(one["batch_job"]) for one in launches if one["state"] == "ended"
+        bool(launch["batch_job"]) for launch in launches if launch["state"] == "ended"
     )

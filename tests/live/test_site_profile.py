@@ -1,4 +1,4 @@
-"""The site profile: Temporal's server proper and the jobs on one PostgreSQL, all processes apart, and a flow that is mended on it."""
+"""The site profile: Temporal's server proper and the jobs on one PostgreSQL, all processes apart, and a flow that is recovered on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import Client
-from tests.live.case_site import new_namespace
 from tests.live.own_temporal import temporal_on_postgres
+from tests.live.run_site import new_namespace
 from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import Domain, until
 from tests.unit.apps.server.store_room import store_room
@@ -55,20 +55,20 @@ async def answers(address: str) -> None:
     await until(there, "Temporal's server", 180)
 
 
-async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flow_is_recovered_on_it(temporal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await answers(temporal)
     known = {
         "temporal": temporal,
         "temporal_namespace": await new_namespace(),
         "relay_patience": 1,
-        "second_person": "off",
+        "approvals": "off",
     }
     async with store_room("postgresql", tmp_path) as url:
         domain = Domain(url, tmp_path / "state")
         async with processes(domain, tmp_path, lease=60, **known) as started:
             server = await started.server()
-            started.keeper()
-            started.worker()
+            started.reconciler()
+            started.orchestrator()
             started.pilot(TENANT, server, slots=2)
             token = domain.token("administrator", tenant=TENANT)
             (tmp_path / "reads.yaml").write_text(FLOW)
@@ -88,25 +88,25 @@ async def test_a_flow_is_mended_on_it(temporal: str, tmp_path: Path, monkeypatch
                 assert done.returncode == 0, (words, done.stdout, done.stderr)
                 return str(done.stdout).strip()
 
-            case = await forestay("run", "--detach", "reads.yaml")
+            run = await forestay("run", "--detach", "reads.yaml")
             await forestay("inbox", "--wait")
             assert "seats are taken" in await forestay("explain")
             rule = await forestay(
                 "rules", "add", "--from", "newest", "--if", CONDITION, "--then", "{action: resubmit, wait: 1 s}"
             )
             await forestay("rules", "promote", rule)
-            await forestay("watch", case)
+            await forestay("watch", run)
             # The next one needs nobody.
             await forestay("run", "reads.yaml")
 
             # And the doctor finds it in order, on one PostgreSQL.
-            for name in [one for one in os.environ if one.startswith("FORESTAY_")]:
+            for name in [value for value in os.environ if value.startswith("FORESTAY_")]:
                 monkeypatch.delenv(name)
-            given = {**known, "store": url, "state": domain.state, "server": server.url, "token": token}
-            for name, value in given.items():
-                if name not in ("relay_patience", "second_person"):
+            fields = {**known, "store": url, "state": domain.state, "server": server.url, "token": token}
+            for name, value in fields.items():
+                if name not in ("relay_patience", "approvals"):
                     monkeypatch.setenv(f"FORESTAY_{name.upper()}", str(value))
-            found = {one.about: one for one in await asyncio.to_thread(lambda: list(examine(None)))}
-            for name in ("store", "keepers", "temporal", "workers", "pilots", "cases"):
-                assert found[name].state == "good", found[name]
-            assert found["temporal"].words.endswith(f"answers at {temporal}, namespace {known['temporal_namespace']}")
+            results = {result.about: result for result in await asyncio.to_thread(lambda: list(examine(None)))}
+            for name in ("store", "reconcilers", "temporal", "orchestrators", "pilots", "runs"):
+                assert results[name].state == "good", results[name]
+            assert results["temporal"].words.endswith(f"answers at {temporal}, namespace {known['temporal_namespace']}")

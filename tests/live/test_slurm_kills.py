@@ -1,4 +1,4 @@
-"""Pilots in a real Slurm while slurmctld, a slurmd and a node are killed: no job is lost, none takes effect twice, every extra run is recorded."""
+"""Pilots in a real Slurm while slurmctld, a slurmd and a node are killed: no job is lost, none takes effect twice, every extra attempt is recorded."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ class Hall:
         return await submit(self.user, *[{}] * count, command=["sh", "-c", script], outputs=["out"])
 
     async def jobs(self, ids: list[str]) -> dict[str, dict[str, Any]]:
-        return {one: (await self.user.get(f"/v1/jobs/{one}")).json() for one in ids}
+        return {identifier: (await self.user.get(f"/v1/jobs/{identifier}")).json() for identifier in ids}
 
     async def count(self, ids: list[str], state: str) -> int:
-        return sum(one["state"] == state for one in (await self.jobs(ids)).values())
+        return sum(job["state"] == state for job in (await self.jobs(ids)).values())
 
     async def until_running(self, ids: list[str], many: int) -> None:
         async def enough() -> bool:
@@ -91,49 +91,49 @@ class Hall:
 
         async def there() -> bool:
             launches = (await self.agent.get("/v1/sites/hall/launches")).json()["launches"]
-            return len(launches) == many and all(one["pilot"] for one in launches)
+            return len(launches) == many and all(launch["pilot"] for launch in launches)
 
         await until(there, f"{many} pilots", WAIT)
 
     async def done(self, ids: list[str]) -> dict[str, dict[str, Any]]:
-        """Wait for all, then audit: nothing lost, nothing done twice, every extra run recorded."""
+        """Wait for all, then audit: nothing lost, nothing done twice, every extra attempt recorded."""
 
         async def over() -> bool:
             return await self.count(ids, "completed") == len(ids)
 
         await until(over, "all jobs are done", WAIT)
-        found = await self.jobs(ids)
+        jobs = await self.jobs(ids)
         lines = (await asyncio.to_thread((self.folder / "runs").read_text)).splitlines()
-        runs = Counter(one for one in (tuple(line.split()) for line in lines) if one[0] in ids)
+        runs = Counter(names for names in (tuple(line.split()) for line in lines) if names[0] in ids)
         assert max(runs.values()) == 1, "no attempt ran twice"
-        for job, document in found.items():
-            told = [int(attempt) for name, attempt in runs if name == job]
-            assert max(told) <= document["attempt"], "a run that nobody recorded"
+        for job, document in jobs.items():
+            attempts = [int(attempt) for name, attempt in runs if name == job]
+            assert max(attempts) <= document["attempt"], "a run that nobody recorded"
             story = (await self.user.get(f"/v1/jobs/{job}/story")).json()
             recorded = document["releases"] + 1
             assert document["attempt"] <= recorded, f"a further attempt without a recorded release: {story['story']}"
-            ends = [one for one in story["story"] if one["event"] in ("complete", "adopt")]
+            ends = [entry for entry in story["story"] if entry["event"] in ("complete", "adopt")]
             assert len(ends) == 1, "it took effect once"
-            assert document["faults"] == 0
-        return found
+            assert document["failures"] == 0
+        return jobs
 
     async def place(self, job: str) -> tuple[str, str]:
         """The node and the batch job of the pilot that runs a job."""
         document = (await self.jobs([job]))[job]
         claim = document["claim"]
         launches = (await self.agent.get("/v1/sites/hall/launches")).json()["launches"]
-        (launch,) = [one for one in launches if one["pilot"] == claim["pilot"]]
+        (launch,) = [other_launch for other_launch in launches if other_launch["pilot"] == claim["pilot"]]
         return str(claim["host"]), str(launch["batch_job"])
 
     def pid(self, batch_job: str) -> int:
         """The process of the pilot in a batch job."""
-        for one in Path("/proc").iterdir():
+        for path in Path("/proc").iterdir():
             try:
-                words = (one / "cmdline").read_bytes()
+                words = (path / "cmdline").read_bytes()
                 if str(self.folder).encode() in words and b"forestay" in words and b"--launch" in words:
-                    told = (one / "environ").read_bytes().split(b"\0")
-                    if f"SLURM_JOB_ID={batch_job}".encode() in told:
-                        return int(one.name)
+                    chunks = (path / "environ").read_bytes().split(b"\0")
+                    if f"SLURM_JOB_ID={batch_job}".encode() in chunks:
+                        return int(path.name)
             except OSError:
                 continue
         raise AssertionError(f"no pilot in batch job {batch_job}")
@@ -151,7 +151,7 @@ async def hall(own_slurm: OwnSlurm) -> AsyncIterator[Hall]:
             write_private(folder / "token", domain.token("site", tenant="here"))
             async with processes(domain, folder, lease=LEASE) as running:
                 server = await running.server()
-                running.keeper()
+                running.reconciler()
                 config = folder / "site.toml"
                 config.write_text(SETTINGS.format(server=server.url, folder=folder))
                 running._start("site", "--config", str(config))
@@ -178,19 +178,19 @@ async def test_slurmctld_is_killed_and_comes_back(hall: Hall) -> None:
 
         await until(goes_on, "pilots go on without a controller", WAIT)
         launches = (await hall.agent.get("/v1/sites/hall/launches")).json()["launches"]
-        assert {one["state"] for one in launches} <= {"submitted", "running", "planned"}
+        assert {launch["state"] for launch in launches} <= {"submitted", "running", "planned"}
         ended = (await hall.agent.get("/v1/sites/hall/launches?state=ended")).json()["launches"]
         assert ended == [], "its silence ended no launch"
     finally:
         await hall.order("launch", "slurm", "ctld")
-    found = await hall.done(jobs)
-    assert {one["attempt"] for one in found.values()} == {1}, "nothing ran twice"
+    fields = await hall.done(jobs)
+    assert {field["attempt"] for field in fields.values()} == {1}, "nothing ran twice"
 
 
 async def test_a_slurmd_is_killed_and_comes_back(hall: Hall) -> None:
     jobs = await hall.submit(8, 3)
     await hall.until_running(jobs, 4)
-    (first, *_) = [one for one, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
+    (first, *_) = [name for name, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
     node, _ = await hall.place(first)
     part = "d" + node.removeprefix("n")
     await hall.order("kill9", "slurm", part)
@@ -198,8 +198,8 @@ async def test_a_slurmd_is_killed_and_comes_back(hall: Hall) -> None:
         await until(lambda: hall.count([first], "completed"), "its pilot goes on without its slurmd", WAIT)
     finally:
         await hall.order("launch", "slurm", part)
-    found = await hall.done(jobs)
-    assert {one["attempt"] for one in found.values()} == {1}
+    fields = await hall.done(jobs)
+    assert {field["attempt"] for field in fields.values()} == {1}
 
 
 async def test_a_slow_node_is_not_taken_for_dead(hall: Hall) -> None:
@@ -213,8 +213,8 @@ async def test_a_slow_node_is_not_taken_for_dead(hall: Hall) -> None:
         await asyncio.sleep(LEASE - 1)
     finally:
         os.kill(pid, signal.SIGCONT)
-    found = await hall.done(jobs)
-    assert (found[jobs[0]]["attempt"], found[jobs[0]]["releases"]) == (1, 0)
+    fields = await hall.done(jobs)
+    assert (fields[jobs[0]]["attempt"], fields[jobs[0]]["releases"]) == (1, 0)
 
 
 async def test_a_pilot_that_is_killed_frees_its_job_long_before_its_lease_is_over(hall: Hall) -> None:
@@ -233,7 +233,7 @@ async def test_a_pilot_that_is_killed_frees_its_job_long_before_its_lease_is_ove
 
     async def told() -> dict[str, Any] | None:
         ended = (await hall.agent.get("/v1/sites/hall/launches?state=ended")).json()["launches"]
-        return next((one["end"] for one in ended if one["batch_job"] == batch_job), None)
+        return next((entry["end"] for entry in ended if entry["batch_job"] == batch_job), None)
 
     end = await until(told, "Slurm's word on its batch job", WAIT)
     assert (end["word"], end["signal"], end["lost"]) == ("FAILED", 9, False)
@@ -243,16 +243,16 @@ async def test_a_node_goes_down_with_its_pilots(hall: Hall) -> None:
     jobs = await hall.submit(6, 6)
     await hall.until_pilots(4)
     await hall.until_running(jobs, 4)
-    (first, *_) = [one for one, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
+    (first, *_) = [name for name, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
     node, _ = await hall.place(first)
     await hall.say("scontrol", "update", f"nodename={node}", "state=down", "reason=lost power")
     try:
-        found = await hall.done(jobs)
+        fields = await hall.done(jobs)
     finally:
         if "down" in await hall.say("sinfo", "-h", "-N", "-n", node, "-o", "%T"):
             await hall.say("scontrol", "update", f"nodename={node}", "state=resume")
-    assert found[first]["attempt"] == 2
+    assert fields[first]["attempt"] == 2
     ended = (await hall.agent.get("/v1/sites/hall/launches?state=ended")).json()["launches"]
-    lost = [one["end"] for one in ended if one["end"]["lost"]]
-    assert {one["word"] for one in lost} == {"NODE_FAIL"}
-    assert all(one["nodes"] == [node] and one["reason"] for one in lost)
+    lost = [entry["end"] for entry in ended if entry["end"]["lost"]]
+    assert {entry["word"] for entry in lost} == {"NODE_FAIL"}
+    assert all(entry["nodes"] == [node] and entry["reason"] for entry in lost)

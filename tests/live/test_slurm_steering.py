@@ -134,13 +134,13 @@ async def test_slurm_says_what_a_job_is_and_whose(steering: SlurmSteering, tmp_p
     (tmp_path / "het.sh").write_text(HETEROGENEOUS)
     parts = sbatch("-o", "/dev/null", str(tmp_path / "het.sh"))
     try:
-        found = await steering.identities([single, array, parts, "99999999"])
-        assert {job: found[job] for job in (single, array, parts)} == {
+        identities = await steering.identities([single, array, parts, "99999999"])
+        assert {job: identities[job] for job in (single, array, parts)} == {
             single: JobIdentity(JobKind.SINGLE, os.getuid()),
             array: JobIdentity(JobKind.ARRAY, os.getuid()),
             parts: JobIdentity(JobKind.HETEROGENEOUS, os.getuid()),
         }
-        assert "99999999" not in found
+        assert "99999999" not in identities
     finally:
         said("scancel", single, array, parts)
 

@@ -58,7 +58,7 @@ def test_outputs_are_kept_on_an_element_and_read_from_it(here: Room, kind: str) 
 
     def second() -> list[Any]:
         return [
-            one for one in here.operator.find_jobs({"name": "reads"}).jobs if one["state"] in ("completed", "failed")
+            job for job in here.operator.find_jobs({"name": "reads"}).jobs if job["state"] in ("completed", "failed")
         ]
 
     until(lambda: bool(second()), "the job that reads")

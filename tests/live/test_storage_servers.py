@@ -33,10 +33,10 @@ SERVERS = str(Path(__file__).resolve().parents[2] / "scripts" / "servers")
 
 
 def address(name: str) -> str:
-    found = os.environ.get(name)
-    if not found:
+    text = os.environ.get(name)
+    if not text:
         pytest.skip(f"{name} is not set: scripts/servers start {'s3' if 'S3' in name else 'xrootd'}")
-    return found.rstrip("/")
+    return text.rstrip("/")
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def signed(method: str, path: str, *, seconds: int = 300, secret: str | None = N
     return str(request.url)
 
 
-def bring(folder: Path, place: dict[str, Any], **told: Any) -> dict[str, Any]:
+def bring(folder: Path, place: dict[str, Any], **fields: Any) -> dict[str, Any]:
     noted: list[dict[str, Any]] = []
-    given = {"name": "in.dat", "source": "lfn:f", "from": [{"private": True, "element": "se", **place}], **told}
-    stage_in([given], str(folder), sequential=True, stopped=lambda: False, note=noted.append)
+    data = {"name": "in.dat", "source": "lfn:f", "from": [{"private": True, "element": "se", **place}], **fields}
+    stage_in([data], str(folder), sequential=True, stopped=lambda: False, note=noted.append)
     assert (folder / "in.dat").read_bytes() == CONTENT
     return noted[0]
 
@@ -75,12 +75,12 @@ def job(own: str) -> ClaimedJob:
     return read_claim({**named, "specification": {}})
 
 
-def store(folder: Path, own: str, **given: Any) -> OutputManifest:
+def store(folder: Path, own: str, **fields: Any) -> OutputManifest:
     """The outputs of a job to an element, as its claim would name it."""
-    element = OutputStorage.read({"element": "se", "prefix": "", "private": True, **given})
+    element = OutputStorage.read({"element": "se", "prefix": "", "private": True, **fields})
 
     def sign(_job: ClaimedJob, files: list[dict[str, Any]]) -> dict[str, str]:
-        return {one["path"]: signed("PUT", f"{own}/j-1/1.1.c0ffee00/{one['path']}") for one in files}
+        return {file["path"]: signed("PUT", f"{own}/j-1/1.1.c0ffee00/{file['path']}") for file in files}
 
     patterns = ["sub", "log.txt"]
     return store_outputs(job(own), str(folder), patterns, element, sign=sign, stopped=lambda: False)
@@ -105,8 +105,8 @@ def test_outputs_go_to_s3_and_come_back(tmp_path: Path, folder: Path, own: str) 
     manifest = store(folder, own, kind="s3")
     path, size, sha256 = manifest.listing[1]
     assert (path, size, sha256) == ("sub/out.dat", len(CONTENT), SHA256)
-    told = bring(tmp_path, {"kind": "s3", "url": signed("GET", f"{own}/j-1/1.1.c0ffee00/{path}")}, sha256=SHA256)
-    assert (told["kind"], told["element"], told["bytes"]) == ("s3", "se", len(CONTENT))
+    fields = bring(tmp_path, {"kind": "s3", "url": signed("GET", f"{own}/j-1/1.1.c0ffee00/{path}")}, sha256=SHA256)
+    assert (fields["kind"], fields["element"], fields["bytes"]) == ("s3", "se", len(CONTENT))
     assert manifest.path == f"element:se/{own}/j-1/1.1.c0ffee00/manifest.json"
     assert not list(tmp_path.rglob("manifest-*"))
 
@@ -116,8 +116,8 @@ def test_a_part_of_an_object_is_enough(tmp_path: Path, own: str) -> None:
     (tmp_path / "in.dat.staging").write_bytes(CONTENT[:2_000_000])
     bring(tmp_path, {"kind": "s3", "url": signed("GET", f"{own}/f")}, sha256=SHA256)
     (tmp_path / "in.dat.staging").write_bytes(b"?" * 2_000_000)
-    told = bring(tmp_path, {"kind": "s3", "url": signed("GET", f"{own}/f")}, sha256=SHA256)
-    assert told["tries"] == 2, "a wrong beginning is noticed, and the whole is fetched"
+    fields = bring(tmp_path, {"kind": "s3", "url": signed("GET", f"{own}/f")}, sha256=SHA256)
+    assert fields["tries"] == 2, "a wrong beginning is noticed, and the whole is fetched"
 
 
 @pytest.mark.ledger("P0-09")
@@ -153,8 +153,8 @@ def test_outputs_go_to_xrootd_and_come_back(tmp_path: Path, folder: Path, own: s
     manifest = store(folder, own, kind=kind, base=base)
     assert manifest.listing[1] == ("sub/out.dat", len(CONTENT), SHA256)
     place = {"kind": kind, "url": f"{base}/{own}/j-1/1.1.c0ffee00/sub/out.dat"}
-    told = bring(tmp_path, place, sha256=SHA256, bytes=len(CONTENT))
-    assert (told["kind"], told["bytes"], told["tries"]) == (kind, len(CONTENT), 1)
+    fields = bring(tmp_path, place, sha256=SHA256, bytes=len(CONTENT))
+    assert (fields["kind"], fields["bytes"], fields["tries"]) == (kind, len(CONTENT), 1)
     again = store(folder, own, kind=kind, base=base)
     assert again.sha256 == manifest.sha256, "a repeat is harmless"
 
@@ -165,8 +165,8 @@ def test_what_came_before_is_not_fetched_again(tmp_path: Path, own: str, kind: s
     put(tmp_path, {"kind": "root", "url": f"{root}/{own}/f"})
     base = root if kind == "root" else address("FORESTAY_TEST_XROOTD_HTTP")
     (tmp_path / "in.dat.staging").write_bytes(CONTENT[:2_000_000])
-    told = bring(tmp_path, {"kind": kind, "url": f"{base}/{own}/f"}, sha256=SHA256, bytes=len(CONTENT))
-    assert told["tries"] == 1
+    fields = bring(tmp_path, {"kind": kind, "url": f"{base}/{own}/f"}, sha256=SHA256, bytes=len(CONTENT))
+    assert fields["tries"] == 1
     (tmp_path / "in.dat.staging").write_bytes(b"?" * 2_000_000)
     assert bring(tmp_path, {"kind": kind, "url": f"{base}/{own}/f"}, sha256=SHA256)["tries"] == 2
 
@@ -271,7 +271,7 @@ def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, own_xrootd: dict[
     digest = hashlib.sha256(bytes(size)).hexdigest()
     port = (state / "port").read_text().strip()
     place = {"kind": kind, "url": f"{'root' if kind == 'root' else 'http'}://127.0.0.1:{port}//f", "private": True}
-    given = {
+    fields = {
         "name": "f",
         "source": "lfn:f",
         "sha256": digest,
@@ -279,11 +279,11 @@ def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, own_xrootd: dict[
         "from": [place],
         "transfer": {"tries": 30, "timeout": 5},
     }
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     draft = tmp_path / "f.staging"
     with ThreadPoolExecutor(1) as pool:
         brought = pool.submit(
-            stage_in, [given], str(tmp_path), sequential=True, stopped=lambda: False, note=told.append
+            stage_in, [fields], str(tmp_path), sequential=True, stopped=lambda: False, note=results.append
         )
         end = time.monotonic() + 60
         while not draft.exists() or draft.stat().st_size < 4 << 20:
@@ -296,5 +296,5 @@ def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, own_xrootd: dict[
         brought.result(120)
     assert (tmp_path / "f").stat().st_size == size
     if killed_at < size:
-        assert told[0]["tries"] > 1
-        assert told[0]["failed"]
+        assert results[0]["tries"] > 1
+        assert results[0]["failed"]

@@ -1,4 +1,4 @@
-"""Every verb on items, cases and those that started them, sent over HTTP as a person or a rule sends it: real Temporal, real store."""
+"""Every verb on tasks, runs and those that started them, sent over HTTP as a person or a rule sends it: real Temporal, real store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.live.case_site import BAD, GOOD, TENANT, CaseSite, case_site
-from tests.live.test_cases import CHAIN, COMPENSATED, SCATTER, named
+from tests.live.run_site import BAD, GOOD, TENANT, RunSite, run_site
+from tests.live.test_runs import CHAIN, COMPENSATED, SCATTER, named
 from tests.unit.apps.server.asks import problem, read, steer
 from tests.unit.apps.server.running import until
 
-from forestay.domain.flows.execution.case_names import case_of
+from forestay.domain.flows.execution.run_names import run_of
 
 pytestmark = pytest.mark.live
 
@@ -56,9 +56,9 @@ tasks:
   slow: {command: [slow], deadline: DEADLINE, when_failed: ignore}
   last: {command: [last], after: [slow]}
 """
-LATE_CASE = """
+LATE_RUN = """
 forestay: 1
-name: late-case
+name: late-run
 deadline: 1 s
 tasks:
   before: {command: [do], compensate: {command: [undo]}}
@@ -74,39 +74,39 @@ tasks:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
-    async with case_site(request.param, tmp_path_factory.mktemp("verbs")) as running:
+async def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunSite]:
+    async with run_site(request.param, tmp_path_factory.mktemp("verbs")) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def _fresh(site: CaseSite) -> None:
+def _fresh(site: RunSite) -> None:
     site.ran.clear()
     site.fate = lambda _claim: GOOD
     site.hold_back = lambda _claim: False
     site.kept.clear()
 
 
-async def say(site: CaseSite, case: str, verb: str, item: str = "", **more: Any) -> httpx.Response:
+async def say(site: RunSite, run: str, verb: str, task: str = "", **more: Any) -> httpx.Response:
     operator = site.server.person("operator", tenant=TENANT, subject="olga")
-    return await operator.post(f"/v1/cases/{case}/verbs", json={"verb": verb, "item": item} | more)
+    return await operator.post(f"/v1/runs/{run}/verbs", json={"verb": verb, "task": task} | more)
 
 
-async def obeyed(site: CaseSite, case: str, verb: str, item: str = "", **more: Any) -> None:
-    answer = await say(site, case, verb, item, **more)
+async def obeyed(site: RunSite, run: str, verb: str, task: str = "", **more: Any) -> None:
+    answer = await say(site, run, verb, task, **more)
     assert answer.status_code == 200, answer.text
     assert answer.json()["accepted"]
 
 
-async def jobs(site: CaseSite, case: str) -> list[tuple[str, str]]:
-    """The jobs of a case by name, and how they stand."""
+async def jobs(site: RunSite, run: str) -> list[tuple[str, str]]:
+    """The jobs of a run by name, and how they stand."""
     await site.server.refresh()
     person = site.server.person("viewer", tenant=TENANT)
-    found = (await person.get("/v1/jobs", params={"case": case, "sort": "created"})).json()["jobs"]
-    return [(job["name"], job["state"]) for job in found]
+    jobs = (await person.get("/v1/jobs", params={"run": run, "sort": "created"})).json()["jobs"]
+    return [(job["name"], job["state"]) for job in jobs]
 
 
-async def under_way(site: CaseSite, *names: str) -> None:
+async def under_way(site: RunSite, *names: str) -> None:
     """Wait until jobs of these names run; the site must hold them back."""
 
     async def there() -> bool:
@@ -115,35 +115,35 @@ async def under_way(site: CaseSite, *names: str) -> None:
     await until(there, f"{names} to run")
 
 
-def fails_once(site: CaseSite, name: str) -> Any:
+def fails_once(site: RunSite, name: str) -> Any:
     return lambda claim: BAD if claim["name"] == name and site.ran.count(name) == 1 else GOOD
 
 
-# Items
+# Tasks
 
 
 @pytest.mark.ledger("P0-14", "P1-36")
-async def test_a_failed_task_is_submitted_again(site: CaseSite) -> None:
+async def test_a_failed_task_is_submitted_again(site: RunSite) -> None:
     site.fate = fails_once(site, "first")
-    case = await site.start(HELD)
-    await site.item_is(case, "first", "faulted")
-    assert await jobs(site, case) == [("first", "failed")]
-    await obeyed(site, case, "redo", "first")
-    assert (await site.ended(case)).state == "completed"
-    # Another job of the same item; the one that failed stays as it is.
-    assert await jobs(site, case) == [("first", "failed"), ("first", "completed"), ("second", "completed")]
+    run = await site.start(HELD)
+    await site.task_is(run, "first", "faulted")
+    assert await jobs(site, run) == [("first", "failed")]
+    await obeyed(site, run, "redo", "first")
+    assert (await site.ended(run)).state == "completed"
+    # Another job of the same task; the one that failed stays as it is.
+    assert await jobs(site, run) == [("first", "failed"), ("first", "completed"), ("second", "completed")]
 
 
 @pytest.mark.ledger("P1-36")
-async def test_a_task_that_was_done_is_done_again_with_what_came_after_it(site: CaseSite) -> None:
+async def test_a_task_that_was_done_is_done_again_with_what_came_after_it(site: RunSite) -> None:
     site.hold_back = named("second")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "second")
     site.hold_back = lambda _claim: False
-    await obeyed(site, case, "redo", "first")
-    assert (await site.ended(case)).state == "completed"
+    await obeyed(site, run, "redo", "first")
+    assert (await site.ended(run)).state == "completed"
     assert site.ran == ["first", "first", "second"]
-    assert sorted(await jobs(site, case)) == [
+    assert sorted(await jobs(site, run)) == [
         ("first", "completed"),
         ("first", "completed"),
         ("second", "cancelled"),
@@ -152,18 +152,18 @@ async def test_a_task_that_was_done_is_done_again_with_what_came_after_it(site: 
 
 
 @pytest.mark.ledger("P1-36")
-async def test_a_task_is_skipped(site: CaseSite) -> None:
+async def test_a_task_is_skipped(site: RunSite) -> None:
     site.hold_back = named("first")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "first")
-    await obeyed(site, case, "skip", "first")
-    assert (await site.ended(case)).state == "completed"
-    assert await site.items(case) == {"first": "skipped", "second": "completed"}
-    assert await jobs(site, case) == [("first", "cancelled"), ("second", "completed")]
+    await obeyed(site, run, "skip", "first")
+    assert (await site.ended(run)).state == "completed"
+    assert await site.tasks(run) == {"first": "skipped", "second": "completed"}
+    assert await jobs(site, run) == [("first", "cancelled"), ("second", "completed")]
 
 
 @pytest.mark.ledger("P1-36")
-async def test_a_task_is_replaced_by_another_job(site: CaseSite) -> None:
+async def test_a_task_is_replaced_by_another_job(site: RunSite) -> None:
     commands: list[list[str]] = []
 
     def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,156 +171,156 @@ async def test_a_task_is_replaced_by_another_job(site: CaseSite) -> None:
         return BAD if claim["specification"]["command"] == ["echo", "one"] else GOOD
 
     site.fate = fate
-    case = await site.start(HELD)
-    await site.item_is(case, "first", "faulted")
-    wrong = await say(site, case, "replace", "first", changes={"tenant": "another"})
+    run = await site.start(HELD)
+    await site.task_is(run, "first", "faulted")
+    wrong = await say(site, run, "replace", "first", changes={"tenant": "another"})
     assert "cannot be changed" in problem(wrong, 409)["detail"]
-    await obeyed(site, case, "replace", "first", changes={"command": ["echo", "anew"]})
-    assert (await site.ended(case)).state == "completed"
+    await obeyed(site, run, "replace", "first", changes={"command": ["echo", "anew"]})
+    assert (await site.ended(run)).state == "completed"
     assert commands == [["echo", "one"], ["echo", "anew"], ["echo", "two"]]
 
 
 @pytest.mark.ledger("P1-36")
-async def test_a_task_is_replaced_by_another_flow(site: CaseSite) -> None:
+async def test_a_task_is_replaced_by_another_flow(site: RunSite) -> None:
     person = site.server.person("submitter", tenant=TENANT)
     version = (await person.post("/v1/flows", json={"text": OTHER})).json()["version"]
     site.fate = lambda claim: BAD if claim["name"] == "first" else GOOD
-    case = await site.start(HELD)
-    await site.item_is(case, "first", "faulted")
-    await obeyed(site, case, "replace", "first", changes={"flow": version})
-    assert (await site.ended(case)).state == "completed"
+    run = await site.start(HELD)
+    await site.task_is(run, "first", "faulted")
+    await obeyed(site, run, "replace", "first", changes={"flow": version})
+    assert (await site.ended(run)).state == "completed"
     assert site.ran == ["first", "detour", "second"]
-    assert (await site.engine.describe(case_of(case, "first@2", 0))).version == version
+    assert (await site.engine.describe(run_of(run, "first@2", 0))).version == version
 
 
 @pytest.mark.ledger("P1-36")
-async def test_a_loop_is_looped_once_more(site: CaseSite) -> None:
+async def test_a_loop_is_looped_once_more(site: RunSite) -> None:
     site.hold_back = named("last")
-    case = await site.start(LOOP)
+    run = await site.start(LOOP)
     await under_way(site, "last")
     assert site.ran == ["fit", "fit"]
     site.hold_back = lambda _claim: False
-    await obeyed(site, case, "redo", "refine")
-    assert (await site.ended(case)).state == "completed"
+    await obeyed(site, run, "redo", "refine")
+    assert (await site.ended(run)).state == "completed"
     assert site.ran == ["fit"] * 4 + ["last"]
 
 
-async def test_an_item_inside_a_loop_is_steered(site: CaseSite) -> None:
+async def test_a_task_inside_a_loop_is_steered(site: RunSite) -> None:
     site.hold_back = named("fit")
-    case = await site.start(LOOP)
+    run = await site.start(LOOP)
     await under_way(site, "fit")
-    inner = next(item for item in await site.items(case) if item.endswith("fit"))
-    await obeyed(site, case, "skip", inner)
+    inner = next(task for task in await site.tasks(run) if task.endswith("fit"))
+    await obeyed(site, run, "skip", inner)
     site.hold_back = lambda _claim: False
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
     assert site.ran == ["fit", "last"]
 
 
-async def test_of_a_scatter_only_what_failed_is_done_again(site: CaseSite) -> None:
+async def test_of_a_scatter_only_what_failed_is_done_again(site: RunSite) -> None:
     site.fate = lambda claim: BAD if claim.get("index") == 3 and site.ran.count("many[3]") == 1 else GOOD
     text = SCATTER.replace('[0, "${params.n}"]}}', '[0, "${params.n}"]}}, when_failed: hold')
-    case = await site.start(text, n=6)
-    await site.item_is(case, "many", "faulted")
-    await obeyed(site, case, "redo", "many", only_failed=True)
-    assert (await site.ended(case)).state == "completed"
+    run = await site.start(text, n=6)
+    await site.task_is(run, "many", "faulted")
+    await obeyed(site, run, "redo", "many", only_failed=True)
+    assert (await site.ended(run)).state == "completed"
     assert sorted(site.ran) == sorted([*(f"many[{n}]" for n in range(6)), "many[3]", "last"])
 
 
 @pytest.mark.ledger("P0-19")
-async def test_a_task_is_forced_to_complete(site: CaseSite) -> None:
+async def test_a_task_is_forced_to_complete(site: RunSite) -> None:
     site.hold_back = named("first")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "first")
-    await obeyed(site, case, "force-complete", "first", reason="seen on the disk")
-    assert (await site.ended(case)).state == "completed"
-    assert await site.items(case) == {"first": "forced_complete", "second": "completed"}
+    await obeyed(site, run, "force-complete", "first", reason="seen on the disk")
+    assert (await site.ended(run)).state == "completed"
+    assert await site.tasks(run) == {"first": "forced_complete", "second": "completed"}
     late = await site.kept[0][0].end(site.kept[0][1])
     assert late == ["superseded"], "what ends after it was forced does not count"
 
 
 @pytest.mark.ledger("P0-19")
-async def test_a_task_is_forced_to_fail(site: CaseSite) -> None:
+async def test_a_task_is_forced_to_fail(site: RunSite) -> None:
     site.hold_back = named("first")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "first")
-    await obeyed(site, case, "force-fail", "first", reason="it will never end")
-    assert (await site.ended(case)).state == "completed", "the tasks after it go on"
-    assert await site.items(case) == {"first": "failed", "second": "completed"}
+    await obeyed(site, run, "force-fail", "first", reason="it will never end")
+    assert (await site.ended(run)).state == "completed", "the tasks after it go on"
+    assert await site.tasks(run) == {"first": "failed", "second": "completed"}
 
 
-async def test_an_item_is_removed_with_what_comes_after_it(site: CaseSite) -> None:
+async def test_a_task_is_removed_with_what_comes_after_it(site: RunSite) -> None:
     site.hold_back = named("first")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "first")
-    await obeyed(site, case, "remove", "first")
-    await site.ended(case)
-    assert await site.items(case) == {"first": "cancelled", "second": "cancelled"}
-    assert await jobs(site, case) == [("first", "cancelled")]
+    await obeyed(site, run, "remove", "first")
+    await site.ended(run)
+    assert await site.tasks(run) == {"first": "cancelled", "second": "cancelled"}
+    assert await jobs(site, run) == [("first", "cancelled")]
 
 
-async def test_a_suspended_item_holds_its_jobs_and_nothing_else(site: CaseSite) -> None:
+async def test_a_suspended_task_holds_its_jobs_and_nothing_else(site: RunSite) -> None:
     text = "{forestay: 1, name: side, tasks: {one: {command: [a]}, two: {command: [b], after: [one]}, free: {command: [c]}}}"
     site.hold_back = named("one")
-    case = await site.start(text)
+    run = await site.start(text)
     await under_way(site, "one")
-    await obeyed(site, case, "suspend", "two", holder="incident-1:step-2")
+    await obeyed(site, run, "suspend", "two", holder="incident-1:step-2")
     await site.let_go()
     site.hold_back = lambda _claim: False
-    await site.item_is(case, "one", "completed")
-    await site.item_is(case, "free", "completed")
-    foreign = await say(site, case, "continue", "two")
+    await site.task_is(run, "one", "completed")
+    await site.task_is(run, "free", "completed")
+    foreign = await say(site, run, "continue", "two")
     assert "does not hold" in problem(foreign, 409)["detail"]
-    assert (await site.items(case))["two"] == "waiting"
-    await obeyed(site, case, "continue", "two", holder="incident-1:step-2")
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.tasks(run))["two"] == "waiting"
+    await obeyed(site, run, "continue", "two", holder="incident-1:step-2")
+    assert (await site.ended(run)).state == "completed"
     assert site.ran[-1] == "two"
 
 
-async def test_an_exception_is_raised(site: CaseSite) -> None:
+async def test_an_exception_is_raised(site: RunSite) -> None:
     site.hold_back = named("first")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "first")
-    await obeyed(site, case, "raise", "first", id="r-1", reason="too cold", changes={"type": "item-external"})
-    await obeyed(site, case, "raise", id="r-2", reason="no more money", changes={"type": "case-external"})
+    await obeyed(site, run, "raise", "first", id="r-1", reason="too cold", changes={"type": "task-external"})
+    await obeyed(site, run, "raise", id="r-2", reason="no more money", changes={"type": "run-external"})
     store = site.server.services.components.store
 
     async def told() -> Any:
-        records = [await store.get_record(f"case:{case}:verb:{name}") for name in ("r-1", "r-2")]
+        records = [await store.get_record(f"run:{run}:verb:{name}") for name in ("r-1", "r-2")]
         return [record.body for record in records if record is not None] if all(records) else None
 
     assert await until(told, "the exceptions to be recorded") == [
-        {"kind": "item-external", "item": "first", "detail": "too cold"},
-        {"kind": "case-external", "item": "", "detail": "no more money"},
+        {"kind": "task-external", "task": "first", "detail": "too cold"},
+        {"kind": "run-external", "task": "", "detail": "no more money"},
     ]
     await site.let_go()
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
 
 
-# Cases
+# Runs
 
 
-async def test_a_case_is_restarted(site: CaseSite) -> None:
+async def test_a_run_is_restarted(site: RunSite) -> None:
     site.hold_back = named("second")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "second")
     site.hold_back = lambda _claim: False
-    await obeyed(site, case, "restart")
-    assert (await site.ended(case)).state == "completed"
+    await obeyed(site, run, "restart")
+    assert (await site.ended(run)).state == "completed"
     assert site.ran == ["first", "first", "second"]
 
 
 @pytest.mark.ledger("P0-19")
-async def test_a_case_is_forced_to_complete(site: CaseSite) -> None:
+async def test_a_run_is_forced_to_complete(site: RunSite) -> None:
     site.hold_back = named("second")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "second")
-    await obeyed(site, case, "force-complete", reason="good enough")
-    assert (await site.ended(case)).state == "forced_complete"
-    assert await jobs(site, case) == [("first", "completed"), ("second", "cancelled")]
+    await obeyed(site, run, "force-complete", reason="good enough")
+    assert (await site.ended(run)).state == "forced_complete"
+    assert await jobs(site, run) == [("first", "completed"), ("second", "cancelled")]
 
 
 @pytest.mark.ledger("P0-19")
-async def test_a_case_is_forced_to_fail_and_is_compensated(site: CaseSite) -> None:
+async def test_a_run_is_forced_to_fail_and_is_compensated(site: RunSite) -> None:
     undone: list[str] = []
 
     def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,14 +331,14 @@ async def test_a_case_is_forced_to_fail_and_is_compensated(site: CaseSite) -> No
 
     site.fate = fate
     site.hold_back = lambda claim: claim["name"] == "d"
-    case = await site.start(COMPENSATED)
+    run = await site.start(COMPENSATED)
     await under_way(site, "d")
-    await obeyed(site, case, "force-fail", reason="the grant was withdrawn")
-    assert (await site.ended(case)).state == "failed"
+    await obeyed(site, run, "force-fail", reason="the grant was withdrawn")
+    assert (await site.ended(run)).state == "failed"
     assert undone == ["c", "b", "a"]
 
 
-async def test_a_held_compensation_is_done_again_or_settled(site: CaseSite) -> None:
+async def test_a_held_compensation_is_done_again_or_settled(site: RunSite) -> None:
     undone: list[str] = []
     broken = {"b", "a"}
 
@@ -351,51 +351,51 @@ async def test_a_held_compensation_is_done_again_or_settled(site: CaseSite) -> N
 
     async def held(number: int) -> None:
         async def there() -> bool:
-            stack = (await site.engine.state(case))["stack"]
+            stack = (await site.engine.state(run))["stack"]
             return bool(stack) and stack[-1]["number"] == number and bool(stack[-1].get("held"))
 
         await until(there, f"compensation {number} to be held")
 
     site.fate = fate
-    case = await site.start(COMPENSATED.replace("compensate: {", "compensate: {tries: 1, "))
+    run = await site.start(COMPENSATED.replace("compensate: {", "compensate: {tries: 1, "))
     await held(2)
-    assert "is not the compensation" in problem(await say(site, case, "redo", "!1"), 409)["detail"]
+    assert "is not the compensation" in problem(await say(site, run, "redo", "!1"), 409)["detail"]
     broken.discard("b")
-    await obeyed(site, case, "redo", "!2")
+    await obeyed(site, run, "redo", "!2")
     await held(1)
-    await obeyed(site, case, "skip", "!1", reason="undone by hand")
-    assert (await site.ended(case)).state == "failed"
+    await obeyed(site, run, "skip", "!1", reason="undone by hand")
+    assert (await site.ended(run)).state == "failed"
     assert undone == ["c", "b", "b", "a"]
-    (settled,) = (await site.engine.state(case))["settled"]
+    (settled,) = (await site.engine.state(run))["settled"]
     assert settled == [1, "a", "skip", "olga", "undone by hand"]
 
 
-# Those that started a case
+# Those that started a run
 
 
-async def test_ancestors_are_suspended_and_continued(site: CaseSite) -> None:
+async def test_ancestors_are_suspended_and_continued(site: RunSite) -> None:
     site.hold_back = named("work")
     top = await site.start(DEEP)
     await under_way(site, "work")
-    middle = case_of(top, "outer@1", 0)
-    inner = case_of(middle, "inner@1", 0)
+    middle = run_of(top, "outer@1", 0)
+    inner = run_of(middle, "inner@1", 0)
     await obeyed(site, inner, "suspend", ancestors=True, holder="incident-7:1")
-    for case in (inner, middle, top):
-        await until(_holds(site, case, "incident-7:1"), f"{case} to be held")
+    for run in (inner, middle, top):
+        await until(_holds(site, run, "incident-7:1"), f"{run} to be held")
     site.hold_back = lambda _claim: False
     await site.let_go()
     await obeyed(site, inner, "continue", ancestors=True, holder="incident-7:1")
     assert (await site.ended(top)).state == "completed"
     assert site.ran == ["more", "last"]
-    for case in (inner, middle):
-        assert (await site.engine.describe(case)).state == "completed"
+    for run in (inner, middle):
+        assert (await site.engine.describe(run)).state == "completed"
 
 
-async def test_ancestors_are_removed(site: CaseSite) -> None:
+async def test_ancestors_are_removed(site: RunSite) -> None:
     site.hold_back = named("work")
     top = await site.start(DEEP)
     await under_way(site, "work")
-    inner = case_of(case_of(top, "outer@1", 0), "inner@1", 0)
+    inner = run_of(run_of(top, "outer@1", 0), "inner@1", 0)
     await obeyed(site, inner, "remove", ancestors=True)
     assert (await site.ended(top)).state == "removed"
     assert (await site.ended(inner)).state == "removed"
@@ -403,13 +403,13 @@ async def test_ancestors_are_removed(site: CaseSite) -> None:
     assert site.ran == []
 
 
-async def test_a_sub_case_that_is_forced_to_fail_fails_its_item(site: CaseSite) -> None:
+async def test_a_sub_run_that_is_forced_to_fail_fails_its_task(site: RunSite) -> None:
     site.hold_back = named("work")
     top = await site.start(DEEP)
     await under_way(site, "work")
-    await obeyed(site, case_of(case_of(top, "outer@1", 0), "inner@1", 0), "force-fail")
+    await obeyed(site, run_of(run_of(top, "outer@1", 0), "inner@1", 0), "force-fail")
     assert (await site.ended(top)).state == "failed"
-    assert (await site.items(top))["outer"] == "failed"
+    assert (await site.tasks(top))["outer"] == "failed"
 
 
 # Time
@@ -420,26 +420,26 @@ async def test_a_sub_case_that_is_forced_to_fail_fails_its_item(site: CaseSite) 
     [("1 s", {"slow": "failed", "last": "completed"}), ("{seconds: 1 s, then: report}", {"slow": "running"})],
     ids=["fails", "is reported"],
 )
-async def test_an_item_is_late(site: CaseSite, deadline: str, ends: dict[str, str]) -> None:
+async def test_a_task_is_late(site: RunSite, deadline: str, ends: dict[str, str]) -> None:
     site.hold_back = named("slow")
-    case = await site.start(LATE.replace("DEADLINE", deadline))
-    await until(_recorded(site, case, "item-late"), "the item to be reported as late")
-    for item, state in ends.items():
-        await site.item_is(case, item, state)
+    run = await site.start(LATE.replace("DEADLINE", deadline))
+    await until(_recorded(site, run, "task-late"), "the task to be reported as late")
+    for task, state in ends.items():
+        await site.task_is(run, task, state)
     site.hold_back = lambda _claim: False
     if ends["slow"] == "running":
         await site.let_go()
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
 
 
-async def test_a_case_is_late_and_is_compensated(site: CaseSite) -> None:
+async def test_a_run_is_late_and_is_compensated(site: RunSite) -> None:
     site.hold_back = named("slow")
-    case = await site.start(LATE_CASE)
-    assert (await site.ended(case)).state == "failed"
-    assert await _recorded(site, case, "case-late")()
+    run = await site.start(LATE_RUN)
+    assert (await site.ended(run)).state == "failed"
+    assert await _recorded(site, run, "run-late")()
     assert site.ran.count("before") >= 1
-    assert ("slow", "cancelled") in await jobs(site, case)
-    assert (await site.engine.state(case))["reason"] == "it was not done within 1 s"
+    assert ("slow", "cancelled") in await jobs(site, run)
+    assert (await site.engine.state(run))["reason"] == "it was not done within 1 s"
 
 
 # What may follow what
@@ -447,11 +447,11 @@ async def test_a_case_is_late_and_is_compensated(site: CaseSite) -> None:
 
 @pytest.mark.ledger("P0-20")
 @pytest.mark.parametrize("wait", ["true", "false"], ids=["waited for", "fire and forget"])
-async def test_a_job_takes_only_the_steps_that_its_state_allows(site: CaseSite, wait: str) -> None:
+async def test_a_job_takes_only_the_steps_that_its_state_allows(site: RunSite, wait: str) -> None:
     """Submitted, running, failed, submitted again, running, completed; at each place what may not follow is refused."""
     operator = site.server.person("operator", tenant=TENANT)
     site.hold_back = named("first")
-    case = await site.start(FORGOTTEN.replace("WAIT", wait))
+    run = await site.start(FORGOTTEN.replace("WAIT", wait))
 
     async def refused(*verbs: str, attempt: int) -> None:
         before = await read(operator, job)
@@ -484,16 +484,16 @@ async def test_a_job_takes_only_the_steps_that_its_state_allows(site: CaseSite, 
     site.kept.clear()
     assert (await read(operator, job))["state"] == "completed"
     await refused("cancel", "hold", "continue", "retry", "force-complete", "force-fail", attempt=3)
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
 
 
 @pytest.mark.ledger("P0-20")
-async def test_a_case_takes_only_the_steps_that_its_state_allows(site: CaseSite) -> None:
+async def test_a_run_takes_only_the_steps_that_its_state_allows(site: RunSite) -> None:
     site.hold_back = named("second")
-    case = await site.start(CHAIN)
+    run = await site.start(CHAIN)
     await under_way(site, "second")
-    before = await site.items(case)
-    for verb, item, why in (
+    before = await site.tasks(run)
+    for verb, task, why in (
         ("skip", "first", "ended already"),
         ("force-complete", "first", "ended already"),
         ("force-fail", "first", "ended already"),
@@ -501,50 +501,50 @@ async def test_a_case_takes_only_the_steps_that_its_state_allows(site: CaseSite)
         ("suspend", "first", "ended already"),
         ("continue", "second", "does not hold"),
         ("continue", "", "does not hold"),
-        ("skip", "", "is for items"),
-        ("replace", "", "is for items"),
-        ("redo", "third", "has no item"),
+        ("skip", "", "is for tasks"),
+        ("replace", "", "is for tasks"),
+        ("redo", "third", "has no task"),
     ):
-        detail = problem(await say(site, case, verb, item), 409)["detail"]
-        assert why in detail, (verb, item, detail)
-    assert "round 1" in problem(await say(site, case, "redo", "second", round=7), 409)["detail"]
-    assert await site.items(case) == before
+        detail = problem(await say(site, run, verb, task), 409)["detail"]
+        assert why in detail, (verb, task, detail)
+    assert "round 1" in problem(await say(site, run, "redo", "second", round=7), 409)["detail"]
+    assert await site.tasks(run) == before
     await site.let_go()
-    assert (await site.ended(case)).state == "completed"
+    assert (await site.ended(run)).state == "completed"
     for verb in ("redo", "restart", "suspend", "continue", "force-complete", "force-fail", "remove", "raise"):
-        problem(await say(site, case, verb), 409)
-    assert (await site.engine.describe(case)).state == "completed"
+        problem(await say(site, run, verb), 409)
+    assert (await site.engine.describe(run)).state == "completed"
 
 
 @pytest.mark.ledger("P0-20")
-async def test_a_failed_case_is_only_compensated(site: CaseSite) -> None:
+async def test_a_failed_run_is_only_compensated(site: RunSite) -> None:
     site.fate = lambda claim: BAD if claim["name"] == "d" else GOOD
     site.hold_back = lambda claim: claim["specification"]["command"][0] == "undo"
-    case = await site.start(COMPENSATED)
+    run = await site.start(COMPENSATED)
 
     async def undoing() -> bool:
         return bool(site.kept)
 
     await until(undoing, "a compensation to run")
-    for verb, item in (("redo", "d"), ("skip", "d"), ("redo", ""), ("force-complete", ""), ("force-fail", "")):
-        problem(await say(site, case, verb, item), 409)
+    for verb, task in (("redo", "d"), ("skip", "d"), ("redo", ""), ("force-complete", ""), ("force-fail", "")):
+        problem(await say(site, run, verb, task), 409)
     site.hold_back = lambda _claim: False
     await site.let_go()
-    assert (await site.ended(case)).state == "failed"
+    assert (await site.ended(run)).state == "failed"
 
 
-def _holds(site: CaseSite, case: str, holder: str) -> Any:
+def _holds(site: RunSite, run: str, holder: str) -> Any:
     async def there() -> bool:
-        return holder in (await site.engine.state(case))["holders"]
+        return holder in (await site.engine.state(run))["holders"]
 
     return there
 
 
-def _recorded(site: CaseSite, case: str, kind: str) -> Any:
+def _recorded(site: RunSite, run: str, kind: str) -> Any:
     store = site.server.services.components.store
 
     async def there() -> bool:
-        records = await store.find_records(kind="case-event", job=case, tenant=TENANT)
+        records = await store.find_records(kind="run-event", job=run, tenant=TENANT)
         return kind in [record.body["kind"] for record in records]
 
     return there

@@ -1,4 +1,4 @@
-"""Three domains on one machine, each in a network namespace with its own Temporal, store, server, keeper and worker; lines between them that can be cut.
+"""Three domains on one machine, each in a network namespace with its own Temporal, store, server, reconciler and orchestrator; lines between them that can be cut.
 
 North and south have pilots of their own, in their namespaces; west is on Slurm, whose nodes are outside and reach it over the bridge.
 """
@@ -73,9 +73,9 @@ class Place:
         }
         environment = os.environ | {f"FORESTAY_{name.upper()}": str(value) for name, value in known.items()}
         inside = () if outside else ("ip", "netns", "exec", self.space)
-        one = Started(launch([*inside, *words], self.folder / f"{log}.log", environment=environment))
-        self.started.append(one)
-        return one
+        started = Started(launch([*inside, *words], self.folder / f"{log}.log", environment=environment))
+        self.started.append(started)
+        return started
 
     def forestay(self, *words: str, outside: bool = False) -> Started:
         return self.run(sys.executable, "-m", "forestay", *words, log=words[0], outside=outside)
@@ -99,8 +99,8 @@ class Place:
     def kill(self) -> None:
         """For good, all at once."""
         ip("link", "set", f"{self.space}-o", "down")
-        for one in self.started:
-            one.kill()
+        for started in self.started:
+            started.kill()
         self.started.clear()
 
 
@@ -112,7 +112,7 @@ class ThreeDomains:
 
     async def introduce(self, lease: int) -> None:
         """North may send to the others; each knows the key of the other side."""
-        keys = {one.name: (await one.ask("/v1/peers"))["key"] for one in (self.north, self.south, self.west)}
+        keys = {place.name: (await place.ask("/v1/peers"))["key"] for place in (self.north, self.south, self.west)}
         async with self.north.person("administrator") as boss:
             for other in (self.south, self.west):
                 known = {"url": other.url, "key": keys[other.name], "sends": [TENANT], "lease": lease}
@@ -125,8 +125,8 @@ class ThreeDomains:
 
     async def linked(self) -> None:
         async def all_up() -> bool:
-            found = {one["peer"]: one for one in (await self.north.ask("/v1/peers"))["peers"]}
-            return all(found[name]["connected"] and found[name]["slots"] for name in ("south", "west"))
+            peers = {peer["peer"]: peer for peer in (await self.north.ask("/v1/peers"))["peers"]}
+            return all(peers[name]["connected"] and peers[name]["slots"] for name in ("south", "west"))
 
         await until(all_up, "the links", 120)
 
@@ -158,54 +158,54 @@ async def three_domains(folder: Path) -> AsyncIterator[ThreeDomains]:
     servers.slurm()
     hosts = ",".join(f"{NET}.{number}" for number in (1, 2, 3))
     places = [Place(name, number, folder / name, hosts) for number, name in enumerate(("north", "south", "west"), 1)]
-    with network(BRIDGE, NET, [one.space for one in places]):
+    with network(BRIDGE, NET, [place.space for place in places]):
         try:
-            for one in places:
-                one.folder.mkdir()
-                _start(one)
-            await asyncio.gather(*(_answers(one) for one in places))
+            for place in places:
+                place.folder.mkdir()
+                _start(place)
+            await asyncio.gather(*(_answers(place) for place in places))
             for name, slots in SLOTS.items():
-                _pilot(next(one for one in places if one.name == name), slots)
+                _pilot(next(place for place in places if place.name == name), slots)
             _site(places[2])
             yield ThreeDomains(*places)
         finally:
             await _stop(places)
 
 
-def _start(one: Place) -> None:
+def _start(place: Place) -> None:
     program = servers.address("FORESTAY_TEST_TEMPORAL_PROGRAM")
     words = ("server", "start-dev", "--ip", "127.0.0.1", "--port", "7233", "--headless", "--log-level", "error")
-    one.run(program, *words, log="temporal")
-    one.domain.token("viewer", tenant=TENANT)  # the key that all its processes share
+    place.run(program, *words, log="temporal")
+    place.domain.token("viewer", tenant=TENANT)  # the key that all its processes share
     for process in ("server", "reconciler", "orchestrator"):
-        one.forestay(process)
+        place.forestay(process)
 
 
-async def _answers(one: Place) -> None:
+async def _answers(place: Place) -> None:
     async def up() -> bool:
-        assert all(process.process.poll() is None for process in one.started), f"see the logs in {one.folder}"
+        assert all(process.process.poll() is None for process in place.started), f"see the logs in {place.folder}"
         try:
-            await one.ask(f"{WES}/service-info")
+            await place.ask(f"{WES}/service-info")
         except (httpx.HTTPError, AssertionError):
             await asyncio.sleep(0.5)
             return False
         return True
 
-    await until(up, f"{one.name} to answer", 240)
+    await until(up, f"{place.name} to answer", 240)
 
 
-def _pilot(one: Place, slots: int) -> None:
-    write_private(one.folder / "enrol", one.domain.token("enrol", tenant=TENANT, subject="enroller"))
-    words = ["--server", one.url, "--token-file", str(one.folder / "enrol"), "--slots", str(slots), "--cpus", "64"]
-    words += ["--grace", "1", "--outputs", str(one.folder / "outputs"), "--work", str(one.folder / "work")]
-    one.forestay("pilot", *words)
+def _pilot(place: Place, slots: int) -> None:
+    write_private(place.folder / "enrol", place.domain.token("enrol", tenant=TENANT, subject="enroller"))
+    words = ["--server", place.url, "--token-file", str(place.folder / "enrol"), "--slots", str(slots), "--cpus", "64"]
+    words += ["--grace", "1", "--outputs", str(place.folder / "outputs"), "--work", str(place.folder / "work")]
+    place.forestay("pilot", *words)
 
 
-def _site(one: Place) -> None:
-    write_private(one.folder / "token", one.domain.token("site", tenant=TENANT))
-    text = SETTINGS.format(server=one.url, folder=one.folder, limits="max_pilots = 3", idle_exit=30)
-    (one.folder / "site.toml").write_text(text)
-    one.forestay("site", "--config", str(one.folder / "site.toml"), outside=True)
+def _site(place: Place) -> None:
+    write_private(place.folder / "token", place.domain.token("site", tenant=TENANT))
+    text = SETTINGS.format(server=place.url, folder=place.folder, limits="max_pilots = 3", idle_exit=30)
+    (place.folder / "site.toml").write_text(text)
+    place.forestay("site", "--config", str(place.folder / "site.toml"), outside=True)
 
 
 async def _stop(places: list[Place]) -> None:
@@ -216,8 +216,8 @@ async def _stop(places: list[Place]) -> None:
             launches = (await agent.get("/v1/sites/hall/launches")).json()["launches"]
     except httpx.HTTPError:
         pass
-    for one in places:
-        for process in reversed(one.started):
+    for place in places:
+        for process in reversed(place.started):
             process.kill()
     for launched in launches:
         await asyncio.to_thread(slurm, "scancel", "--quiet", "--name", launched["name"])

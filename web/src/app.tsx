@@ -10,8 +10,8 @@ import { useTexts } from "./texts/texts";
 
 const Inbox = lazy(() => import("./pages/inbox/inbox"));
 const Incident = lazy(() => import("./pages/incident/incident"));
-const Cases = lazy(() => import("./pages/cases/cases"));
-const Case = lazy(() => import("./pages/cases/case"));
+const Runs = lazy(() => import("./pages/runs/runs"));
+const FlowRun = lazy(() => import("./pages/runs/run"));
 const Jobs = lazy(() => import("./pages/jobs/jobs"));
 const Job = lazy(() => import("./pages/jobs/job"));
 const Overview = lazy(() => import("./pages/overview/overview"));
@@ -56,8 +56,8 @@ export function App() {
               </Route>
               <Route path="/inbox" component={Inbox} />
               <Route path="/incidents/:incident">{({ incident }) => <Incident incident={incident} key={incident} />}</Route>
-              <Route path="/cases" component={Cases} />
-              <Route path="/cases/:name">{({ name }) => <Case name={name} key={name} />}</Route>
+              <Route path="/runs" component={Runs} />
+              <Route path="/runs/:name">{({ name }) => <FlowRun name={name} key={name} />}</Route>
               <Route path="/jobs" component={Jobs} />
               <Route path="/jobs/:name">{({ name }) => <Job name={name} key={name} />}</Route>
               <Route path="/overview" component={Overview} />

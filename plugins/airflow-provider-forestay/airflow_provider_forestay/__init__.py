@@ -10,7 +10,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-forestay",
         "name": "Forestay",
-        "description": "Runs jobs and flows on Forestay, which mends what fails.",
+        "description": "Runs jobs and flows on Forestay, which fixes what fails.",
         "versions": [__version__],
         "integrations": [{"integration-name": "Forestay", "tags": ["service"]}],
         "operators": [{"integration-name": "Forestay", "python-modules": ["airflow_provider_forestay.operator"]}],

@@ -41,25 +41,25 @@ class ForestayHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """For the button of Airflow's page."""
         try:
-            told = self.get_conn().send(server.Ask("GET", "/v1/status"))
+            reply = self.get_conn().send(server.Ask("GET", "/v1/status"))
         except Exception as error:
             return False, str(error)
-        return True, f"Forestay {told['version']} answers"
+        return True, f"Forestay {reply['version']} answers"
 
     def submit_job(self, job: Mapping[str, Any], *, key: str) -> str:
         """Submit a job; the same key makes no second one."""
         return str(self.get_conn().send(server.submit_job(job, key))["jobs"][0]["id"])
 
     def start_flow(self, flow: str, params: Mapping[str, Any], *, key: str) -> str:
-        """Start a case of a stored flow, a Python flow's name, or the text of a flow; the same key starts no second one."""
+        """Start a run of a stored flow, a Python flow's name, or the text of a flow; the same key starts no second one."""
         asked = self.get_conn()
         if "\n" in flow:
             flow = asked.send(server.store_flow(flow))["version"]
-        return str(asked.send(server.start_case(flow, params, key))["id"])
+        return str(asked.send(server.start_run(flow, params, key))["id"])
 
     def look(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.get_conn().send(server.read(kind, name))
-        return found
+        reply: dict[str, Any] = self.get_conn().send(server.read(kind, name))
+        return reply
 
     def stop(self, kind: str, name: str, reason: str) -> None:
         self.get_conn().send(server.stop(kind, name, reason))

@@ -1,4 +1,4 @@
-"""The button of a task that leads to its job or case, with its story and its incidents."""
+"""The button of a task that leads to its job or run, with its story and its incidents."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ForestayLink(BaseOperatorLink):
         return KEY
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        found = XCom.get_value(key=KEY, ti_key=ti_key)
-        return found if isinstance(found, str) else ""
+        value = XCom.get_value(key=KEY, ti_key=ti_key)
+        return value if isinstance(value, str) else ""
 
 
 def address(url: str, kind: str, name: str) -> str:
-    """The page of a job or case, for a browser that is logged in there."""
+    """The page of a job or run, for a browser that is logged in there."""
     return f"{url}/{kind}s/{name}"

@@ -25,7 +25,7 @@ BOUND = 2.0
 TAIL = 16_000
 OWN = "ForestaySubmitOperator"
 """What fails there Forestay knows already."""
-KINDS = {"running": "item-started", "success": "item-completed", "failed": "item-aborted"}
+KINDS = {"running": "task-started", "success": "task-completed", "failed": "task-aborted"}
 _places: dict[str, Place | None] = {}
 
 
@@ -38,13 +38,13 @@ def _place() -> Place | None:
 
 
 def event_of(what: str, ti: Any, error: object = None) -> dict[str, Any]:
-    """A task's change as an event of interface X: the run is the case, the task is the item."""
-    item = ti.task_id if ti.map_index in (None, -1) else f"{ti.task_id}:{ti.map_index}"
+    """A task's change as an event of interface X: the run is the run, the task is the task."""
+    task = ti.task_id if ti.map_index in (None, -1) else f"{ti.task_id}:{ti.map_index}"
     event: dict[str, Any] = {
         "id": f"{ti.id!s}-{ti.try_number}-{what}",
-        "case": f"{ti.dag_id}/{ti.run_id}"[:200],
+        "run": f"{ti.dag_id}/{ti.run_id}"[:200],
         "flow": ti.dag_id[:200],
-        "item": item[:200],
+        "task": task[:200],
         "kind": KINDS[what],
         "attempt": int(ti.try_number),
         "at": int(time.time() * 1000),
@@ -69,16 +69,16 @@ def _send(place: Place, event: dict[str, Any]) -> None:
             if not answer.is_success:
                 log.warning("Forestay did not take the event: %s", answer.status_code)
                 return
-            told = answer.json()["answers"][0]
-            if told["answer"] == "wait":
-                _refuse(client, told)
+            answer_data = answer.json()["answers"][0]
+            if answer_data["answer"] == "wait":
+                _refuse(client, answer_data)
     except Exception as error:
         log.warning("Forestay was not told: %s", type(error).__name__)
 
 
-def _refuse(client: httpx.Client, told: dict[str, Any]) -> None:
+def _refuse(client: httpx.Client, fields: dict[str, Any]) -> None:
     """What a rule orders cannot be done any more by who looks on; that is said, so that a person is asked and nothing waits for ever."""
-    asked = {"case": told["case"], "incident": told["incident"], "wait": "1"}
+    asked = {"run": fields["run"], "incident": fields["incident"], "wait": "1"}
     orders = client.get("/v1/engines/airflow/orders", params=asked).json()["orders"]
     for order in orders:
         words = {"outcome": "refused", "detail": "the task has ended in Airflow; clear it there to run it again"}

@@ -1,4 +1,4 @@
-"""A task that is a job or a flow on Forestay. What fails there is mended there: the task needs no retries of its own."""
+"""A task that is a job or a flow on Forestay. What fails there is recovered there: the task needs no retries of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ForestaySubmitOperator(BaseOperator):
-    """Submits a job, or starts a case of a flow, and waits until it has ended; deferred, it holds no worker meanwhile."""
+    """Submits a job, or starts a run of a flow, and waits until it has ended; deferred, it holds no worker meanwhile."""
 
     template_fields: Sequence[str] = ("job", "flow", "flow_params", "forestay_conn_id")
     operator_extra_links = (ForestayLink(),)
@@ -54,7 +54,7 @@ class ForestaySubmitOperator(BaseOperator):
         if self.job is not None:
             kind, name = "job", hook.submit_job(_labelled(self.job, context), key=key)
         else:
-            kind, name = "case", hook.start_flow(str(self.flow), self.flow_params, key=key)
+            kind, name = "run", hook.start_flow(str(self.flow), self.flow_params, key=key)
         self._begun = kind, name
         self.log.info("Forestay has the %s %s", kind, name)
         context["ti"].xcom_push(key=KEY, value=address(hook.get_conn().place.url, kind, name))

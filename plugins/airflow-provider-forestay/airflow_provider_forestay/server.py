@@ -77,8 +77,8 @@ def store_flow(text: str) -> Ask:
     return Ask("POST", "/v1/flows", {"text": text})
 
 
-def start_case(flow: str, params: Mapping[str, Any], key: str) -> Ask:
-    return Ask("POST", "/v1/cases", {"flow": flow, "params": dict(params)}, key=key)
+def start_run(flow: str, params: Mapping[str, Any], key: str) -> Ask:
+    return Ask("POST", "/v1/runs", {"flow": flow, "params": dict(params)}, key=key)
 
 
 def read(kind: str, name: str) -> Ask:
@@ -93,7 +93,7 @@ def read_jobs(names: Iterable[str]) -> Ask:
 def stop(kind: str, name: str, reason: str) -> Ask:
     if kind == "job":
         return Ask("POST", f"/v1/jobs/{name}/cancel", {"reason": reason})
-    return Ask("POST", f"/v1/cases/{name}/verbs", {"verb": "remove", "id": f"airflow-{name}", "reason": reason})
+    return Ask("POST", f"/v1/runs/{name}/verbs", {"verb": "remove", "id": f"airflow-{name}", "reason": reason})
 
 
 def answered(answer: httpx.Response) -> Any:
@@ -101,9 +101,9 @@ def answered(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json()
     try:
-        told = answer.json()
-        words = str(told.get("detail") or told.get("title"))
-        words += "".join(f"; {one.get('at')}: {one.get('detail')}" for one in told.get("errors", [])[:10])
+        body = answer.json()
+        words = str(body.get("detail") or body.get("title"))
+        words += "".join(f"; {error.get('at')}: {error.get('detail')}" for error in body.get("errors", [])[:10])
     except ValueError:
         words = answer.reason_phrase
     if answer.status_code in AGAIN:
@@ -133,18 +133,18 @@ class Server:
             wait = min(wait * 2, 10.0)
 
 
-def ending_of(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a job or case ended, as a small record that may be stored; None while it goes on."""
-    if found["state"] not in ENDED:
+def ending_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How a job or run ended, as a small record that may be stored; None while it goes on."""
+    if fields["state"] not in ENDED:
         return None
-    last = found.get("last") or {}
+    last = fields.get("last") or {}
     known = {
-        "id": found["id"],
-        "state": found["state"],
-        "well": found["state"] in WELL,
-        "attempts": found.get("attempt"),
+        "id": fields["id"],
+        "state": fields["state"],
+        "well": fields["state"] in WELL,
+        "attempts": fields.get("attempt"),
         "exit_code": last.get("exit_code"),
-        "reason": last.get("reason") or found.get("reason"),
-        "outputs": found.get("outputs"),
+        "reason": last.get("reason") or fields.get("reason"),
+        "outputs": fields.get("outputs"),
     }
     return {name: value for name, value in known.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Waits in Airflow's triggerer for jobs and cases to end; all that wait for jobs of one server share one question."""
+"""Waits in Airflow's triggerer for jobs and runs to end; all that wait for jobs of one server share one question."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
 
     async def ending(self, kind: str, name: str) -> dict[str, Any]:
-        """The end of a job or case, once it is there. `ForestayError`: there is no such thing, or the token is refused."""
+        """The end of a job or run, once it is there. `ForestayError`: there is no such thing, or the token is refused."""
         mine: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.waiting.setdefault((kind, name), set()).add(mine)
         if self._looking is None or self._looking.done():
@@ -66,22 +66,22 @@ class Watch:
         for start in range(0, len(jobs), MOST_IDS):
             asked = jobs[start : start + MOST_IDS]
             page = await self._ask(client, server.read_jobs(asked))
-            found = {one["id"]: one for one in page["jobs"]}
+            found_jobs = {job["id"]: job for job in page["jobs"]}
             for name in asked:
                 # A search may lag behind; what it does not know is asked for by name.
-                await self._settle(client, "job", name, found.get(name))
+                await self._settle(client, "job", name, found_jobs.get(name))
         for kind, name in [key for key in self.waiting if key[0] != "job"]:
             await self._settle(client, kind, name, None)
 
-    async def _settle(self, client: httpx.AsyncClient, kind: str, name: str, found: dict[str, Any] | None) -> None:
+    async def _settle(self, client: httpx.AsyncClient, kind: str, name: str, fields: dict[str, Any] | None) -> None:
         try:
-            if found is None:
-                found = await self._ask(client, server.read(kind, name))
+            if fields is None:
+                fields = await self._ask(client, server.read(kind, name))
         except ForestayError as error:
             self._tell((kind, name), error)
             return
-        assert found is not None  # noqa: S101 - what was answered is there
-        ending = ending_of(found)
+        assert fields is not None  # noqa: S101 - what was answered is there
+        ending = ending_of(fields)
         if ending is not None:
             self._tell((kind, name), ending)
 
@@ -90,12 +90,12 @@ class Watch:
         return answered(await client.request(**ask.parts))
 
     def _tell(self, key: tuple[str, str], what: dict[str, Any] | ForestayError) -> None:
-        for one in self.waiting.get(key, set()):
-            if not one.done():
+        for entry in self.waiting.get(key, set()):
+            if not entry.done():
                 if isinstance(what, ForestayError):
-                    one.set_exception(what)
+                    entry.set_exception(what)
                 else:
-                    one.set_result(what)
+                    entry.set_result(what)
 
 
 _watches: WeakValueDictionary[tuple[int, Place, float], Watch] = WeakValueDictionary()
@@ -112,7 +112,7 @@ def watch(place: Place, every: float) -> Watch:
 
 
 class ForestayTrigger(BaseTrigger):
-    """Fires once, when a job or case has ended. Holds ids only: the token stays in the connection."""
+    """Fires once, when a job or run has ended. Holds ids only: the token stays in the connection."""
 
     def __init__(self, kind: str, name: str, forestay_conn_id: str, every: float = 5.0) -> None:
         super().__init__()

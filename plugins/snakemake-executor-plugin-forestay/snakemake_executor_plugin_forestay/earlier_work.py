@@ -32,21 +32,21 @@ def folder_name(notes: Path) -> str:
 
 def place_of(job: JobExecutorInterface) -> str:
     """Names what a job makes; a job without outputs goes by its name."""
-    made = sorted(str(one) for one in job.output)
+    made = sorted(str(name) for name in job.output)
     return _digest(made or [job.name, *map(str, job.get_target_spec())])
 
 
 def work_of(job: JobExecutorInterface, snakefile: str) -> str:
     """Names how it is made."""
     known = {name: value for name, value in properties_of(job).items() if name not in _NOT_WORK}
-    spec = sorted(str(one) for one in job.get_target_spec())
-    return _digest([known, spec, _content(snakefile), [_version(one) for one in sorted(map(str, job.input))]])
+    spec = sorted(str(name) for name in job.get_target_spec())
+    return _digest([known, spec, _content(snakefile), [_version(path) for path in sorted(map(str, job.input))]])
 
 
 def properties_of(job: JobExecutorInterface) -> dict[str, Any]:
     """What Snakemake tells of a job; it tells it as JSON."""
-    told: Any = job.properties()
-    return dict(json.loads(told) if isinstance(told, str) else told)
+    properties: Any = job.properties()
+    return dict(json.loads(properties) if isinstance(properties, str) else properties)
 
 
 def _version(path: str) -> list[object]:

@@ -92,8 +92,8 @@ class Executor(RemoteExecutor):
             if job["state"] in WELL:
                 self.report_job_success(info)
             else:
-                told, log = self._explained(job)
-                self.report_job_error(info, msg=told, aux_logs=log)
+                text, log = self._explained(job)
+                self.report_job_error(info, msg=text, aux_logs=log)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         """Cancel all jobs of this run that have not ended; what cannot be reached now is named, with what to do."""
@@ -137,8 +137,8 @@ class Executor(RemoteExecutor):
 
     def _found_again(self, job: JobExecutorInterface, place: str, work: str) -> str | None:
         """The job of an earlier run that does this very work. What makes the same outputs otherwise is stopped first."""
-        for one in self._earlier.pop(place, []):
-            now = self._link.surely(calls.job(one["id"]))
+        for other_job in self._earlier.pop(place, []):
+            now = self._link.surely(calls.job(other_job["id"]))
             if now["state"] in FINAL:
                 continue
             unbegun_and_other = now["attempt"] == 0 and any(
@@ -167,10 +167,10 @@ class Executor(RemoteExecutor):
     def _unfinished(self) -> dict[str, list[Job]]:
         """The jobs in this folder that earlier runs have left, by what they make."""
         wanted = {"label": f"{FOLDER}={self._folder}", "state": sorted(set(STATES) - FINAL)}
-        found: dict[str, list[Job]] = {}
-        for one in self._pages(wanted, surely=True):
-            found.setdefault(one["labels"].get(PLACE, ""), []).append(one)
-        return found
+        jobs: dict[str, list[Job]] = {}
+        for page in self._pages(wanted, surely=True):
+            jobs.setdefault(page["labels"].get(PLACE, ""), []).append(page)
+        return jobs
 
     def _ended(self) -> dict[str, Job]:
         """The jobs of this folder that have ended since the last look: one question for all of them."""
@@ -178,7 +178,7 @@ class Executor(RemoteExecutor):
         wanted = {"label": f"{FOLDER}={self._folder}", "state": sorted(FINAL), "changed_after": since}
         asked = self._before_now()
         try:
-            found = {one["id"]: one for one in self._pages(wanted)}
+            jobs = {page["id"]: page for page in self._pages(wanted)}
         except ClientError as error:
             self._unheard(error)
             return {}
@@ -187,8 +187,8 @@ class Executor(RemoteExecutor):
             self.logger.info("Forestay answers again.")
         self._silent, self._newest = None, asked
         usual = self.workflow.remote_execution_settings.seconds_between_status_checks
-        self.next_seconds_between_status_checks = min(SOON, usual) if found.keys() & self._open.keys() else None
-        return found
+        self.next_seconds_between_status_checks = min(SOON, usual) if jobs.keys() & self._open.keys() else None
+        return jobs
 
     def _unheard(self, error: ClientError) -> None:
         """The jobs run on without a server, so it is waited for, for as long as it takes. Said once."""
@@ -201,15 +201,15 @@ class Executor(RemoteExecutor):
         self.next_seconds_between_status_checks = self._silent
 
     def _pages(self, wanted: dict[str, Any], *, surely: bool = False) -> list[Job]:
-        found: list[Job] = []
+        jobs: list[Job] = []
         cursor = None
         while True:
             call = calls.find_jobs(wanted, sort="changed", limit=calls.LARGEST_PAGE, cursor=cursor)
             page = self._link.surely(call) if surely else self._link.once(call)
-            found += page.jobs
+            jobs += page.jobs
             cursor = page.cursor
             if cursor is None:
-                return found
+                return jobs
 
     def _before_now(self) -> str:
         return (datetime.fromisoformat(self._link.now()) - LAG).isoformat()
@@ -244,5 +244,5 @@ class Executor(RemoteExecutor):
 
 def _shown(job: JobExecutorInterface) -> str:
     """The wildcards, for people who look at the queue."""
-    told = ",".join(f"{name}={value}" for name, value in properties_of(job).get("wildcards", {}).items())
-    return _SHOWN.sub("_", told)[:200]
+    text = ",".join(f"{name}={value}" for name, value in properties_of(job).get("wildcards", {}).items())
+    return _SHOWN.sub("_", text)[:200]

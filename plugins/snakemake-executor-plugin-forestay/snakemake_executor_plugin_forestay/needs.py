@@ -15,21 +15,21 @@ def needs(job: JobExecutorInterface) -> ResourcesJson:
     """Of a group: what Snakemake has worked out for all its jobs together."""
     known: Mapping[str, Any] = job.resources
     cpus = _amount(known.get("cpus_per_task")) or max(1, int(job.threads))
-    found: ResourcesJson = {"cpus": cpus}
+    resources_json: ResourcesJson = {"cpus": cpus}
     memory = _amount(known.get("mem_mb"), MB) or cpus * _amount(known.get("mem_mb_per_cpu"), MB)
     if memory:
-        found["memory"] = memory
+        resources_json["memory"] = memory
     if disk := _amount(known.get("disk_mb"), MB):
-        found["disk"] = disk
+        resources_json["disk"] = disk
     if wall := _amount(known.get("runtime"), MINUTE):
-        found["wall"] = wall
+        resources_json["wall"] = wall
     if gpus := _amount(known.get("gpu", known.get("gpus"))):
-        found["gpus"] = gpus
-    return found
+        resources_json["gpus"] = gpus
+    return resources_json
 
 
-def _amount(said: object, unit: int = 1) -> int:
+def _amount(value: object, unit: int = 1) -> int:
     """A number of units, or 0: what is no positive number says nothing."""
-    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
-        return max(1, int(said * unit))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return max(1, int(value * unit))
     return 0

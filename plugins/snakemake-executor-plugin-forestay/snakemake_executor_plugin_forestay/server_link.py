@@ -20,9 +20,9 @@ PAUSE = 15.0
 class ServerLink:
     """Speaks to the server by a token that may be replaced while a flow runs."""
 
-    def __init__(self, given: ExecutorSettings, say: Say) -> None:
-        self._given, self._say = given, say
-        self.patience = float(DAY if given.patience is None else given.patience)
+    def __init__(self, settings: ExecutorSettings, say: Say) -> None:
+        self._given, self._say = settings, say
+        self.patience = float(DAY if settings.patience is None else settings.patience)
         self._token = ""
         self._open()
 

@@ -26,7 +26,7 @@ class ExecutorSettings(ExecutorSettingsBase):
     when_exhausted: Optional[str] = field(  # noqa: UP045
         default="fail",
         metadata={
-            "help": "What becomes of a job that no rule knows how to mend: fail, or hold. One that is held waits for a person, and Snakemake waits with it.",
+            "help": "What becomes of a job that no rule knows how to fix: fail, or hold. One that is held waits for a person, and Snakemake waits with it.",
             "env_var": True,
             "choices": ["fail", "hold"],
         },

@@ -16,8 +16,8 @@ def _lines(job: Job, incident: IncidentWhole | None, server: str) -> Iterator[st
     yield f"Forestay job {job['id']} is {job['state'].replace('_', ' ')} after {tries}: {_seen(job)}."
     if incident is not None:
         finding: dict[str, Any] = incident["context"].get("finding", {})
-        said = " ".join(_clean(finding.get(name)) for name in ("words", "advice") if finding.get(name))
-        yield f"Cause: {_clean(incident['cause'])}. {said}".strip()
+        text = " ".join(_clean(finding.get(name)) for name in ("words", "advice") if finding.get(name))
+        yield f"Cause: {_clean(incident['cause'])}. {text}".strip()
         yield f"Done: {'; '.join(_done(incident)) or 'nothing'}."
         yield f"Incident: {server}/v1/incidents/{incident['id']}"
     yield f"More: forestay explain {job['id']}"
@@ -33,12 +33,12 @@ def _seen(job: Job) -> str:
 def _done(incident: IncidentWhole) -> Iterator[str]:
     """What was decided, and the steps that were taken."""
     for decision in incident["decisions"]:
-        said = _clean(decision.get("detail", {}).get("words"))
-        yield f"{_clean(decision.get('verdict'))} by {_clean(decision.get('by'))}{f' ({said})' if said else ''}"
+        text = _clean(decision.get("detail", {}).get("words"))
+        yield f"{_clean(decision.get('verdict'))} by {_clean(decision.get('by'))}{f' ({text})' if text else ''}"
     for step in incident["steps"]:
         yield f"{_clean(step.get('action'))}: {_clean(step.get('state'))}"
 
 
 def _clean(text: object) -> str:
     """One line that cannot steer a terminal; some of it was printed by a job."""
-    return "".join(one if one.isprintable() else " " for one in str(text or "")).strip()[:500]
+    return "".join(char if char.isprintable() else " " for char in str(text or "")).strip()[:500]

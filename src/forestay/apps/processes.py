@@ -106,8 +106,8 @@ def site(
     settings = load_site(config)
     if check:
         wrong = asyncio.run(check_site(settings))
-        for one in wrong:
-            sys.stderr.write(f"forestay: {one}\n")
+        for problem in wrong:
+            sys.stderr.write(f"forestay: {problem}\n")
         if not wrong:
             sys.stdout.write(f"Site {settings.site}: settings, spool, server and batch system are in order.\n")
         raise typer.Exit(1 if wrong else 0)
@@ -231,12 +231,15 @@ def notification_channels(as_json: AsJson = False) -> None:
 
     settings = load()
     if as_json:
-        shown = [{"name": channel.name, "kind": channel.kind, "where": channel.where} for channel in settings.receivers]
+        shown = [
+            {"name": channel.name, "kind": channel.kind, "where": channel.where}
+            for channel in settings.notification_channels
+        ]
         sys.stdout.write(json.dumps({"channels": shown}) + "\n")
-    for channel in () if as_json else settings.receivers:
+    for channel in () if as_json else settings.notification_channels:
         sys.stdout.write(f"{channel.name}  {channel.kind}  {channel.where}\n")
-    if not settings.receivers:
-        sys.stderr.write("No notifications are sent: the settings have no [[receivers]].\n")
+    if not settings.notification_channels:
+        sys.stderr.write("No notifications are sent: the settings have no [[notification_channels]].\n")
 
 
 def send_test_notification(
@@ -329,7 +332,7 @@ def prune(
     settings = load(store=store, temporal=temporal)
     try:
         with CommandOutput().progress("jobs") as bar:
-            done = asyncio.run(prune_store(settings, seconds=seconds, dry_run=dry_run, told=bar.of))
+            done = asyncio.run(prune_store(settings, seconds=seconds, dry_run=dry_run, on_progress=bar.of))
     except PortError as error:
         sys.stderr.write(f"forestay: {error}. Jobs removed so far stay removed; run it again for the rest.\n")
         raise typer.Exit(6 if isinstance(error, Transient) else 1) from error

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forestay.client.api.async_client import AsyncForestayClient
-    from forestay.client.api.case_handle import CaseFailed, CaseHandle, start_flow
     from forestay.client.api.forestay_client import ForestayClient
     from forestay.client.api.retrying_call import Patience
+    from forestay.client.api.run_handle import RunFailed, RunHandle, start_flow
     from forestay.client.api.submission import submit_many
     from forestay.client.api.waiting import wait
     from forestay.client.executor.executor import CallOptions, Executor
     from forestay.client.executor.functions import NotCallable
     from forestay.client.executor.job_future import JobFuture
     from forestay.client.executor.running import fire, run
-    from forestay.client.script.script_case import CaseRemoved, ItemFailed, ScriptCase, case
+    from forestay.client.script.script_run import RunRemoved, ScriptRun, TaskFailed, script_run
     from forestay.client.transport.errors import (
         Ambiguous,
         ApiError,
@@ -46,14 +46,10 @@ __all__ = [
     "BadRequest",
     "BadSettings",
     "CallOptions",
-    "CaseFailed",
-    "CaseHandle",
-    "CaseRemoved",
     "ClientError",
     "ConflictError",
     "Executor",
     "ForestayClient",
-    "ItemFailed",
     "JobFailedError",
     "JobFuture",
     "NotAllowed",
@@ -62,13 +58,17 @@ __all__ = [
     "Patience",
     "RemoteError",
     "ResultUnreachable",
-    "ScriptCase",
+    "RunFailed",
+    "RunHandle",
+    "RunRemoved",
+    "ScriptRun",
+    "TaskFailed",
     "TimedOut",
     "Unavailable",
-    "case",
     "find_settings",
     "fire",
     "run",
+    "script_run",
     "start_flow",
     "submit_many",
     "wait",
@@ -76,9 +76,9 @@ __all__ = [
 
 _MODULES = {
     "api.async_client": ("AsyncForestayClient",),
-    "api.case_handle": (
-        "CaseFailed",
-        "CaseHandle",
+    "api.run_handle": (
+        "RunFailed",
+        "RunHandle",
         "start_flow",
     ),
     "transport.errors": (
@@ -108,11 +108,11 @@ _MODULES = {
         "fire",
         "run",
     ),
-    "script.script_case": (
-        "CaseRemoved",
-        "ItemFailed",
-        "ScriptCase",
-        "case",
+    "script.script_run": (
+        "RunRemoved",
+        "TaskFailed",
+        "ScriptRun",
+        "script_run",
     ),
     "transport.settings": ("find_settings",),
     "api.submission": ("submit_many",),

@@ -32,7 +32,7 @@ Command = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Elements that are listed when the scatter begins, and not carried in the case."""
+    """Elements that are listed when the scatter begins, and not carried in the run."""
 
     source: FilesOf | LinesOf
 
@@ -60,7 +60,7 @@ def files(pattern: str) -> Listing:
 
 
 def lines(path: str) -> Listing:
-    """For `scatter`: the lines of a file; for lists too long to be carried in a case."""
+    """For `scatter`: the lines of a file; for lists too long to be carried in a run."""
     return Listing(LinesOf(_literal(path)))
 
 
@@ -79,8 +79,8 @@ def scatter(
 async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
     """Wait for several; their ends in the same order. The first that failed is raised, when all have ended."""
     every: list[Awaitable[T]] = []
-    for one in works:
-        every += [one] if isinstance(one, Awaitable) else one
+    for work in works:
+        every += [work] if isinstance(work, Awaitable) else work
     ends = await asyncio.gather(*every, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):
@@ -99,8 +99,8 @@ async def checkpoint(state: object) -> None:
 
 def restored(first: T) -> T:
     """The state of the last `checkpoint`; before there was one, ``first``."""
-    found = flow_context().restored()
-    return first if found is None else cast(T, found)
+    state = flow_context().restored()
+    return first if state is None else cast(T, state)
 
 
 def now() -> float:
@@ -114,7 +114,7 @@ def _begin(
     at = flow_context()
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid task name: at most 100 letters, digits, '_' and '-'")
-    dimensions = tuple(Dimension(one, _source(name, one, values)) for one, values in over.items())
+    dimensions = tuple(Dimension(variable, _source(name, variable, values)) for variable, values in over.items())
     wanted = dict(fields)
     deadline, when_failed = wanted.pop("deadline", None), wanted.pop("when_failed", "fail")
     undo = wanted.pop("compensate", None)
@@ -151,7 +151,7 @@ def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Sou
             f"scatter {name}: the values of {variable} have {size} bytes as JSON, at most {MAX_ELEMENTS_BYTES} are possible; "
             "put them into a file and scatter over its lines(path)"
         )
-    return ListOf(tuple(_escaped(one) for one in members))
+    return ListOf(tuple(_escaped(member) for member in members))
 
 
 class _Texts:
@@ -165,10 +165,10 @@ class _Texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
         parts, end = [], 0
-        for found in _PLACE.finditer(text):
-            if self._refers(found[1]):
-                parts += [_literal(text[end : found.start()]), found[0]]
-                end = found.end()
+        for match in _PLACE.finditer(text):
+            if self._refers(match[1]):
+                parts += [_literal(text[end : match.start()]), match[0]]
+                end = match.end()
         return "".join([*parts, _literal(text[end:])])
 
     def _refers(self, inner: str) -> bool:
@@ -181,8 +181,8 @@ class _Texts:
             )
         return True
 
-    def by_name(self, given: Mapping[str, object]) -> dict[str, str]:
-        return {name: self(text) for name, text in given.items()}
+    def by_name(self, texts: Mapping[str, object]) -> dict[str, str]:
+        return {name: self(text) for name, text in texts.items()}
 
 
 def _literal(text: str) -> str:
@@ -237,7 +237,7 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
     )
     if take:
         raise TypeError(f"{name}: a job has no {', '.join(sorted(take))}")
-    wrong = [f"{one.where}: {one.message}" for one in check_job(pattern, (name,))]
+    wrong = [f"{problem.where}: {problem.message}" for problem in check_job(pattern, (name,))]
     if wrong:
         raise ValueError("; ".join(wrong))
     return pattern

@@ -1,4 +1,4 @@
-"""Where a flow's function asks for what it needs: the case that runs it."""
+"""Where a flow's function asks for what it needs: the run that runs it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class PendingWork:
 
 
 class FlowContext(Protocol):
-    """What a case does for the function that it runs."""
+    """What a run does for the function that it runs."""
 
     def name_for(self, wanted: str) -> str:
-        """A name for an item that no other item of the case has or had: the one that is wanted, or with a number."""
+        """A name for a task that no other task of the run has or had: the one that is wanted, or with a number."""
         ...
 
-    def known(self, item: str) -> bool:
-        """Whether the case has an item of this name, whose outputs can be referred to."""
+    def known(self, instance: str) -> bool:
+        """Whether the run has a task of this name, whose outputs can be referred to."""
         ...
 
     def begin(self, task: Task) -> PendingWork:
-        """Begin an item."""
+        """Begin a task."""
         ...
 
     async def checkpoint(self, state: object) -> None: ...
@@ -52,7 +52,7 @@ DESK: ContextVar[FlowContext] = ContextVar("forestay_flow_desk")
 
 
 def flow_context() -> FlowContext:
-    """The case that runs the calling function; `RuntimeError` outside of one."""
+    """The run that runs the calling function; `RuntimeError` outside of one."""
     try:
         return DESK.get()
     except LookupError:

@@ -1,6 +1,6 @@
-"""The part of a case that its function speaks to: names for items, what is begun, what the function hears of ends.
+"""The part of a run that its function speaks to: names for tasks, what is begun, what the function hears of ends.
 
-Whoever runs a case has the rest: it carries out commands, takes events in, and knows the time.
+Whoever runs a run has the rest: it carries out commands, takes events in, and knows the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from forestay.domain.flows.commands import Command
 from forestay.domain.flows.definition.flow import Task
 from forestay.domain.flows.definition.flow_pattern import JobPattern
-from forestay.domain.flows.execution.flow_run import FlowRun, Item
+from forestay.domain.flows.execution.flow_run import FlowRun, TaskInstance
 from forestay.domain.flows.execution.grown import WELL, add_task, forget_ended, take_end
 from forestay.flows.flow_context import PendingWork
 from forestay.flows.results import Ended, JobFailed, Outputs
@@ -34,13 +34,13 @@ class FlowContextBase(ABC):
 
     flow_run: FlowRun
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.names: dict[str, int] = dict(given.get("names", {}))
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self.names: dict[str, int] = dict(arguments.get("names", {}))
         """How often each name was asked for."""
-        self.last: list[str] = list(given.get("last", ()))
-        """The items that ended last: what is begun now comes after them."""
-        self.after: dict[str, list[str]] = dict(given.get("after", {}))
-        self.kept: Any = given.get("kept")
+        self.last: list[str] = list(arguments.get("last", ()))
+        """The tasks that ended last: what is begun now comes after them."""
+        self.after: dict[str, list[str]] = dict(arguments.get("after", {}))
+        self.kept: Any = arguments.get("kept")
         """The state of the last checkpoint."""
         self.ends: dict[str, asyncio.Future[Ended]] = {}
         self.works: list[PendingWork] = []
@@ -53,7 +53,7 @@ class FlowContextBase(ABC):
     def perform(self, commands: tuple[Command, ...]) -> None:
         """Have commands carried out."""
 
-    def hear(self, item: Item, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
+    def hear(self, instance: TaskInstance, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
         """Let the function know of a good end."""
         end.set_result(ended)
 
@@ -67,8 +67,8 @@ class FlowContextBase(ABC):
                 self.names.setdefault(name, 1)
                 return name
 
-    def known(self, item: str) -> bool:
-        return item in self.flow_run.items
+    def known(self, instance: str) -> bool:
+        return instance in self.flow_run.instances
 
     def begin(self, task: Task) -> PendingWork:
         end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
@@ -84,7 +84,7 @@ class FlowContextBase(ABC):
     def restored(self) -> object:
         return json.loads(json.dumps(self.kept))
 
-    # What the case calls
+    # What the run calls
 
     def keep(self, state: object) -> None:
         """Remember the state of a checkpoint."""
@@ -95,37 +95,46 @@ class FlowContextBase(ABC):
         self.works.clear()
 
     def carried_on(self) -> dict[str, Any]:
-        """What a new run needs, beside the case itself; what has ended is forgotten, unless the state refers to it."""
+        """What a new run needs, beside the run itself; what has ended is forgotten, unless the state refers to it."""
         if self.flow_run.open:
             self.flow_run = forget_ended(self.flow_run, frozenset(_REFERENCE.findall(json.dumps(self.kept))))
-        items = self.flow_run.items
-        out: dict[str, Any] = {"names": self.names, "last": [one for one in self.last if one in items]}
-        out["after"] = {name: after for name, after in self.after.items() if name in items}
+        instances = self.flow_run.instances
+        out: dict[str, Any] = {
+            "names": self.names,
+            "last": [instance for instance in self.last if instance in instances],
+        }
+        out["after"] = {name: after for name, after in self.after.items() if name in instances}
         return out if self.kept is None else out | {"kept": self.kept}
 
     def settle_ends(self) -> None:
-        """Tell the function of every item that has ended since."""
+        """Tell the function of every task that has ended since."""
         for name in list(self.ends):
-            item = self.flow_run.items.get(name)
-            if item is not None and item.ended:
-                self._settle(item, self.ends.pop(name))
+            instance = self.flow_run.instances.get(name)
+            if instance is not None and instance.ended:
+                self._settle(instance, self.ends.pop(name))
 
-    def _settle(self, item: Item, end: asyncio.Future[Ended]) -> None:
-        self.flow_run = take_end(self.flow_run, item.id)
-        before = self.after.get(item.id, [])
-        self.last = [one for one in self.last if one not in before] + [item.id]
+    def _settle(self, instance: TaskInstance, end: asyncio.Future[Ended]) -> None:
+        self.flow_run = take_end(self.flow_run, instance.id)
+        before = self.after.get(instance.id, [])
+        self.last = [name for name in self.last if name not in before] + [instance.id]
         if end.done():
             return
-        pattern = self.flow_run.plan.tasks[item.task].task.pattern
+        pattern = self.flow_run.plan.tasks[instance.task].task.pattern
         assert isinstance(pattern, JobPattern)  # noqa: S101 - a function asks for nothing else
-        if item.state not in WELL:
-            reason = item.reason or f"it was {item.state.value}"
-            refuse(end, JobFailed(item.id, reason, exit_code=item.exit_code, bad=item.bad, count=item.count))
+        if instance.state not in WELL:
+            reason = instance.reason or f"it was {instance.state.value}"
+            refuse(
+                end,
+                JobFailed(instance.id, reason, exit_code=instance.exit_code, bad=instance.bad, count=instance.count),
+            )
             return
-        outputs = Outputs(item.id, tuple(pattern.outputs))
-        counts = item.well, item.bad, item.count
+        outputs = Outputs(instance.id, tuple(pattern.outputs))
+        counts = instance.well, instance.bad, instance.count
         self.hear(
-            item, Ended(item.id, item.state.value, item.result, (), item.exit_code, outputs, *counts), pattern, end
+            instance,
+            Ended(instance.id, instance.state.value, instance.result, (), instance.exit_code, outputs, *counts),
+            pattern,
+            end,
         )
 
 

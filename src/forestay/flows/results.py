@@ -8,11 +8,13 @@ from typing import Any
 
 
 class JobFailed(Exception):
-    """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the case fails."""
+    """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the run fails."""
 
-    def __init__(self, item: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1) -> None:
-        super().__init__(f"{item}: {reason}" if reason else item)
-        self.item = item
+    def __init__(
+        self, instance: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1
+    ) -> None:
+        super().__init__(f"{instance}: {reason}" if reason else instance)
+        self.instance = instance
         self.reason = reason
         self.exit_code = exit_code
         self.bad = bad
@@ -23,24 +25,24 @@ class JobFailed(Exception):
 class Output:
     """An output of a job, to be used in the commands and inputs of others; where the file is, is filled in when those begin."""
 
-    item: str
+    instance: str
     name: str
 
     def __str__(self) -> str:
-        return f"${{tasks.{self.item}.outputs.{self.name}}}"
+        return f"${{tasks.{self.instance}.outputs.{self.name}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs(Mapping[str, str]):
     """The outputs of a job by their names, as texts that stand for the files."""
 
-    item: str
+    instance: str
     names: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> str:
         if name not in self.names:
-            raise KeyError(f"{self.item} has no output {name!r}; it has {', '.join(self.names) or 'none'}")
-        return str(Output(self.item, name))
+            raise KeyError(f"{self.instance} has no output {name!r}; it has {', '.join(self.names) or 'none'}")
+        return str(Output(self.instance, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -53,7 +55,7 @@ class Outputs(Mapping[str, str]):
 class Ended:
     """A job, or all jobs of a scatter, that ended well."""
 
-    item: str
+    instance: str
     state: str = "completed"
     """``completed``; ``forced_complete`` or ``skipped`` if a person said so, and then there is no result."""
     result: Any = None

@@ -11,7 +11,7 @@ from forestay.domain.flows.bpel.reading import read_process
 from forestay.domain.flows.bpel.report import ImportEntry, ImportReport, ImportStatus
 from forestay.domain.flows.bpel.services import MappingRefused, Services, read_services
 from forestay.domain.flows.bpel_flow import BpelFlow
-from forestay.domain.flows.jsdl.job import NotRunnable, converted_job, item_name
+from forestay.domain.flows.jsdl.job import NotRunnable, converted_job, task_name
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
 from forestay.domain.flows.xml_tree import XmlElement, as_plain
 from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
@@ -57,12 +57,12 @@ def read_bpel(
         report.add(error.line, "process", ImportStatus.REFUSED, error.message)
         return BpelText(None, report)
     documents: list[XmlElement] = []
-    for place, one in enumerate(wsdls, 1):
+    for place, wsdl in enumerate(wsdls, 1):
         try:
-            documents.append(read_xml(one))
+            documents.append(read_xml(wsdl))
         except XmlRefused as error:
             other.append(f"WSDL {place}: {error}")
-    found = _jobs(jobs or {}, report, other)
+    elements = _jobs(jobs or {}, report, other)
     services = Services()
     try:
         services = read_services(_mapping(mapping))
@@ -70,10 +70,10 @@ def read_bpel(
         other.append(f"mapping: {error}")
     read = read_process(root, documents)
     read.report.entries += report.entries
-    flow = BpelFlow(root, tuple(documents), found, services)
+    flow = BpelFlow(root, tuple(documents), elements, services)
     if read.process is not None:
         for activity in every(read.process.scope):
-            if isinstance(activity, Invoke) and services.binding(activity.partner, activity.operation) is None and activity.operation not in found:  # fmt: skip
+            if isinstance(activity, Invoke) and services.binding(activity.partner, activity.operation) is None and activity.operation not in elements:  # fmt: skip
                 note = f"no mapping defines {activity.operation} of {activity.partner} is: it ends with the fault unknownOperation"
                 read.report.add(activity.std.line, "invoke", ImportStatus.CHANGED, note)
     good = read.process is not None and not other
@@ -89,9 +89,9 @@ def _mapping(text: str) -> object:
     return read.value
 
 
-def _jobs(given: Mapping[str, str | bytes], report: ImportReport, other: list[str]) -> dict[str, XmlElement]:
-    found: dict[str, XmlElement] = {}
-    for name, text in given.items():
+def _jobs(files: Mapping[str, str | bytes], report: ImportReport, other: list[str]) -> dict[str, XmlElement]:
+    elements: dict[str, XmlElement] = {}
+    for name, text in files.items():
         try:
             element = read_xml(text)
             job = converted_job(definition := read_definition(element))
@@ -100,12 +100,12 @@ def _jobs(given: Mapping[str, str | bytes], report: ImportReport, other: list[st
         except (JsdlRefused, NotRunnable) as error:
             other.append(f"{name}: {error}")
         else:
-            found[name] = element
-            found.setdefault(definition.name or name, element)
-            found.setdefault(item_name(definition.name or name), element)
+            elements[name] = element
+            elements.setdefault(definition.name or name, element)
+            elements.setdefault(task_name(definition.name or name), element)
             for note in job.notes:
                 report.add(element.line, f"JSDL {name}", ImportStatus.CHANGED, note)
-    return found
+    return elements
 
 
 def write_bpel(flow: BpelFlow) -> str:
@@ -125,6 +125,6 @@ def adapt_text(text: str | bytes, links: Sequence[str] = (), address: str = "") 
     return AdaptedText(write_xml(adapted.root, indent=False), adapted.count)
 
 
-def message_plain(given: Mapping[str, str]) -> dict[str, object]:
-    """The parts of a message for a case: a text that begins with ``<`` is an element. `XmlRefused`."""
-    return {name: as_plain(read_xml(text)) if text.lstrip().startswith("<") else text for name, text in given.items()}
+def message_plain(message: Mapping[str, str]) -> dict[str, object]:
+    """The parts of a message for a run: a text that begins with ``<`` is an element. `XmlRefused`."""
+    return {name: as_plain(read_xml(text)) if text.lstrip().startswith("<") else text for name, text in message.items()}

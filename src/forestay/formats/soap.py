@@ -38,9 +38,9 @@ def read_request(data: bytes) -> SoapRequest:
     if body is None or len(body.elements) != 1:
         raise SoapRefused("expected a SOAP 1.1 envelope with one element in its body")
     header = envelope.child(f"{{{SOAP}}}Header")
-    for one in header.elements if header is not None else ():
-        if one.get(f"{{{SOAP}}}mustUnderstand") == "1" and one.space != WSA:
-            raise SoapRefused(f"the header {one.name} is not understood")
+    for element in header.elements if header is not None else ():
+        if element.get(f"{{{SOAP}}}mustUnderstand") == "1" and element.space != WSA:
+            raise SoapRefused(f"the header {element.name} is not understood")
     named = header.child(f"{{{WSA}}}MessageID") if header is not None else None
     return SoapRequest(body.elements[0], named.text.strip() if named is not None else "")
 
@@ -73,11 +73,11 @@ def job_element(name: str, **fields: object) -> XmlElement:
 
 
 def state_shown(state: str) -> str:
-    """A job that is being mended is running; a process hears of nothing else."""
+    """A job that is being recovered is running; a process hears of nothing else."""
     return "completed" if state in COMPLETED else "failed" if state in FINAL else "running"
 
 
-def notification(told: Mapping[str, object]) -> str:
+def notification(facts: Mapping[str, object]) -> str:
     """The envelope that tells of a job's end, from what a callback is told."""
-    state = state_shown(str(told["state"]))
-    return envelope(job_element("notify", jobId=told["job"], state=state, exitCode=told.get("exit_code")))
+    state = state_shown(str(facts["state"]))
+    return envelope(job_element("notify", jobId=facts["job"], state=state, exitCode=facts.get("exit_code")))

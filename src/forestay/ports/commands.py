@@ -27,7 +27,7 @@ class Commands(Protocol):
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
         """Run a program to its end, with `given` as its standard input, and return what it said.

@@ -27,9 +27,9 @@ class EngineInspection:
 
     version: str
     has_namespace: bool
-    workers: int = 0
-    """Workers that asked for cases of our queue in the last minute."""
+    orchestrators: int = 0
+    """Orchestrators that asked for runs of our queue in the last minute."""
     hands: int = 0
     """The same for activities."""
     keeps_days: float = 0.0
-    """For how long it remembers cases that have ended."""
+    """For how long it remembers runs that have ended."""

@@ -96,8 +96,8 @@ class Cache:
 
     def find(self, name: str, sha256: str | None = None) -> str | None:
         """The content a name stands for, if it is here and is the one that is wanted."""
-        found = self._names.get(name)
-        return found if sha256 is None or found == sha256 else None
+        found_name = self._names.get(name)
+        return found_name if sha256 is None or found_name == sha256 else None
 
     def holds(self, sha256: str) -> bool:
         """Whether a content is here, under any name."""
@@ -106,17 +106,17 @@ class Cache:
     def give(self, name: str, target: str, *, claim: str, sha256: str | None = None, size: int | None = None) -> bool:
         """Link a file into a job's folder and hold it for the job; whether it was here and sound."""
         with self._lock:
-            found = self.find(name, sha256)
-            if found is None or (size is not None and self._files[found].size != size):
+            found_sha256 = self.find(name, sha256)
+            if found_sha256 is None or (size is not None and self._files[found_sha256].size != size):
                 return False
-            file = self._files[found]
-            self._book.use(found)
-            self._hold(claim, found)
-        if not self._sound(found, file):
-            self._drop_spoiled(found, file)
+            file = self._files[found_sha256]
+            self._book.use(found_sha256)
+            self._hold(claim, found_sha256)
+        if not self._sound(found_sha256, file):
+            self._drop_spoiled(found_sha256, file)
             return False
         try:
-            link_into(self.area.place(found), target)
+            link_into(self.area.place(found_sha256), target)
         except OSError as error:
             log.warning("a cached file could not be linked into a job's folder: %s", error)
             return False
@@ -125,16 +125,16 @@ class Cache:
     def open(self, name: str) -> tuple[int, int, str] | None:
         """A descriptor of a cached file, with its size and digest, for a reader on another host."""
         with self._lock:
-            found = self._names.get(name)
-            if found is None:
+            sha256 = self._names.get(name)
+            if sha256 is None:
                 return None
-            file = self._files[found]
-            self._book.use(found)
-        if not self._sound(found, file):
-            self._drop_spoiled(found, file)
+            file = self._files[sha256]
+            self._book.use(sha256)
+        if not self._sound(sha256, file):
+            self._drop_spoiled(sha256, file)
             return None
         try:
-            return os.open(self.area.place(found), os.O_RDONLY | os.O_NOFOLLOW), file.size, found
+            return os.open(self.area.place(sha256), os.O_RDONLY | os.O_NOFOLLOW), file.size, sha256
         except OSError:
             return None
 
@@ -225,10 +225,10 @@ class Cache:
         if drafts:
             with self._lock:
                 self._drafts[claim] = drafts
-                for one in drafts:
+                for output in drafts:
                     # The servers hear of them with the next request for work, which may go out before the commit is known
                     # here: the jobs that read them shall come to this host.
-                    self._report.added(one.name, one.size)
+                    self._report.added(output.name, output.size)
 
     def settle(self, claim: str, *, committed: bool) -> None:
         """The servers have answered a job's end: its outputs are everybody's now, or nobody's."""
@@ -250,7 +250,7 @@ class Cache:
         """Wait until it is settled whether a file counts that a job here has just made."""
         with self._settled:
             self._settled.wait_for(
-                lambda: all(one.name != name for drafts in self._drafts.values() for one in drafts), seconds
+                lambda: all(draft.name != name for drafts in self._drafts.values() for draft in drafts), seconds
             )
 
     # Holding and letting go
@@ -284,7 +284,7 @@ class Cache:
         with self._lock:
             if self._files.get(sha256) is file:
                 for held in self._held.values():
-                    held[:] = [one for one in held if one != sha256]
+                    held[:] = [digest for digest in held if digest != sha256]
                 self._book.discard(sha256)
                 self._remove([sha256])
 

@@ -89,7 +89,7 @@ class Area:
 
     def note(self, lines: Iterable[CachedFile | str]) -> None:
         """Write into the index what came, and the names of what went."""
-        rows = [list(one) if isinstance(one, CachedFile) else [one] for one in lines]
+        rows = [list(line) if isinstance(line, CachedFile) else [line] for line in lines]
         self._lines += len(rows)
         if rows:
             _write(self._index, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
@@ -100,7 +100,7 @@ class Area:
             return
         draft = os.path.join(self.path, _INDEX + ".new")
         descriptor = self._open_index(draft)
-        rows = [json.dumps(list(one)).encode() + b"\n" for one in known]
+        rows = [json.dumps(list(file)).encode() + b"\n" for file in known]
         _write(descriptor, b"".join(rows))
         os.rename(draft, os.path.join(self.path, _INDEX))
         os.close(self._index)

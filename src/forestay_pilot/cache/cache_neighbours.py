@@ -1,6 +1,6 @@
 """Neighbours: the other pilots of this host, whose cached files become ours by hard links.
 
-The servers say who they are, at registration and with every beat. Their areas are looked at again and again; a look at one in
+The servers say who they are, at registration and with every heartbeat. Their areas are looked at again and again; a look at one in
 which nothing happened costs one ``stat``. A neighbour whose area cannot be reached is taken as dead. The space for caches on
 this host follows the number of pilots that are left.
 """
@@ -70,7 +70,7 @@ class Neighbours(threading.Thread):
     def told(self, neighbours: object) -> None:
         """Take the servers' list of who else is on this host; anything odd in it is passed over."""
         listed = neighbours if isinstance(neighbours, list) else []
-        paths = {path for one in listed if (path := _path_of(one)) is not None} - {self._cache.area.path}
+        paths = {path for neighbour in listed if (path := _path_of(neighbour)) is not None} - {self._cache.area.path}
         with self._lock:
             for path in set(self._known) - paths:
                 self._drop(path)
@@ -149,7 +149,11 @@ class Neighbours(threading.Thread):
         """Look now, and link a file from a neighbour's area into a job's folder; what it is, if one had it."""
         self.look()
         with self._lock:
-            having = [(one, known) for one in self._known.values() if (known := one.held.get(name)) is not None]
+            having = [
+                (neighbour, known)
+                for neighbour in self._known.values()
+                if (known := neighbour.held.get(name)) is not None
+            ]
         for neighbour, known in having:
             if sha256 is not None and known.sha256 != sha256:
                 continue

@@ -32,8 +32,8 @@ def fetch_peer(
         with open(draft, "wb", buffering=0) as sink:
             reading = _PeerDownload(parts.hostname, parts.port, ticket, name, sink)
             reading.run()
-        found = reading.digest.hexdigest()
-        wrong = found != reading.tag or (sha256 is not None and found != sha256)
+        digest = reading.digest.hexdigest()
+        wrong = digest != reading.tag or (sha256 is not None and digest != sha256)
         if wrong or (size is not None and reading.done != size):
             raise PeerError("the received file is not the requested one")
         os.rename(draft, target)
@@ -42,7 +42,7 @@ def fetch_peer(
     finally:
         with contextlib.suppress(OSError):
             os.unlink(draft)
-    return reading.done, found
+    return reading.done, digest
 
 
 class _PeerDownload:

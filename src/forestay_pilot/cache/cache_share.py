@@ -125,11 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path != "/file" or scheme != "Ticket" or not self.share_.may_read(name, ticket):
             self._refuse(403)
             return
-        found = self.cache_.open(name)
-        if found is None:
+        opened = self.cache_.open(name)
+        if opened is None:
             self._refuse(404)
             return
-        descriptor, size, sha256 = found
+        descriptor, size, sha256 = opened
         try:
             piece = self._wanted(size)
             if piece is None:
@@ -144,11 +144,11 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         if asked is None:
             return 0, size
-        given = _RANGE.fullmatch(asked)
-        if given is None:
+        match = _RANGE.fullmatch(asked)
+        if match is None:
             return 0, size
-        first = int(given[1])
-        last = min(int(given[2]) if given[2] else size - 1, size - 1)
+        first = int(match[1])
+        last = min(int(match[2]) if match[2] else size - 1, size - 1)
         return (first, last - first + 1) if first <= last else None
 
     def _send(self, descriptor: int, size: int, sha256: str, first: int, count: int) -> None:

@@ -34,13 +34,13 @@ _COMMIT_SECONDS = 2.0  # between the servers' commit of a job and this pilot's k
 _PATIENCE = 900.0  # then two transfers of one file are the lesser evil
 
 
-def file_key(given: dict[str, Any]) -> str | None:
+def file_key(spec: dict[str, Any]) -> str | None:
     """The logical name an input is cached by; none when nobody could know whether the file is still the same."""
-    name = given.get("file")
+    name = spec.get("file")
     if isinstance(name, str) and name:
         return name
-    source = str(given.get("source"))
-    return source if source.startswith(("job:", "lfn:")) or given.get("sha256") else None
+    source = str(spec.get("source"))
+    return source if source.startswith(("job:", "lfn:")) or spec.get("sha256") else None
 
 
 class CacheStaging:
@@ -51,39 +51,39 @@ class CacheStaging:
         self._neighbours = neighbours
         self.served = dict.fromkeys((CACHE, NEIGHBOUR, PEER, ELEMENT), 0)
 
-    def bring(self, given: dict[str, Any], target: str, fetch: Fetch, claim: str, stopped: Callable[[], bool]) -> str:
+    def bring(self, spec: dict[str, Any], target: str, fetch: Fetch, claim: str, stopped: Callable[[], bool]) -> str:
         """Bring one input to its target; gives where it came from."""
-        name = file_key(given)
+        name = file_key(spec)
         if name is None:
             fetch()
             return ELEMENT
-        where = self._bring(name, given, target, fetch, claim, stopped)
+        where = self._bring(name, spec, target, fetch, claim, stopped)
         self.served[where] += 1
         return where
 
     def _bring(
         self,
         name: str,
-        given: dict[str, Any],
+        spec: dict[str, Any],
         target: str,
         fetch: Fetch,
         claim: str,
         stopped: Callable[[], bool],
     ) -> str:
         if self._cache is None:
-            return PEER if self._from_peers(name, given, target) is not None else self._fetch(fetch)[0]
-        if self._from_cache(name, given, target, claim):
+            return PEER if self._from_peers(name, spec, target) is not None else self._fetch(fetch)[0]
+        if self._from_cache(name, spec, target, claim):
             return CACHE
         with self._flight(name, stopped):
-            if self._from_cache(name, given, target, claim):
+            if self._from_cache(name, spec, target, claim):
                 return CACHE  # another slot brought it meanwhile
             began = steady()
             if self._neighbours is not None:
-                known = self._neighbours.give(name, target, sha256=_digest(given))
+                known = self._neighbours.give(name, target, sha256=_digest(spec))
                 if known is not None:
                     self._keep(name, target, known.size, known.sha256, claim, brought=False)
                     return NEIGHBOUR
-            brought = self._from_peers(name, given, target)
+            brought = self._from_peers(name, spec, target)
             where, (size, sha256) = (PEER, brought) if brought is not None else self._fetch(fetch)
             self._keep(name, target, size, sha256, claim, cost=max(steady() - began, 1e-3))
             return where
@@ -92,12 +92,12 @@ class CacheStaging:
     def _fetch(fetch: Fetch) -> tuple[str, tuple[int, str]]:
         return ELEMENT, fetch()
 
-    def _from_cache(self, name: str, given: dict[str, Any], target: str, claim: str) -> bool:
-        size = given.get("bytes")
+    def _from_cache(self, name: str, spec: dict[str, Any], target: str, claim: str) -> bool:
+        size = spec.get("bytes")
         assert self._cache is not None  # noqa: S101 - only asked with one
         self._cache.await_output(name, _COMMIT_SECONDS)
         return self._cache.give(
-            name, target, claim=claim, sha256=_digest(given), size=size if isinstance(size, int) else None
+            name, target, claim=claim, sha256=_digest(spec), size=size if isinstance(size, int) else None
         )
 
     def _keep(
@@ -115,19 +115,19 @@ class CacheStaging:
         if sha256:
             self._cache.keep(name, path, size=size, sha256=sha256, claim=claim, cost=cost, brought=brought)
 
-    def _from_peers(self, name: str, given: dict[str, Any], target: str) -> tuple[int, str] | None:
+    def _from_peers(self, name: str, spec: dict[str, Any], target: str) -> tuple[int, str] | None:
         """From another host of the site, if the servers named one that has it and it answers."""
-        for source in given.get("from") or []:
+        for source in spec.get("from") or []:
             if not isinstance(source, dict) or source.get("kind") != "peer":
                 continue
             try:
-                size = given.get("bytes")
+                size = spec.get("bytes")
                 return fetch_peer(
                     str(source.get("url")),
                     str(source.get("ticket")),
                     name,
                     target,
-                    sha256=_digest(given),
+                    sha256=_digest(spec),
                     size=size if isinstance(size, int) else None,
                 )
             except PeerError as error:
@@ -166,6 +166,6 @@ def _taken(lock: int) -> bool:
     return True
 
 
-def _digest(given: dict[str, Any]) -> str | None:
-    digest = given.get("sha256")
+def _digest(spec: dict[str, Any]) -> str | None:
+    digest = spec.get("sha256")
     return digest if isinstance(digest, str) and digest else None

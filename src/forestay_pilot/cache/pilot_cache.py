@@ -57,7 +57,7 @@ class PilotCache:
             self.neighbours.start()
 
     def told(self, answer: dict[str, Any]) -> None:
-        """An answer to a registration or a beat: who else is on this host."""
+        """An answer to a registration or a heartbeat: who else is on this host."""
         if "neighbours" not in answer:
             return
         self._wanted.set()
@@ -69,8 +69,8 @@ class PilotCache:
         if held.job.free:
             self.make_room(held.job.free)
 
-        def bring(given: dict[str, Any], target: str, fetch: Fetch) -> str:
-            return self.staging.bring(given, target, fetch, held.claim, lambda: bool(held.stop_why))
+        def bring(spec: dict[str, Any], target: str, fetch: Fetch) -> str:
+            return self.staging.bring(spec, target, fetch, held.claim, lambda: bool(held.stop_why))
 
         return bring
 

@@ -36,13 +36,13 @@ def _pack(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$": "float", "of": repr(value)}
     if kind is list:
-        return [_pack(one) for one in value]
+        return [_pack(entry) for entry in value]
     if kind is dict:
         if "$" not in value and all(type(name) is str for name in value):
-            return {name: _pack(one) for name, one in value.items()}
-        return {"$": "dict", "of": [[_pack(name), _pack(one)] for name, one in value.items()]}
+            return {name: _pack(entry) for name, entry in value.items()}
+        return {"$": "dict", "of": [[_pack(name), _pack(entry)] for name, entry in value.items()]}
     if kind in _MANY:
-        return {"$": kind.__name__, "of": [_pack(one) for one in value]}
+        return {"$": kind.__name__, "of": [_pack(entry) for entry in value]}
     if kind is bytes:
         return {"$": "bytes", "of": base64.b64encode(value).decode()}
     if kind is complex:
@@ -60,11 +60,11 @@ def unpack(packed: Any) -> Any:
     """The value that was packed; raises ValueError for what was not."""
     kind = type(packed)
     if kind is list:
-        return [unpack(one) for one in packed]
+        return [unpack(entry) for entry in packed]
     if kind is not dict:
         return packed
     if "$" not in packed:
-        return {name: unpack(one) for name, one in packed.items()}
+        return {name: unpack(entry) for name, entry in packed.items()}
     of = packed.get("of")
     read = _MARKED.get(packed["$"])
     if read is None:
@@ -75,10 +75,10 @@ def unpack(packed: Any) -> Any:
 _MARKED: dict[str, Any] = {
     "int": int,
     "float": float,
-    "dict": lambda of: {unpack(name): unpack(one) for name, one in of},
-    "tuple": lambda of: tuple(unpack(one) for one in of),
-    "set": lambda of: {unpack(one) for one in of},
-    "frozenset": lambda of: frozenset(unpack(one) for one in of),
+    "dict": lambda of: {unpack(name): unpack(entry) for name, entry in of},
+    "tuple": lambda of: tuple(unpack(entry) for entry in of),
+    "set": lambda of: {unpack(entry) for entry in of},
+    "frozenset": lambda of: frozenset(unpack(entry) for entry in of),
     "bytes": lambda of: base64.b64decode(of, validate=True),
     "complex": lambda of: complex(unpack(of[0]), unpack(of[1])),
 }

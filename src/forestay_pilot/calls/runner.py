@@ -76,10 +76,10 @@ class _Functions:
 
     def find(self, call: dict[str, Any]) -> Callable[..., Any]:
         main, name = str(call.get("main") or ""), str(call["function"])
-        found = self._known.get((main, name))
-        if found is None:
-            found = self._known[main, name] = self._look_up(main, name)
-        return found
+        function = self._known.get((main, name))
+        if function is None:
+            function = self._known[main, name] = self._look_up(main, name)
+        return function
 
     def _look_up(self, main: str, name: str) -> Callable[..., Any]:
         module_name, _, path = name.partition(":")
@@ -88,8 +88,8 @@ class _Functions:
             module = getattr(module, part)
         if not callable(module):
             raise TypeError(f"{name} is not a function")
-        found: Callable[..., Any] = module
-        return found
+        found_module: Callable[..., Any] = module
+        return found_module
 
     def _script(self, path: str) -> types.ModuleType:
         """The program's own script as a module; what it does under ``if __name__ == "__main__"`` is not done here."""
@@ -108,13 +108,13 @@ class _Functions:
 
 def _call(functions: _Functions, call: dict[str, Any]) -> Any:
     if "each" in call:
-        return [_outcome(functions, one) for one in call["each"]]
+        return [_outcome(functions, other_call) for other_call in call["each"]]
     if "pickle" in call:
         function, args, kwargs = pickle.loads(base64.b64decode(call["pickle"]))  # noqa: S301 - see the top
     else:
         function = functions.find(call)
-        args = [unpack(one) for one in call.get("args") or ()]
-        kwargs = {name: unpack(one) for name, one in (call.get("kwargs") or {}).items()}
+        args = [unpack(entry) for entry in call.get("args") or ()]
+        kwargs = {name: unpack(entry) for name, entry in (call.get("kwargs") or {}).items()}
     return function(*args, **kwargs)
 
 
@@ -132,23 +132,23 @@ def _error(error: BaseException) -> str:
     """What a function raised, as JSON of bounded size."""
     kind = type(error)
     text = "".join(traceback.format_exception(kind, error, _own_part(error)))
-    told: dict[str, Any] = {
+    packs: dict[str, Any] = {
         "type": f"{kind.__module__}:{kind.__qualname__}",
         "message": _text(error)[:_MESSAGE],
         "traceback": text[-_TRACEBACK:],
     }
     try:
-        told["args"] = pack(error.args)
-        whole = json.dumps({"error": told})
+        packs["args"] = pack(error.args)
+        whole = json.dumps({"error": packs})
         if len(whole) <= INLINE:
             return whole
     except TypeError:
         pass
-    told.pop("args", None)
-    while len(json.dumps({"error": told})) > INLINE:
-        told["traceback"] = told["traceback"][len(told["traceback"]) // 4 + 1 :]
-        told["message"] = told["message"][: len(told["message"]) * 3 // 4]
-    return json.dumps({"error": told})
+    packs.pop("args", None)
+    while len(json.dumps({"error": packs})) > INLINE:
+        packs["traceback"] = packs["traceback"][len(packs["traceback"]) // 4 + 1 :]
+        packs["message"] = packs["message"][: len(packs["message"]) * 3 // 4]
+    return json.dumps({"error": packs})
 
 
 def _own_part(error: BaseException) -> types.TracebackType | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from forestay_pilot.calls.runner import RESULT_FILE
 from forestay_pilot.calls.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
 from forestay_pilot.process.payload import BadClaimError, ClaimedJob, PayloadOutcome, Surroundings
-from forestay_pilot.process.slot_end import EXECUTING, STOPPED, killed_from_outside, make_end, unbegun
+from forestay_pilot.process.slot_end import EXECUTING, STOPPED, killed_from_outside, make_completion, unbegun
 from forestay_pilot.staging.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
 from forestay_pilot.staging.outputs import (
     OutputFailedError,
@@ -235,7 +235,7 @@ class WarmCalls:
         self.close()
         with self._lock:
             held = sent.popleft()[0]
-            todo.extendleft(one for one, _, _ in reversed(sent) if not one.given_back)
+            todo.extendleft(hand for hand, _, _ in reversed(sent) if not hand.given_back)
             sent.clear()
         if held.given_back:
             return
@@ -308,4 +308,4 @@ class WarmCalls:
             self._deliver(held, deliver, outcome, reason="ok", words=words, manifest=place, result=result)
 
     def _deliver(self, held: ClaimInHand, deliver: Deliver, outcome: PayloadOutcome, **facts: Any) -> None:
-        deliver(held, make_end(held.job, outcome, host=self._host, **facts))
+        deliver(held, make_completion(held.job, outcome, host=self._host, **facts))

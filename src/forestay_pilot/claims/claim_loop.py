@@ -1,7 +1,7 @@
 """The claim loop: asks for as much work as there is room for, and takes in what an answer brings.
 
 Only an answer that arrived makes a claim ours. One that comes after its request was given up is never read:
-its connection is closed, the claim is not named in beats, and the servers free it.
+its connection is closed, the claim is not named in heartbeats, and the servers free it.
 """
 
 from __future__ import annotations

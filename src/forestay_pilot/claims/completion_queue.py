@@ -76,7 +76,7 @@ class CompletionQueue(threading.Thread):
     def __init__(
         self, ring: ServerRing, identity: PilotIdentity, spool: str, *, on_settled: Callable[[str, str], None]
     ) -> None:
-        super().__init__(name="ends", daemon=True)
+        super().__init__(name="completions", daemon=True)
         self._identity = identity
         self._spool = spool
         self._on_settled = on_settled
@@ -190,22 +190,22 @@ class CompletionQueue(threading.Thread):
         return None
 
     def _send(self, batch: list[_Pending]) -> None:
-        body = {"ends": [pending.document for pending in batch]}
+        body = {"completions": [pending.document for pending in batch]}
         try:
-            answer = self._identity.call(self._link, "POST", "/ends", body, timeout=_CALL_SECONDS)
+            answer = self._identity.call(self._link, "POST", "/completions", body, timeout=_CALL_SECONDS)
         except RefusedError as refusal:
             if refusal.status not in _WRONG:
                 raise
             self._on_refusal(batch, refusal)
             return
         results = answer.get("results")
-        told = {
+        results_data = {
             str(result.get("claim")): str(result.get("result"))
             for result in (results if isinstance(results, list) else [])
             if isinstance(result, dict)
         }
         for pending in batch:
-            result = told.get(str(pending.document["claim"]), "unknown")
+            result = results_data.get(str(pending.document["claim"]), "unknown")
             if result in _SETTLED:
                 self._settle(pending, result)
             else:

@@ -59,13 +59,13 @@ class Lifetime:
 def told_by_batch_system(variables: Mapping[str, str] | None = None) -> float | None:
     """Seconds that are left as the batch system's variables have it; nothing where they say nothing."""
     known = os.environ if variables is None else variables
-    found = [ends - time.time() for ends in _numbers(known, _ENDS_AT)] + _numbers(known, _LASTS)
-    return max(0.0, min(found)) if found else None
+    ends = [ends - time.time() for ends in _numbers(known, _ENDS_AT)] + _numbers(known, _LASTS)
+    return max(0.0, min(ends)) if ends else None
 
 
 def least(*times: float | None) -> float | None:
     """The shortest of those that are known."""
-    known = [one for one in times if one is not None]
+    known = [other_time for other_time in times if other_time is not None]
     return min(known) if known else None
 
 
@@ -76,12 +76,12 @@ def batch_job_name(variables: Mapping[str, str] | None = None) -> str | None:
 
 
 def _numbers(variables: Mapping[str, str], names: tuple[str, ...]) -> list[float]:
-    found = []
+    texts = []
     for name in names:
         text = variables.get(name)
         if text:
             try:
-                found.append(float(text))
+                texts.append(float(text))
             except ValueError:
                 log.warning("%s is not a number of seconds", name)
-    return found
+    return texts

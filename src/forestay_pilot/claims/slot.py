@@ -26,7 +26,7 @@ from forestay_pilot.process.slot_end import (
     TOLD_TO_STOP,
     WENT_FOR,
     killed_from_outside,
-    make_end,
+    make_completion,
     unbegun,
     with_cleanup,
 )
@@ -55,7 +55,7 @@ _GATHER = 0.02
 # Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
 # end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
 _AFTERMATH = 2.0
-# Faults after which a task's client may want to see what is there.
+# Failures after which a task's client may want to see what is there.
 _OF_THE_TASK = ("exit", "signal", "wall-limit")
 
 
@@ -121,7 +121,9 @@ class Slot(threading.Thread):
                 end = self._run(held)
             except Exception as error:
                 log.exception("job %s could not be run", held.job.job)
-                end = make_end(held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error))
+                end = make_completion(
+                    held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error)
+                )
             self._hand_on([(held, end)])
 
     def _hand_on(self, ended: list[tuple[ClaimInHand, dict[str, Any]]]) -> None:
@@ -187,14 +189,14 @@ class Slot(threading.Thread):
             self._calls.close()
             for held in burst:
                 if held.claim not in delivered and not held.given_back:
-                    end = make_end(
+                    end = make_completion(
                         held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error)
                     )
                     deliver(held, end)
         for held in burst:
             if held.claim not in delivered and not held.given_back:
                 reason = unbegun(held.stop_why)
-                deliver(held, make_end(held.job, PayloadOutcome(), reason=reason, host=self._host))
+                deliver(held, make_completion(held.job, PayloadOutcome(), reason=reason, host=self._host))
         flush()
 
     def _run(self, held: ClaimInHand) -> dict[str, Any]:
@@ -202,7 +204,7 @@ class Slot(threading.Thread):
         good = self._lease.wait_good(held.since, lambda: bool(held.stop_why) or self._draining())
         if held.stop_why or not good:
             reason = unbegun(held.stop_why)
-            return make_end(job, PayloadOutcome(), reason=reason, host=self._host)
+            return make_completion(job, PayloadOutcome(), reason=reason, host=self._host)
         try:
             patterns = check_patterns(job.outputs)
             name = safe_part(job.claim)
@@ -219,14 +221,14 @@ class Slot(threading.Thread):
                 return self._bring(held, folder)
         except StoppedError:
             reason = unbegun(held.stop_why)
-            return make_end(job, PayloadOutcome(), reason=reason, host=self._host)
+            return make_completion(job, PayloadOutcome(), reason=reason, host=self._host)
         except StagingError as error:
-            return make_end(job, PayloadOutcome(), host=self._host, **staging_facts(error))
+            return make_completion(job, PayloadOutcome(), host=self._host, **staging_facts(error))
         except (BadClaimError, NoContainerError, OSError) as error:
-            return make_end(job, PayloadOutcome(), host=self._host, **start_facts(error))
+            return make_completion(job, PayloadOutcome(), host=self._host, **start_facts(error))
         if not self._enough_time(job.wall):
             # It waited for others or for its inputs, and what is left is not enough for it any more.
-            return make_end(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
+            return make_completion(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
@@ -240,10 +242,10 @@ class Slot(threading.Thread):
         try:
             sent = self._stager.bring_outputs(held, folder)
         except StoppedError:
-            return make_end(job, PayloadOutcome(), host=self._host, **stopped_facts(held.stop_why))
+            return make_completion(job, PayloadOutcome(), host=self._host, **stopped_facts(held.stop_why))
         except (OutputFailedError, OSError) as error:
-            return make_end(job, PayloadOutcome(), host=self._host, **output_facts(error))
-        return {**make_end(job, PayloadOutcome(exit_code=0), reason="ok", host=self._host), "task": sent}
+            return make_completion(job, PayloadOutcome(), host=self._host, **output_facts(error))
+        return {**make_completion(job, PayloadOutcome(exit_code=0), reason="ok", host=self._host), "task": sent}
 
     def _judge_task(self, held: ClaimInHand, outcome: PayloadOutcome, folder: str) -> dict[str, Any]:
         """The end of a task: with what became of its executors, and with what it made even if one of them failed."""
@@ -252,10 +254,10 @@ class Slot(threading.Thread):
         try:
             patterns = found_outputs(plan, folder, all_needed=outcome.exit_code == 0)
             end = self._judge(held, outcome, folder, patterns)
-            if end["outcome"] == "fault" and end["reason"] in _OF_THE_TASK and patterns:
+            if end["outcome"] == "failure" and end["reason"] in _OF_THE_TASK and patterns:
                 end["manifest"] = as_document(self._stager.commit(held, folder, patterns))
         except OutputMissingError as error:
-            end = make_end(held.job, outcome, host=self._host, **output_facts(error))
+            end = make_completion(held.job, outcome, host=self._host, **output_facts(error))
         except (OutputFailedError, StoppedError, OSError) as error:
             log.warning("the outputs of the failed job %s could not be kept: %s", held.job.job, error)
         end = end or self._judge(held, outcome, folder, [])
@@ -280,7 +282,7 @@ class Slot(threading.Thread):
     def _judge(self, held: ClaimInHand, outcome: PayloadOutcome, folder: str, patterns: list[str]) -> dict[str, Any]:
         job = held.job
         if outcome.start_error:
-            return make_end(
+            return make_completion(
                 job,
                 outcome,
                 reason="start-failed",
@@ -292,21 +294,21 @@ class Slot(threading.Thread):
             )
         if outcome.stopped_for in STOPPED:
             reason, error = STOPPED[outcome.stopped_for], WENT_FOR.get(outcome.stopped_for, "")
-            return make_end(job, outcome, reason=reason, host=self._host, error=error)
+            return make_completion(job, outcome, reason=reason, host=self._host, error=error)
         if self._ended_with_us(outcome):
-            return make_end(job, outcome, reason="pilot-stopped", host=self._host, error=WENT_FOR[TOLD_TO_STOP])
+            return make_completion(job, outcome, reason="pilot-stopped", host=self._host, error=WENT_FOR[TOLD_TO_STOP])
         if outcome.signal is not None or outcome.stopped_for:
             # Also one that answers SIGTERM with a good exit code: it was stopped half way.
-            return make_end(job, outcome, reason="signal", host=self._host)
+            return make_completion(job, outcome, reason="signal", host=self._host)
         if outcome.exit_code != 0:
-            return make_end(job, outcome, reason="exit", host=self._host)
+            return make_completion(job, outcome, reason="exit", host=self._host)
         if not patterns:
-            return make_end(job, outcome, reason="ok", host=self._host)
+            return make_completion(job, outcome, reason="ok", host=self._host)
         try:
             manifest = self._stager.commit(held, folder, patterns)
         except StoppedError:
-            return make_end(job, outcome, host=self._host, **stopped_facts(held.stop_why))
+            return make_completion(job, outcome, host=self._host, **stopped_facts(held.stop_why))
         except (OutputMissingError, OutputFailedError, BadClaimError, OSError) as error:
-            return make_end(job, outcome, host=self._host, **output_facts(error))
+            return make_completion(job, outcome, host=self._host, **output_facts(error))
         self._cache.offer(job, folder, manifest)
-        return make_end(job, outcome, reason="ok", host=self._host, manifest=as_document(manifest))
+        return make_completion(job, outcome, reason="ok", host=self._host, manifest=as_document(manifest))

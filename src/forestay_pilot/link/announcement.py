@@ -18,12 +18,12 @@ _TRIES = 4
 _CALL_SECONDS = 6.0
 
 
-def announce(ring: ServerRing, token: str, told: dict[str, Any], findings: list[FailedCheck]) -> bool:
+def announce(ring: ServerRing, token: str, facts: dict[str, Any], findings: list[FailedCheck]) -> bool:
     """Say which checks failed; whether a server has heard it."""
     body = {
-        **told,
+        **facts,
         "nonce": secrets.token_hex(16),  # a repeat says nothing new
-        "findings": [{"check": one.check, "words": one.words} for one in findings],
+        "findings": [{"check": finding.check, "words": finding.words} for finding in findings],
     }
     link = ServerLink(ring)
     try:

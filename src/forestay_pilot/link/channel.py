@@ -142,7 +142,7 @@ class ServerChannel(threading.Thread):
         stream = self._open_next(avoid=last.server if last else None)
         if stream is None:
             return
-        self._current = stream  # from here on beats name the new session
+        self._current = stream  # from here on heartbeats name the new session
         self._ring.home = stream.server
         self.opened.set()
         if last is not None:

@@ -71,7 +71,7 @@ class Check:
 
 def check_environment(place: PilotEnvironment, checks: tuple[Check, ...] | None = None) -> list[FailedCheck]:
     """Make every check; gives those that failed. A check that breaks has failed."""
-    found = []
+    found_checks = []
     for check in CHECKS if checks is None else checks:
         try:
             words = check.look(place)
@@ -79,8 +79,10 @@ def check_environment(place: PilotEnvironment, checks: tuple[Check, ...] | None 
             words = f"{type(error).__name__}: {error}"
         log.debug("check %s: %s", check.name, words or "good")
         if words:
-            found.append(FailedCheck(check.name, "".join(one if one.isprintable() else " " for one in words)[:_WORDS]))
-    return found
+            found_checks.append(
+                FailedCheck(check.name, "".join(char if char.isprintable() else " " for char in words)[:_WORDS])
+            )
+    return found_checks
 
 
 def _python(_place: PilotEnvironment) -> str:
@@ -166,12 +168,12 @@ def _scripts(place: PilotEnvironment) -> str:
 
 def _run_script(path: str, place: PilotEnvironment) -> str:
     """What a site's own check says; it sees neither the pilot's variables nor its open files."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as random:
         try:
             process = subprocess.Popen(  # noqa: S603 - the operator's own program
                 [os.path.abspath(path)],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=random,
                 stderr=subprocess.STDOUT,
                 cwd=place.work,
                 env={**clean_variables(), "FORESTAY_WORK": place.work, "FORESTAY_OUTPUT_FOLDER": place.outputs},
@@ -184,8 +186,8 @@ def _run_script(path: str, place: PilotEnvironment) -> str:
             return f"did not end within {place.script_seconds:g} s"
         if code == 0:
             return ""
-        said.seek(max(0, said.seek(0, os.SEEK_END) - 4096))
-        lines = said.read().decode(errors="replace").strip().splitlines()
+        random.seek(max(0, random.seek(0, os.SEEK_END) - 4096))
+        lines = random.read().decode(errors="replace").strip().splitlines()
         last = lines[-1][:_WORDS] if lines else "no output"
         return f"gave {code}: {last}"
 

@@ -1,6 +1,6 @@
-"""Beats: the pilot says that it lives and names the claims it holds.
+"""Heartbeats: the pilot says that it lives and names the claims it holds.
 
-A beat goes out every ``beat_every`` from send to send. The lease runs from the sending of the last beat
+A heartbeat goes out every ``heartbeat_every`` from send to send. The lease runs from the sending of the last heartbeat
 that was acknowledged, never from the answer, which may have been long on its way.
 """
 
@@ -23,7 +23,7 @@ log = logging.getLogger("forestay_pilot")
 
 
 class HeartbeatSender(threading.Thread):
-    """The thread that beats, on a connection of its own."""
+    """The thread that heartbeats, on a connection of its own."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class HeartbeatSender(threading.Thread):
         lease: PilotLease,
         on_answer: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
-        super().__init__(name="beat", daemon=True)
+        super().__init__(name="heartbeat", daemon=True)
         self._identity = identity
         self._held = held
         self._session = session
@@ -50,31 +50,33 @@ class HeartbeatSender(threading.Thread):
         self._counter = 0
 
     def run(self) -> None:
-        """Beat until told to end; nothing that a beat meets ends this thread."""
+        """Heartbeat until told to end; nothing that a heartbeat meets ends this thread."""
         while not self._ended.is_set():
             first_sent = steady()
             try:
-                self._beat_once(first_sent)
+                self._heartbeat_once(first_sent)
             except Exception:
                 log.exception("a heartbeat failed unexpectedly")
-            self._ended.wait(max(0.0, first_sent + self._identity.standing.beat_every - steady()))
+            self._ended.wait(max(0.0, first_sent + self._identity.status.heartbeat_every - steady()))
         self._link.close()
 
     def end(self) -> None:
-        """Beat no more."""
+        """Heartbeat no more."""
         self._ended.set()
         self._link.abort()
 
-    def _beat_once(self, first_sent: float) -> None:
-        """Send one beat, the same one again until it is acknowledged or the next is due."""
-        every = self._identity.standing.beat_every
+    def _heartbeat_once(self, first_sent: float) -> None:
+        """Send one heartbeat, the same one again until it is acknowledged or the next is due."""
+        every = self._identity.status.heartbeat_every
         self._counter += 1
         body = {"counter": self._counter, "session": self._session(), "claims": self._held.names()}
         wait = 0.2
         while not self._ended.is_set():
             sent = steady()
             try:
-                answer = self._identity.call(self._link, "POST", "/beat", body, timeout=min(10.0, max(2.0, every / 2)))
+                answer = self._identity.call(
+                    self._link, "POST", "/heartbeat", body, timeout=min(10.0, max(2.0, every / 2))
+                )
             except LinkError as error:
                 if isinstance(error, RefusedError):
                     log.warning("a heartbeat was refused: %s", error)
@@ -83,7 +85,7 @@ class HeartbeatSender(threading.Thread):
                 self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
                 wait = min(wait * 2, 2.0)
             else:
-                self._lease.extend(sent + self._identity.standing.lease)
+                self._lease.extend(sent + self._identity.status.lease)
                 self._obey(answer)
                 return
 

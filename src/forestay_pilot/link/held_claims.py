@@ -1,6 +1,6 @@
 """The claims this pilot holds: from the answer that brought one until its end is settled.
 
-Beats name exactly these. A claim whose answer was lost is never in here, so it is not named, and the
+Heartbeats name exactly these. A claim whose answer was lost is never in here, so it is not named, and the
 servers free it.
 """
 
@@ -92,7 +92,7 @@ class HeldClaims:
             return added
 
     def names(self) -> list[str]:
-        """The claims to be named in a beat."""
+        """The claims to be named in a heartbeat."""
         with self._lock:
             return list(self._held)
 

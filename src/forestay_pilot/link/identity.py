@@ -30,7 +30,7 @@ class Registration:
 
     pilot: str
     lease: float
-    beat_every: float
+    heartbeat_every: float
 
 
 class PilotIdentity:
@@ -54,12 +54,12 @@ class PilotIdentity:
         self._token = ""
         self._renew_at = 0.0
         self._enrol_again_at = 0.0
-        self.standing = Registration("", 600.0, 200.0)
+        self.status = Registration("", 600.0, 200.0)
 
     @property
     def pilot(self) -> str:
         """The name the servers know the pilot by."""
-        return self.standing.pilot
+        return self.status.pilot
 
     def enrol(self) -> float:
         """Register; gives the steady time at which the request was sent. Raises LinkError."""
@@ -76,7 +76,7 @@ class PilotIdentity:
             self._link.close()
 
     def accept(self, token: object, seconds: object) -> None:
-        """Take a token that came with a beat."""
+        """Take a token that came with a heartbeat."""
         if isinstance(token, str) and token:
             with self._lock:
                 self._take(token, seconds)
@@ -168,8 +168,8 @@ class PilotIdentity:
             "POST", "/v1/pilots", self._registration, token=self._enrol_token, timeout=_CALL_SECONDS
         )
         lease = float(answer["lease"])
-        self.standing = Registration(
-            pilot=str(answer["pilot"]), lease=lease, beat_every=float(answer.get("beat_every") or lease / 3)
+        self.status = Registration(
+            pilot=str(answer["pilot"]), lease=lease, heartbeat_every=float(answer.get("heartbeat_every") or lease / 3)
         )
         self._take(str(answer["token"]), answer.get("token_seconds"))
         self._ring.add(url for url in answer.get("servers") or [] if isinstance(url, str))

@@ -9,7 +9,7 @@ from forestay_pilot.clock import steady
 
 
 class PilotLease:
-    """Runs from the *sending* of the last beat that was acknowledged, on the steady clock."""
+    """Runs from the *sending* of the last heartbeat that was acknowledged, on the steady clock."""
 
     def __init__(self, until: float, on_change: Callable[[float], None]) -> None:
         self._changed = threading.Condition()
@@ -20,7 +20,7 @@ class PilotLease:
 
     @property
     def until(self) -> float:
-        """When it passes, if no further beat is acknowledged."""
+        """When it passes, if no further heartbeat is acknowledged."""
         return self._until
 
     def good(self) -> bool:
@@ -28,7 +28,7 @@ class PilotLease:
         return steady() < self._until
 
     def extend(self, until: float) -> None:
-        """A beat was acknowledged."""
+        """A heartbeat was acknowledged."""
         with self._changed:
             if not self.good():
                 self._unbroken_since = steady()
@@ -40,7 +40,7 @@ class PilotLease:
         """Wait until the lease is good; false when given up, and for what is held since before it was last lost.
 
         What was claimed but not begun when the lease passed may be someone else's by now, and may have ended there: no
-        later beat makes that claim good again.
+        later heartbeat makes that claim good again.
         """
         with self._changed:
             while not self.good():

@@ -1,6 +1,6 @@
 """Calls to the servers: several addresses, failover, time limits, and errors that say whether to try again.
 
-Each thread that calls has a link of its own, so that a beat never waits behind a claim or an end.
+Each thread that calls has a link of its own, so that a heartbeat never waits behind a claim or an end.
 """
 
 from __future__ import annotations

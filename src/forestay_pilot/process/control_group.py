@@ -30,13 +30,13 @@ def _folders(new: str, old: str, proc: str, root: str) -> list[tuple[str, str, s
             lines = [line.rstrip("\n").split(":", 2) for line in source]
     except OSError:
         return []
-    found = []
+    folders = []
     for _, kinds, path in (line for line in lines if len(line) == 3):
         if kinds == "":
-            found.append((f"{root}{path.rstrip('/')}", root, new))
+            folders.append((f"{root}{path.rstrip('/')}", root, new))
         elif "memory" in kinds.split(","):
-            found.append((f"{root}/memory{path.rstrip('/')}", f"{root}/memory", old))
-    return found
+            folders.append((f"{root}/memory{path.rstrip('/')}", f"{root}/memory", old))
+    return folders
 
 
 def memory_limit(*, proc: str = _PROC, root: str = ROOT) -> int | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from forestay_pilot.clock import steady
 from forestay_pilot.process import libc
-from forestay_pilot.process.guarded_payload import FAULT_TAIL_BYTES, TAIL_BYTES, GuardedPayload
+from forestay_pilot.process.guarded_payload import FAILURE_TAIL_BYTES, TAIL_BYTES, GuardedPayload
 from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import make_payload_cgroup
 from forestay_pilot.process.payload_start import become_payload, start_error
@@ -199,9 +199,9 @@ class Guard:
             "cpu": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
         }
-        said = os.read(run.exec_error, 4096)
-        if said:
-            run.end.update(json.loads(said))
+        data = os.read(run.exec_error, 4096)
+        if data:
+            run.end.update(json.loads(data))
         if run.leaf is not None:
             run.end["peak_memory"] = run.leaf.peak() or run.end["peak_memory"]
         if status:
@@ -233,7 +233,7 @@ class Guard:
             self._selector.unregister(run.output)
         run.end["stopped_for"] = run.stopped_for
         well = run.end["exit_code"] == 0 and not run.stopped_for
-        run.end["log_tail"] = bytes(run.tail[-(TAIL_BYTES if well else FAULT_TAIL_BYTES) :]).decode(errors="replace")
+        run.end["log_tail"] = bytes(run.tail[-(TAIL_BYTES if well else FAILURE_TAIL_BYTES) :]).decode(errors="replace")
         run.end["log_bytes"] = run.log_bytes
         run.close()
         del self._runs[run.pid]
@@ -265,10 +265,10 @@ class Guard:
             return [min(run.linger_until, steady() + 0.02)]
         if run.kill_at is not None:
             return [run.kill_at]
-        found = [] if run.wall_until is None else [run.wall_until]
+        lease_until = [] if run.wall_until is None else [run.wall_until]
         if run.external and self._lease_until is not None:
-            found.append(self._lease_until)
-        return found
+            lease_until.append(self._lease_until)
+        return lease_until
 
     def _until_next(self) -> float | None:
         times = [at for run in self._runs.values() for at in self._deadlines(run)]

@@ -12,7 +12,7 @@ from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import PayloadCgroup
 
 TAIL_BYTES = 8 * 1024
-FAULT_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
+FAILURE_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
 
 
 class GuardedPayload:
@@ -49,8 +49,8 @@ class GuardedPayload:
         room = self.log_cap - self.log_bytes
         self.log_bytes += len(data)
         self.tail += data
-        if len(self.tail) > 2 * FAULT_TAIL_BYTES:
-            del self.tail[:-FAULT_TAIL_BYTES]
+        if len(self.tail) > 2 * FAILURE_TAIL_BYTES:
+            del self.tail[:-FAILURE_TAIL_BYTES]
         if room <= 0:
             return
         # A full disk must not stop the payload: the tail is still there.

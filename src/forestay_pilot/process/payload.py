@@ -63,7 +63,7 @@ class ClaimedJob:
 
     @property
     def fence(self) -> str:
-        """The fencing token a receiver of effects may compare: generation, then attempt."""
+        """The fencing token a notification channel of effects may compare: generation, then attempt."""
         return f"{self.generation}.{self.attempt}"
 
     @property
@@ -106,7 +106,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             environment=_record(specification.get("environment")),
             outputs=_sequence(specification.get("outputs")),
             external=specification.get("effects") == "external",
-            inputs=[one for one in _sequence(document.get("inputs")) if isinstance(one, dict)],
+            inputs=[input_ for input_ in _sequence(document.get("inputs")) if isinstance(input_, dict)],
             sequential=specification.get("staging") == "sequential",
             owner=str(document.get("owner") or ""),
             outputs_to=_record(document.get("outputs_to")),
@@ -155,7 +155,7 @@ class PayloadOutcome:
     stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself
     start_error: str = ""
     start_symbol: str = ""  # the same as the system calls it
-    start_part: str = ""  # what was at fault: the working folder or the program
+    start_part: str = ""  # what was at failure: the working folder or the program
 
 
 @dataclass(frozen=True)

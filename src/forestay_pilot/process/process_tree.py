@@ -9,19 +9,19 @@ _MARK = b"FORESTAY_CLAIM="
 
 def children_of(pid: int) -> list[int]:
     """The living and dead children of a process, whichever of its threads they belong to."""
-    found = []
+    words = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as source:
-                found += [int(word) for word in source.read().split()]
+                words += [int(word) for word in source.read().split()]
     except OSError:
         return _children_by_search(pid)
-    return found
+    return words
 
 
 def _children_by_search(pid: int) -> list[int]:
     """The same for kernels built without the list of children."""
-    found = []
+    names = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -32,8 +32,8 @@ def _children_by_search(pid: int) -> list[int]:
         except (OSError, IndexError, ValueError):
             continue
         if parent == pid:
-            found.append(int(name))
-    return found
+            names.append(int(name))
+    return names
 
 
 def claim_of(pid: int) -> str:

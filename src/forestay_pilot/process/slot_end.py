@@ -56,7 +56,7 @@ def unbegun(why: str) -> str:
     return "cancelled" if why == "cancelled" else "not-started"
 
 
-def make_end(
+def make_completion(
     job: ClaimedJob,
     outcome: PayloadOutcome,
     *,
@@ -71,7 +71,7 @@ def make_end(
 ) -> dict[str, Any]:
     """The end of a claim as the servers want it; ``ok`` only for reason ``ok``.
 
-    Of a fault it says how far the attempt was, the system's own word for what went wrong, and with which file.
+    Of a failure it says how far the attempt was, the system's own word for what went wrong, and with which file.
     """
     ok = reason == "ok"
     document: dict[str, Any] = {
@@ -79,7 +79,7 @@ def make_end(
         "generation": job.generation,
         "attempt": job.attempt,
         "claim": job.claim,
-        "outcome": "ok" if ok else "fault",
+        "outcome": "ok" if ok else "failure",
         "reason": "exit" if ok else reason,
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
@@ -96,8 +96,8 @@ def make_end(
         seen = {"oom_kills": outcome.oom_kills, "disk_left": outcome.disk_left}
         document.update({name: value for name, value in seen.items() if value is not None})
         stage = stage or (EXECUTING if outcome.started else "")
-        told = {"stage": stage, "error": error[:64], "file": file[-500:]}
-        document.update({name: value for name, value in told.items() if value})
+        body = {"stage": stage, "error": error[:64], "file": file[-500:]}
+        document.update({name: value for name, value in body.items() if value})
     if result is not None:
         document["result"] = result
     return document

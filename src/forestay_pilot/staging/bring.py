@@ -131,9 +131,9 @@ def _verdict(errors: list[tuple[FileLocation, StagingError]], *, several: bool) 
     by_weight = {reason: weight for weight, reason in enumerate(_WEIGHT)}
     # A full disk was the last thing that happened, and says it alone.
     place, error = (
-        last[-1] if last[-1][1].reason == "disk" else min(last, key=lambda one: by_weight.get(one[1].reason, 0))
+        last[-1] if last[-1][1].reason == "disk" else min(last, key=lambda attempt: by_weight.get(attempt[1].reason, 0))
     )
-    words = "; ".join(f"{where}: {one}" for where, one in last) if several else str(error)
+    words = "; ".join(f"{where}: {staging_error}" for where, staging_error in last) if several else str(error)
     if not several and place.element:
         words = f"{place}: {words}"
     return StagingError(error.reason, words, error=error.error, again=error.again, failed=_failures(errors))

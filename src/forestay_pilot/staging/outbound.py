@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def checked_address(host: str, port: int, *, private: bool) -> str:
     """The address to call. Raises StagingError for a name that leads where it must not, OSError for one that leads nowhere."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(one[4][0]) for one in found]
+    found_addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(address[4][0]) for address in found_addresses]
     if not private:
         for address in addresses:
             if not ipaddress.ip_address(address).is_global:

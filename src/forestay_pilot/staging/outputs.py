@@ -1,6 +1,6 @@
 """Outputs of an attempt: copied under its own path, made whole on disk, then named by a manifest.
 
-Until the server commits the manifest nobody reads what lies here, so a second run can never be seen. Every
+Until the server commits the manifest nobody reads what lies here, so a second attempt can never be seen. Every
 file and folder is fsynced before the manifest gets its name, and the manifest before the end is sent.
 """
 
@@ -71,9 +71,9 @@ def check_patterns(patterns: Iterable[object]) -> list[str]:
 def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
     """Declared outputs as {name: real path}; a pattern without any raises OutputMissingError."""
     root = os.path.realpath(folder)
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for pattern in patterns:
-        before = len(found)
+        before = len(outputs)
         seen_before = 0
         for match in glob.iglob(os.path.join(glob.escape(root), pattern), recursive=True):
             for path in _files_at(match):
@@ -81,11 +81,11 @@ def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
                 if not real.startswith(root + os.sep) or not os.path.isfile(real):
                     continue  # a link out of the folder, a pipe, a socket: not an output
                 name = os.path.relpath(path, root)
-                seen_before += name in found
-                found[name] = real
-        if len(found) == before and not seen_before:
+                seen_before += name in outputs
+                outputs[name] = real
+        if len(outputs) == before and not seen_before:
             raise OutputMissingError(f"no file matches the declared output {pattern!r}", pattern=pattern)
-    return found
+    return outputs
 
 
 def _files_at(match: str) -> Iterable[str]:
@@ -106,14 +106,14 @@ def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: s
     if not os.path.isdir(folder):
         # The payload may have made its outputs; whoever took the folder away has taken them along.
         raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
-    found = find_outputs(folder, patterns)
+    found_outputs = find_outputs(folder, patterns)
     place = attempt_path(job, outputs)
     made = False
     try:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         os.mkdir(place)  # must be new: a path is never shared by two claims
         made = True
-        manifest = _write(job, found, place)
+        manifest = _write(job, found_outputs, place)
         for parent in (os.path.dirname(place), os.path.dirname(os.path.dirname(place)), outputs):
             _sync_folder(parent)
     except OSError as error:
@@ -135,17 +135,17 @@ def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
     return safe_part(job.tenant), safe_part(job.job), last
 
 
-def _write(job: ClaimedJob, found: dict[str, str], place: str) -> OutputManifest:
+def _write(job: ClaimedJob, outputs: dict[str, str], place: str) -> OutputManifest:
     listing: list[tuple[str, int, str]] = []
     folders = {place}
-    for name in sorted(found):
+    for name in sorted(outputs):
         target = os.path.join(place, name)
         parent = os.path.dirname(target)
         os.makedirs(parent, exist_ok=True)
         while parent not in folders:
             folders.add(parent)
             parent = os.path.dirname(parent)
-        size, digest = _copy(found[name], target)
+        size, digest = _copy(outputs[name], target)
         listing.append((name, size, digest))
     for parent in sorted(folders, reverse=True):
         _sync_folder(parent)

@@ -94,11 +94,11 @@ class _Hashing:
 
     def _run(self) -> None:
         while True:
-            item = self._full.get()
-            if item is None:
+            chunk = self._full.get()
+            if chunk is None:
                 return
-            self._update(item[0][: item[1]])
-            self._free.put(item[0])
+            self._update(chunk[0][: chunk[1]])
+            self._free.put(chunk[0])
 
     def __exit__(self, *_: object) -> None:
         if self._thread is not None:

@@ -84,8 +84,8 @@ def _remote_size(place: FileLocation, transfer: TransferContext) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _SIZE.search(answer.stdout)
-    return int(found[1]) if found else None
+    match = _SIZE.search(answer.stdout)
+    return int(match[1]) if match else None
 
 
 def store(path: str, size: int, place: FileLocation, transfer: TransferContext) -> None:
@@ -125,7 +125,7 @@ def _copy(place: FileLocation, words: list[str], transfer: TransferContext, part
         raise StagingError("transfer", words_, error=f"no {PROGRAM}") from error
     try:
         _watch(running, transfer, partial_file)
-        said = running.stderr.read(8192).decode(errors="replace") if running.stderr else ""
+        output = running.stderr.read(8192).decode(errors="replace") if running.stderr else ""
     finally:
         if running.poll() is None:
             running.kill()
@@ -133,7 +133,7 @@ def _copy(place: FileLocation, words: list[str], transfer: TransferContext, part
         if running.stderr:
             running.stderr.close()
     if running.returncode:
-        raise judge(running.returncode, said)
+        raise judge(running.returncode, output)
 
 
 def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_file: PartialFile | None) -> None:
@@ -155,20 +155,20 @@ def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_
             running.wait(_LOOK)
 
 
-def judge(code: int, said: str) -> StagingError:
+def judge(code: int, output: str) -> StagingError:
     """What the words of ``xrdcp`` mean."""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in output.splitlines() if line.strip()]
     words = f"{PROGRAM} ended with {code}: {lines[-1].strip()[:300] if lines else 'no output'}"
-    found = _NUMBER.search(said)
-    number = found[1] if found else ""
+    match = _NUMBER.search(output)
+    number = match[1] if match else ""
     name = f"XRootD {number}" if number else ""
     if number in _MISSING:
         return StagingError("data-missing", words, error=name)
-    if number in _NO_SPACE or "No space left" in said or "Disk quota exceeded" in said:
+    if number in _NO_SPACE or "No space left" in output or "Disk quota exceeded" in output:
         return StagingError("disk", words, error=name or "ENOSPC")
     if number and number not in _AGAIN:
         return StagingError("transfer", words, error=name)
-    if not number and ("onnection" in said or "expired" in said or "timeout" in said.lower()):
+    if not number and ("onnection" in output or "expired" in output or "timeout" in output.lower()):
         name = "XRootD connection"
     return StagingError("transfer", words, again=True, error=name)
 

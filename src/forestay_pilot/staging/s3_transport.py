@@ -32,11 +32,11 @@ def store(path: str, size: int, place: FileLocation, transfer: TransferContext) 
 
 def judge(status: int, body: bytes) -> StagingError:
     """What the answer of an S3 store means."""
-    found, said = _CODE.search(body), _MESSAGE.search(body)
-    if found is None:
+    match, match_data = _CODE.search(body), _MESSAGE.search(body)
+    if match is None:
         return web_transport.judge(status, body)
-    code = found[1].decode()
-    message = said[1].decode(errors="replace") if said else ""
+    code = match[1].decode()
+    message = match_data[1].decode(errors="replace") if match_data else ""
     words = f"the store answered {status} {code}" + (f": {message}" if message else "")
     if (status == 403 and "expired" in message.lower()) or code in ("ExpiredToken", "RequestExpired"):
         return StagingError("transfer", words, error=EXPIRED)

@@ -62,18 +62,20 @@ class SingleFlight:
         about = os.path.join(folder, "about")
         with contextlib.suppress(OSError, ValueError, TypeError):
             with open(about, encoding="utf-8") as source:
-                told = json.load(source)
-            if "reason" in told:
-                if told["at"] >= came:
-                    raise StagingError(told["reason"], told["words"], error=told["error"], failed=tuple(told["failed"]))
+                document = json.load(source)
+            if "reason" in document:
+                if document["at"] >= came:
+                    raise StagingError(
+                        document["reason"], document["words"], error=document["error"], failed=tuple(document["failed"])
+                    )
             elif os.path.exists(os.path.join(folder, "file")):
-                found = TransferredFile(**{**told, "failed": tuple(told["failed"])})
-                return replace(found, origin="neighbour", tries=0, failed=())
+                file = TransferredFile(**{**document, "failed": tuple(document["failed"])})
+                return replace(file, origin="neighbour", tries=0, failed=())
         try:
             brought = fetch(os.path.join(folder, "file"))
         except StagingError as error:
-            told = {"reason": error.reason, "words": str(error), "error": error.error, "failed": error.failed}
-            _write(about, {**told, "at": time.monotonic()})
+            fields = {"reason": error.reason, "words": str(error), "error": error.error, "failed": error.failed}
+            _write(about, {**fields, "at": time.monotonic()})
             raise
         _write(about, asdict(brought))
         return brought

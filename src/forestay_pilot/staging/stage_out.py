@@ -63,15 +63,15 @@ class OutputStorage:
     terms: TransferTerms
 
     @classmethod
-    def read(cls, given: dict[str, Any]) -> OutputStorage:
+    def read(cls, spec: dict[str, Any]) -> OutputStorage:
         """As the claim names it."""
         return cls(
-            name=str(given.get("element") or ""),
-            kind=str(given.get("kind") or ""),
-            base=str(given.get("base") or "").rstrip("/"),
-            prefix=str(given.get("prefix") or "").strip("/"),
-            private=given.get("private") is True,
-            terms=TransferTerms.read(given.get("transfer"), tries=_TRIES),
+            name=str(spec.get("element") or ""),
+            kind=str(spec.get("kind") or ""),
+            base=str(spec.get("base") or "").rstrip("/"),
+            prefix=str(spec.get("prefix") or "").strip("/"),
+            private=spec.get("private") is True,
+            terms=TransferTerms.read(spec.get("transfer"), tries=_TRIES),
         )
 
     def manifest_path(self, job: ClaimedJob) -> str:
@@ -99,15 +99,15 @@ def store_outputs(
         raise OutputFailedError(f"this pilot does not support storage of kind {element.kind!r}")
     if not os.path.isdir(folder):
         raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
-    found = find_outputs(folder, patterns)
-    if MANIFEST in found:
+    outputs = find_outputs(folder, patterns)
+    if MANIFEST in outputs:
         raise OutputFailedError(f"an output has the reserved name {MANIFEST}", error="EEXIST")
     upload = _Upload(job, element, transfer, sign)
     try:
-        sizes = {name: os.stat(path).st_size for name, path in found.items()}
+        sizes = {name: os.stat(path).st_size for name, path in outputs.items()}
         upload.prepare([*sizes.items(), (MANIFEST, 0)])
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="staging") as pool:
-            futures = [(name, pool.submit(upload.bring, name, found[name], sizes[name])) for name in sorted(found)]
+            futures = [(name, pool.submit(upload.bring, name, outputs[name], sizes[name])) for name in sorted(outputs)]
             try:
                 listing = [(name, sizes[name], future.result()) for name, future in futures]
             except BaseException:

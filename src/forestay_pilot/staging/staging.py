@@ -57,52 +57,50 @@ def stage_in(
     """Bring all inputs into the folder; raises StagingError for the first in order that cannot be brought."""
     given_up = threading.Event()
 
-    def one(given: dict[str, Any]) -> None:
+    def one(spec: dict[str, Any]) -> None:
         try:
             context = TransferContext(
-                TransferTerms.read(given.get("transfer")), lambda: given_up.is_set() or stopped(), ca_file
+                TransferTerms.read(spec.get("transfer")), lambda: given_up.is_set() or stopped(), ca_file
             )
-            transfer = Transfer(given, folder, context, flight=flight, peers=cache is None)
-            if cache is None or given.get("refused") or given.get("missing"):
+            transfer = Transfer(spec, folder, context, flight=flight, peers=cache is None)
+            if cache is None or spec.get("refused") or spec.get("missing"):
                 transfer.run()
             else:
-                transfer.where = cache(given, transfer.target, transfer.run)
+                transfer.where = cache(spec, transfer.target, transfer.run)
         except StagingError as error:
             given_up.set()
             if note is not None:
-                note(_told(given, None, "", error.failed))
+                note(_told(spec, None, "", error.failed))
             raise
         except BaseException:
             given_up.set()
             raise
         if note is not None:
-            note(_told(given, transfer.brought, transfer.where, ()))
+            note(_told(spec, transfer.brought, transfer.where, ()))
 
     if sequential or len(inputs) == 1:
-        for given in inputs:
-            one(given)
+        for input_ in inputs:
+            one(input_)
         return
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="staging") as pool:
-        errors = [future.exception() for future in [pool.submit(one, given) for given in inputs]]
-    found = [error for error in errors if error is not None]
+        errors = [future.exception() for future in [pool.submit(one, input_) for input_ in inputs]]
+    matching_errors = [error for error in errors if error is not None]
     # One that was given up because another failed is not the cause.
-    for error in sorted(found, key=lambda one: isinstance(one, StoppedError)):
+    for error in sorted(matching_errors, key=lambda other_error: isinstance(other_error, StoppedError)):
         raise error
 
 
-def most_telling(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def most_telling(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As much as an end may say: what went wrong before what went well."""
-    return sorted(told, key=lambda one: (bool(one.get("from")), not one.get("failed")))[:_MOST_TOLD]
+    return sorted(reports, key=lambda report: (bool(report.get("from")), not report.get("failed")))[:_MOST_TOLD]
 
 
-def _told(
-    given: dict[str, Any], brought: TransferredFile | None, where: str, failed: tuple[str, ...]
-) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": str(given.get("file") or ""), "name": str(given.get("name"))[:1000]}
+def _told(spec: dict[str, Any], brought: TransferredFile | None, where: str, failed: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"file": str(spec.get("file") or ""), "name": str(spec.get("name"))[:1000]}
     if where:
-        told["from"] = where
+        fields["from"] = where
     if brought is not None:
-        told.update(
+        fields.update(
             kind=brought.kind,
             element=brought.element,
             bytes=brought.bytes,
@@ -111,8 +109,8 @@ def _told(
         )
         failed = brought.failed
     if failed:
-        told["failed"] = list(failed)[-20:]
-    return {name: value for name, value in told.items() if value != ""}
+        fields["failed"] = list(failed)[-20:]
+    return {name: value for name, value in fields.items() if value != ""}
 
 
 class Transfer:
@@ -120,19 +118,19 @@ class Transfer:
 
     def __init__(
         self,
-        given: dict[str, Any],
+        spec: dict[str, Any],
         folder: str,
         context: TransferContext,
         *,
         flight: SingleFlight | None = None,
         peers: bool = True,
     ) -> None:
-        self._given = given
+        self._given = spec
         self._transfer = context
         self._flight = flight
         self._peers = peers  # whether other hosts' caches are still to be asked
-        self._name = str(given.get("name"))
-        self._source = str(given.get("source"))
+        self._name = str(spec.get("name"))
+        self._source = str(spec.get("source"))
         self.target = _inside(folder, self._name)
         self.brought: TransferredFile | None = None
         self.where = "element"
@@ -152,11 +150,11 @@ class Transfer:
         return brought.bytes, brought.sha256
 
     def _run(self) -> TransferredFile:
-        given = self._given
-        if given.get("refused"):
-            raise StagingError("policy", str(given["refused"]))
-        if given.get("missing"):
-            raise StagingError("data-missing", str(given["missing"]))
+        spec = self._given
+        if spec.get("refused"):
+            raise StagingError("policy", str(spec["refused"]))
+        if spec.get("missing"):
+            raise StagingError("data-missing", str(spec["missing"]))
         places, size, sha256 = self._places()
 
         def fetch(target: str) -> TransferredFile:
@@ -166,7 +164,7 @@ class Transfer:
             os.makedirs(os.path.dirname(self.target), exist_ok=True)
         except OSError as error:
             raise StagingError("disk", str(error), error=symbol(error)) from error
-        file = given.get("file")
+        file = spec.get("file")
         if self._flight is None or not isinstance(file, str) or not file:
             return fetch(self.target)
         key = f"{file}\n{sha256 or ''}"
@@ -174,25 +172,29 @@ class Transfer:
 
     def _places(self) -> tuple[list[FileLocation], int | None, str | None]:
         """Where it can be had from, in order, and what is known of it."""
-        given = self._given
-        size, digest = given.get("bytes"), given.get("sha256")
+        spec = self._given
+        size, digest = spec.get("bytes"), spec.get("sha256")
         size = size if isinstance(size, int) else None
         digest = digest if isinstance(digest, str) else None
-        named = given.get("from")
-        places = [FileLocation.read(one) for one in named if isinstance(one, dict)] if isinstance(named, list) else []
+        named = spec.get("from")
+        places = (
+            [FileLocation.read(location) for location in named if isinstance(location, dict)]
+            if isinstance(named, list)
+            else []
+        )
         if not self._peers:
-            places = [one for one in places if one.kind != "peer"]
-        if isinstance(given.get("manifest"), dict):
+            places = [location for location in places if location.kind != "peer"]
+        if isinstance(spec.get("manifest"), dict):
             try:
-                place, size, digest = _by_manifest(given["manifest"], str(given.get("path")))
+                place, size, digest = _by_manifest(spec["manifest"], str(spec.get("path")))
                 places.append(place)
             except StagingError:
                 if not places or digest is None:
                     raise
         elif not places:
-            places = [FileLocation.of_source(self._source, private=given.get("private") is True)]
+            places = [FileLocation.of_source(self._source, private=spec.get("private") is True)]
         first = self._transfer.terms.protocol
-        return sorted(places, key=lambda one: bool(first) and one.kind != first), size, digest
+        return sorted(places, key=lambda location: bool(first) and location.kind != first), size, digest
 
 
 def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[FileLocation, int, str]:

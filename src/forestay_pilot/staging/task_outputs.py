@@ -1,6 +1,6 @@
 """Brings the committed outputs of a task to the addresses that its client named.
 
-Only what the job's document names as committed is brought, so a second run cannot be seen here, and to bring the same files twice is harmless. A file is
+Only what the job's document names as committed is brought, so a second attempt cannot be seen here, and to bring the same files twice is harmless. A file is
 visible at its place when it is whole.
 """
 
@@ -55,7 +55,7 @@ def _committed(manifest: dict[str, Any], folder: str) -> dict[str, str]:
     where = str(manifest.get("path"))
     root = os.path.join(folder, ROOT)
     if where.startswith("element:"):
-        names = [os.path.relpath(os.path.join(at, name), folder) for at, _, found in os.walk(root) for name in found]
+        names = [os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(root) for name in files]
         return {_called(name): os.path.join(folder, name) for name in names}
     try:
         with open(where, "rb") as source:
@@ -66,7 +66,7 @@ def _committed(manifest: dict[str, Any], folder: str) -> dict[str, str]:
     if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
         raise OutputFailedError(f"{where} is not the manifest that was committed", error="bad-manifest")
     base = os.path.dirname(where)
-    return {_called(one["path"]): os.path.join(base, one["path"]) for one in json.loads(content)["files"]}
+    return {_called(file["path"]): os.path.join(base, file["path"]) for file in json.loads(content)["files"]}
 
 
 def _called(name: str) -> str:
@@ -80,13 +80,13 @@ def _chosen(output: dict[str, Any], files: dict[str, str]) -> dict[str, str]:
     if is_pattern(path):
         fits, prefix = matcher(path), str(output.get("path_prefix") or "")
         return {
-            one: _joined(base, one[len(prefix) :] if one.startswith(prefix) else one, local=local)
-            for one in files
-            if fits.fullmatch(one)
+            file: _joined(base, file[len(prefix) :] if file.startswith(prefix) else file, local=local)
+            for file in files
+            if fits.fullmatch(file)
         }
     if output.get("type") == FOLDER or path not in files:
         inside = path.rstrip("/") + "/"
-        return {one: _joined(base, one[len(inside) :], local=local) for one in files if one.startswith(inside)}
+        return {file: _joined(base, file[len(inside) :], local=local) for file in files if file.startswith(inside)}
     return {path: base}
 
 

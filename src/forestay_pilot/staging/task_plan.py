@@ -58,16 +58,16 @@ def lay_out(plan: dict[str, Any], folder: str, *, apptainer: str) -> None:
         os.makedirs(root, exist_ok=True)
         for volume in plan.get("volumes", ()):
             os.makedirs(below(root, volume), exist_ok=True)
-        for given in plan.get("folders", ()):
-            _bring_folder(str(given.get("source")), below(root, given["path"]))
-        for given in plan.get("files", ()):
-            target = _made(root, given["path"])
+        for other_folder in plan.get("folders", ()):
+            _bring_folder(str(other_folder.get("source")), below(root, other_folder["path"]))
+        for file in plan.get("files", ()):
+            target = _made(root, file["path"])
             # The staged file may be a link into the host's cache: what the task does to its own copy must not change that.
-            shutil.copyfile(os.path.join(folder, given["name"]), target)
-            os.unlink(os.path.join(folder, given["name"]))
-        for given in plan.get("contents", ()):
-            with open(_made(root, given["path"]), "w", encoding="utf-8", newline="") as sink:
-                sink.write(str(given.get("content", "")))
+            shutil.copyfile(os.path.join(folder, file["name"]), target)
+            os.unlink(os.path.join(folder, file["name"]))
+        for content in plan.get("contents", ()):
+            with open(_made(root, content["path"]), "w", encoding="utf-8", newline="") as sink:
+                sink.write(str(content.get("content", "")))
         for output in plan.get("outputs", ()):
             place = below(root, _before_wildcard(output["path"]))
             os.makedirs(place if output.get("type") == FOLDER else os.path.dirname(place), exist_ok=True)
@@ -114,13 +114,13 @@ def _bring_folder(source: str, target: str) -> None:
 def found_outputs(plan: dict[str, Any], folder: str, *, all_needed: bool) -> list[str]:
     """The outputs that are there, as patterns for the commit; raises OutputMissingError for one that must be there and is not."""
     root = os.path.join(folder, ROOT)
-    found: dict[str, None] = {}
+    patterns: dict[str, None] = {}
     for output in plan.get("outputs", ()):
         path = str(output["path"])
         place = below(root, path)
         if is_pattern(path):
             pattern = os.path.join(glob.escape(root), *(part for part in path.split("/") if part))
-            matches = [one for one in glob.iglob(pattern) if os.path.lexists(one)]
+            matches = [path for path in glob.iglob(pattern) if os.path.lexists(path)]
         else:
             matches = [place] if os.path.exists(place) else []
             if not matches and all_needed:
@@ -128,8 +128,8 @@ def found_outputs(plan: dict[str, Any], folder: str, *, all_needed: bool) -> lis
         for match in matches:
             for file in _files_at(match):
                 _make_real(file, root)
-                found[glob.escape(os.path.relpath(file, folder))] = None
-    return list(found)
+                patterns[glob.escape(os.path.relpath(file, folder))] = None
+    return list(patterns)
 
 
 def is_pattern(path: str) -> bool:

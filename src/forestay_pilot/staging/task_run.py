@@ -106,26 +106,26 @@ class TaskRunner:
 
     def _start(self, executor: dict[str, Any], source: Any) -> subprocess.Popen[bytes]:
         command = [str(word) for word in executor["command"]]
-        given = {str(name): str(value) for name, value in (executor.get("env") or {}).items()}
+        values = {str(name): str(value) for name, value in (executor.get("env") or {}).items()}
         own = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("FORESTAY_")}
         streams: dict[str, Any] = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         if self._plan.get("containers") != HOST:
-            words, environment = self._in_container(executor, command, given, own)
+            words, environment = self._in_container(executor, command, values, own)
             return subprocess.Popen(words, env=environment, cwd=self._folder, **streams)  # noqa: S603 - a task's own command
         if self._view:
             inside = executor.get("workdir") or "/"
             enter = task_view.entering(self._root, private=self._private(), workdir=inside, keep=self._folder)
             # The program is looked for by the variables of its own environment, inside.
-            words = _by_path(command, {**own, **given}, self._root)
-            return subprocess.Popen(words, env={**own, **given}, preexec_fn=enter, **streams)  # noqa: S603
+            words = _by_path(command, {**own, **values}, self._root)
+            return subprocess.Popen(words, env={**own, **values}, preexec_fn=enter, **streams)  # noqa: S603
         change = _Change(self._root, self._declared())
         words = [change(word) for word in command]
-        environment = {**own, **{name: change(value) for name, value in given.items()}}
+        environment = {**own, **{name: change(value) for name, value in values.items()}}
         folder = below(self._root, executor["workdir"]) if executor.get("workdir") else self._root
         return subprocess.Popen(words, env=environment, cwd=folder, **streams)  # noqa: S603
 
     def _in_container(
-        self, executor: dict[str, Any], command: list[str], given: dict[str, str], own: dict[str, str]
+        self, executor: dict[str, Any], command: list[str], environment: dict[str, str], own: dict[str, str]
     ) -> tuple[list[str], dict[str, str]]:
         """By Apptainer: only the paths of the task are shared. Variables go by the environment: everybody reads command lines."""
         image = str(executor["image"])
@@ -135,14 +135,16 @@ class TaskRunner:
         for path in self._bound():
             words += ["--bind", f"{below(self._root, path)}:{path}"]
         words += ["--pwd", executor.get("workdir") or "/", image, *command]
-        passed = {f"APPTAINERENV_{name}": value for name, value in given.items()}
+        passed = {f"APPTAINERENV_{name}": value for name, value in environment.items()}
         return words, {**own, **passed}
 
     def _declared(self) -> list[str]:
         """Every path that the task speaks of."""
         plan = self._plan
-        paths = [str(one["path"]) for kind in ("files", "contents", "folders", "outputs") for one in plan.get(kind, ())]
-        paths += [str(one) for one in plan.get("volumes", ())]
+        paths = [
+            str(entry["path"]) for kind in ("files", "contents", "folders", "outputs") for entry in plan.get(kind, ())
+        ]
+        paths += [str(entry) for entry in plan.get("volumes", ())]
         for executor in plan["executors"]:
             paths += [str(executor[name]) for name in ("workdir", "stdin", "stdout", "stderr") if executor.get(name)]
         return paths
@@ -150,9 +152,11 @@ class TaskRunner:
     def _private(self) -> list[str]:
         """The folders that are the task's own: of files the folder they are in, unless the system needs it."""
         plan = self._plan
-        folders = {str(one["path"]) for one in plan.get("folders", ())} | {str(one) for one in plan.get("volumes", ())}
-        folders |= {str(one["path"]) for one in plan.get("outputs", ()) if one.get("type") == "DIRECTORY"}
-        folders |= {str(one["workdir"]) for one in plan["executors"] if one.get("workdir")}
+        folders = {str(folder["path"]) for folder in plan.get("folders", ())} | {
+            str(volume) for volume in plan.get("volumes", ())
+        }
+        folders |= {str(output["path"]) for output in plan.get("outputs", ()) if output.get("type") == "DIRECTORY"}
+        folders |= {str(executor["workdir"]) for executor in plan["executors"] if executor.get("workdir")}
         files = set(self._declared()) - folders
         folders |= {os.path.dirname(_plain(path)) for path in files}
         return sorted({_clean(path) for path in folders} - set(_SYSTEM))
@@ -160,11 +164,14 @@ class TaskRunner:
     def _bound(self) -> list[str]:
         """What a container shares: those folders, and single files in folders that the image needs itself."""
         folders = self._private()
-        outermost = [one for one in folders if not any(one.startswith(f"{other}/") for other in folders)]
+        outermost = [folder for folder in folders if not any(folder.startswith(f"{other}/") for other in folders)]
         alone = []
         for path in self._declared():
             clean = _clean(path)
-            if not any(clean == one or clean.startswith(f"{one}/") for one in outermost) and clean not in _SYSTEM:
+            if (
+                not any(clean == folder or clean.startswith(f"{folder}/") for folder in outermost)
+                and clean not in _SYSTEM
+            ):
                 target = below(self._root, clean)
                 if not os.path.lexists(target):
                     open(target, "ab").close()
@@ -220,7 +227,14 @@ class _Change:
     def __call__(self, text: str) -> str:
         out, at = [], 0
         while at < len(text):
-            path = next((one for one in self._paths if text.startswith(one, at) and _ends(text, at + len(one))), None)
+            path = next(
+                (
+                    other_path
+                    for other_path in self._paths
+                    if text.startswith(other_path, at) and _ends(text, at + len(other_path))
+                ),
+                None,
+            )
             if path is None or (at > 0 and (text[at - 1].isalnum() or text[at - 1] in "._/-")):
                 out.append(text[at])
                 at += 1
@@ -238,10 +252,10 @@ def _by_path(command: list[str], environment: dict[str, str], root: str) -> list
     """The command with its program found: outside, where the same programs are."""
     if "/" in command[0]:
         return command
-    found = shutil.which(command[0], path=environment.get("PATH"))
-    if found is None:
+    program = shutil.which(command[0], path=environment.get("PATH"))
+    if program is None:
         raise FileNotFoundError(2, "there is no such program")
-    return [found, *command[1:]]
+    return [program, *command[1:]]
 
 
 def _plain(path: str) -> str:

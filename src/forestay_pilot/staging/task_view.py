@@ -57,8 +57,8 @@ def _own_namespace() -> None:
 
 def _merge(host: str, target: str, private: set[str], keep: str) -> None:
     """Show what the host has in a folder also in the task's, where the task has nothing of that name."""
-    with os.scandir(host) as found:
-        entries = list(found)
+    with os.scandir(host) as iterator:
+        entries = list(iterator)
     if len(entries) > _MOST_ENTRIES:
         raise OSError(7, f"{host} has too many entries to be shown")
     for entry in entries:
@@ -67,7 +67,7 @@ def _merge(host: str, target: str, private: set[str], keep: str) -> None:
         if entry.path in private:
             continue
         if own and entry.is_dir(follow_symlinks=False) and os.path.isdir(place) and not os.path.islink(place):
-            if any(one.startswith(entry.path.rstrip("/") + "/") for one in private) or os.listdir(place):
+            if any(folder.startswith(entry.path.rstrip("/") + "/") for folder in private) or os.listdir(place):
                 _merge(entry.path, place, private, keep)
                 continue
         elif own and not _is_stub(entry, place):

@@ -17,7 +17,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StagingError(Exception):
-    """A file could not be brought; the reason is the fault's."""
+    """A file could not be brought; the reason is the failure's."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class TransferTerms:
     protocol: str = ""  # the kind of source to prefer
 
     @classmethod
-    def read(cls, given: object, *, tries: int = 3) -> TransferTerms:
+    def read(cls, spec: object, *, tries: int = 3) -> TransferTerms:
         """The terms of a claim; what is missing or makes no sense is as usual, and nothing leaves its bounds."""
-        said = given if isinstance(given, dict) else {}
+        spec_data = spec if isinstance(spec, dict) else {}
         return cls(
-            timeout=min(3600.0, max(0.1, _number(said.get("timeout"), 30.0))),
-            piece=int(min(64 << 20, max(1 << 14, _number(said.get("piece"), 1 << 20)))),
-            tries=int(min(50, max(1, _number(said.get("tries"), tries)))),
-            protocol=str(said.get("protocol") or ""),
+            timeout=min(3600.0, max(0.1, _number(spec_data.get("timeout"), 30.0))),
+            piece=int(min(64 << 20, max(1 << 14, _number(spec_data.get("piece"), 1 << 20)))),
+            tries=int(min(50, max(1, _number(spec_data.get("tries"), tries)))),
+            protocol=str(spec_data.get("protocol") or ""),
         )
 
 
@@ -78,16 +78,16 @@ class FileLocation:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, given: dict[str, Any]) -> FileLocation:
+    def read(cls, spec: dict[str, Any]) -> FileLocation:
         """A source as a claim names it."""
-        kind = str(given.get("kind"))
-        private = given.get("private") is True or kind == "peer"  # a server that names a peer vouches for its address
-        ticket = given.get("ticket")
+        kind = str(spec.get("kind"))
+        private = spec.get("private") is True or kind == "peer"  # a server that names a peer vouches for its address
+        ticket = spec.get("ticket")
         return cls(
             kind=kind,
-            at=str(given.get("path") if kind == "file" else given.get("url")),
+            at=str(spec.get("path") if kind == "file" else spec.get("url")),
             private=private,
-            element=str(given.get("element") or ""),
+            element=str(spec.get("element") or ""),
             headers={"Authorization": f"Ticket {ticket}"} if kind == "peer" and isinstance(ticket, str) else {},
         )
 

@@ -99,8 +99,8 @@ class _Body:
 def _accept(answer: http.client.HTTPResponse, partial_file: PartialFile, judged: Judge) -> int | None:
     """Make the draft ready for an answer; gives how many bytes it announces."""
     if answer.status == 206:
-        found = _RANGE.fullmatch(answer.getheader("Content-Range") or "")
-        if found is None or int(found[1]) != partial_file.size:
+        match = _RANGE.fullmatch(answer.getheader("Content-Range") or "")
+        if match is None or int(match[1]) != partial_file.size:
             partial_file.restart()
             raise StagingError("transfer", "the server sent another range than requested", again=True)
         partial_file.mixed = True

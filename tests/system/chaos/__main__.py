@@ -27,13 +27,13 @@ from tests.system.chaos.site import Site, say
 from tests.system.chaos.sizes import SIZES, Size
 
 
-def leave(site: Site, told: dict[str, list[tuple[str, int]]]) -> None:
+def leave(site: Site, fields: dict[str, list[tuple[str, int]]]) -> None:
     """Write what the auditor needs beside what is in the folder already, read past Forestay."""
     for kind in ("records", "jobs"):
         with (site.folder / f"{kind}.jsonl").open("w") as lines:
             for document in site.store.everything(kind):
                 lines.write(json.dumps(document) + "\n")
-    (site.folder / "asked.json").write_text(json.dumps({"told": told, "misuse": site.submitter.wrong}) + "\n")
+    (site.folder / "asked.json").write_text(json.dumps({"told": fields, "misuse": site.submitter.wrong}) + "\n")
 
 
 def last_line(size: Size, verdict: Verdict) -> str:
@@ -48,7 +48,7 @@ def last_line(size: Size, verdict: Verdict) -> str:
         silences = f"max {max(verdict.silences):.2f} L (n={len(verdict.silences)})"
     return (
         f"chaos {size.name}: {verdict.jobs} jobs, {len(verdict.lost) + len(verdict.unfinished)} lost, "
-        f"{unnoticed} unnoticed duplicates, {verdict.extra_runs} extra runs {recorded}, "
+        f"{unnoticed} unnoticed duplicates, {verdict.extra_attempts} extra attempts {recorded}, "
         f"{killed} payloads killed by the outage, {len(verdict.false_orphans)} false orphans; "
         f"death→claimable {deaths}, silence→claimable {silences}"
     )
@@ -62,10 +62,10 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         say(f"everything runs after {time.monotonic() - began:.0f} s; seed {seed}, folder {folder}")
         campaign = Campaign(site)
         await campaign.run()
-        told = await site.stories()
+        stories = await site.stories()
         await site.end()
         say("auditing")
-        await asyncio.to_thread(leave, site, told)
+        await asyncio.to_thread(leave, site, stories)
     finally:
         site.abandon()
         await site.store.stop()

@@ -15,7 +15,7 @@ from tests.system.chaos.faults import Fault
 from tests.system.chaos.ledger import Mark
 
 FINAL = frozenset({"completed", "failed"})
-CLOSING = frozenset({"complete", "fault", "release", "quarantine", "adopt", "keep-end"})
+CLOSING = frozenset({"complete", "failure", "release", "quarantine", "adopt", "keep-completion"})
 """Events by which a story says what became of a claim."""
 WINNING = frozenset({"complete", "adopt"})
 
@@ -53,7 +53,7 @@ class Verdict:
     odd: list[str] = field(default_factory=list)
     """Wrong final states, faults that no payload had, processes that crashed."""
     starts: int = 0
-    extra_runs: int = 0
+    extra_attempts: int = 0
     through_outage: int = 0
     """Payloads that ran when an outage of the store began and told their end."""
     adopted: int = 0
@@ -66,26 +66,26 @@ class Verdict:
 
     def complaints(self, *, death_limit: float, silence_limit: float | None) -> list[str]:
         """Everything that makes the campaign fail, in words."""
-        found: list[str] = []
+        lines: list[str] = []
         for name in (
             "lost", "unfinished", "unnoticed", "unrecorded", "unpublished", "killed", "killed_in_outage",
             "false_orphans", "key_duplicates", "odd",
         ):  # fmt: skip
-            cases: list[str] = getattr(self, name)
-            if cases:
-                found.append(f"{name.replace('_', ' ')}: {len(cases)}, such as {'; '.join(cases[:3])}")
+            runs: list[str] = getattr(self, name)
+            if runs:
+                lines.append(f"{name.replace('_', ' ')}: {len(runs)}, such as {'; '.join(runs[:3])}")
         if not self.deaths:
-            found.append("no death of a pilot could be measured")
+            lines.append("no death of a pilot could be measured")
         elif max(self.deaths) > death_limit:
-            found.append(f"a dead pilot's job was claimable only after {max(self.deaths):.2f} s")
+            lines.append(f"a dead pilot's job was claimable only after {max(self.deaths):.2f} s")
         if silence_limit is not None:
             if not self.silences:
-                found.append("no silence of a pilot could be measured")
+                lines.append("no silence of a pilot could be measured")
             elif max(self.silences) > silence_limit:
-                found.append(f"a silent pilot's job was claimable only after {max(self.silences):.2f} leases")
+                lines.append(f"a silent pilot's job was claimable only after {max(self.silences):.2f} leases")
         if not self.through_outage:
-            found.append("no payload ran when an outage began, so nothing is shown")
-        return found
+            lines.append("no payload ran when an outage began, so nothing is shown")
+        return lines
 
 
 @dataclass(slots=True)
@@ -155,9 +155,9 @@ class Audit:
         """When the store was away altogether, and when answers were not just lost now and then."""
         return [fault for fault in self.evidence.faults if fault.what == "store" and fault.kind in ("stop", "down")]
 
-    def _calm(self, first: float, last: float, *, keepers: bool = False) -> bool:
-        """No server, store (or keeper) was hurt then, nor shortly before."""
-        hurt = {"server", "store", "node"} | ({"keeper"} if keepers else set())
+    def _calm(self, first: float, last: float, *, reconcilers: bool = False) -> bool:
+        """No server, store (or reconciler) was hurt then, nor shortly before."""
+        hurt = {"server", "store", "node"} | ({"reconciler"} if reconcilers else set())
         return not any(fault.what in hurt and fault.touches(first - SETTLE, last) for fault in self.evidence.faults)
 
     # -- jobs --------------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ class Audit:
 
     def _story(self, job: Job, claims: Mapping[str, Line]) -> None:
         """The story has no gap, the servers tell it whole, and every claim in it has an attempt of its own."""
-        told = self.evidence.told.get(job.id)
-        if told is not None and list(told) != [(line.event, line.attempt) for line in job.story]:
+        results = self.evidence.stories.get(job.id)
+        if results is not None and list(results) != [(line.event, line.attempt) for line in job.story]:
             self.verdict.unrecorded.append(f"{job.id}: the servers tell its story otherwise")
         if [line.rev for line in job.story] != list(range(1, len(job.story) + 1)):
             self.verdict.unrecorded.append(f"{job.id}: its story has gaps")
@@ -218,11 +218,11 @@ class Audit:
                 verdict.unnoticed.append(f"{job.id} ran for claim {mark.claim}, which its story does not have")
                 continue
             events = {closing.event for closing in closings.get(mark.claim, ())}
-            if not events & (WINNING | {"fault", "keep-end"}):
-                verdict.extra_runs += 1
+            if not events & (WINNING | {"failure", "keep-completion"}):
+                verdict.extra_attempts += 1
             if not events and job.state in FINAL:
                 verdict.unrecorded.append(f"{job.id}: nothing says what became of claim {mark.claim}")
-            verdict.superseded += mark.claim in job.kept and "fault" not in events
+            verdict.superseded += mark.claim in job.kept and "failure" not in events
         for claim in claims.keys() - closings.keys():
             if job.state in FINAL:
                 verdict.unrecorded.append(f"{job.id}: claim {claim} has no end in the story")
@@ -244,7 +244,7 @@ class Audit:
             killed = self.lives[line.host].killed if line is not None and line.host in self.lives else None
             if killed is not None and killed - 1.0 <= end.at <= killed + 15.0:
                 continue
-            in_outage = any(one.touches(end.at - self.lease, end.at) for one in self._outages())
+            in_outage = any(outage.touches(end.at - self.lease, end.at) for outage in self._outages())
             (self.verdict.killed_in_outage if in_outage else self.verdict.killed).append(
                 f"{job.id} attempt {end.attempt} on {line.host if line else 'nobody'}"
             )
@@ -269,25 +269,29 @@ class Audit:
         if winner.manifest is None:
             verdict.unpublished.append(f"{job.id}: the winner has no manifest")
             return
-        found = self.evidence.published[winner.manifest["path"]]
-        told = [found.document.get(name) for name in ("job", "generation", "attempt", "claim")]
-        if found.wrong:
-            verdict.unpublished.append(f"{job.id}: {found.wrong}")
-        elif found.sha256 != winner.manifest["sha256"]:
+        published = self.evidence.published[winner.manifest["path"]]
+        results = [published.document.get(name) for name in ("job", "generation", "attempt", "claim")]
+        if published.wrong:
+            verdict.unpublished.append(f"{job.id}: {published.wrong}")
+        elif published.sha256 != winner.manifest["sha256"]:
             verdict.unpublished.append(f"{job.id}: the manifest is not the one that was committed")
-        elif told != [job.id, winner.generation, winner.attempt, winner.claim]:
-            verdict.unpublished.append(f"{job.id}: the manifest belongs to another run: {told}")
+        elif results != [job.id, winner.generation, winner.attempt, winner.claim]:
+            verdict.unpublished.append(f"{job.id}: the manifest belongs to another run: {results}")
 
     def _faults(self, job: Job, kind: str, closings: Mapping[str, Sequence[Line]], marks: Sequence[Mark]) -> None:
         """Only payloads that fail on purpose fail."""
-        told = {mark.claim: mark.detail for mark in marks if mark.word == "END"}
+        details = {mark.claim: mark.detail for mark in marks if mark.word == "END"}
         for claim, lines in closings.items():
             for line in lines:
                 if line.event == "quarantine":
                     self.verdict.odd.append(f"{job.id} was set aside: {line.note}")
-                if line.event != "fault":
+                if line.event != "failure":
                     continue
-                if not line.note.startswith("exit 7;") or told.get(claim) != "7" or kind not in ("failing", "broken"):
+                if (
+                    not line.note.startswith("exit 7;")
+                    or details.get(claim) != "7"
+                    or kind not in ("failing", "broken")
+                ):
                     self.verdict.odd.append(f"{job.id}, a {kind} job, had the fault {line.note}")
 
     # -- releases ----------------------------------------------------------------------------------------------
@@ -315,7 +319,7 @@ class Audit:
             cut = any(0 <= at - moment <= FOR_CLOSING for moment in self.cuts.get(granted.by, ()))
             return dead or cut
         if reason.startswith(SILENT):
-            # Its lease is counted from its last beat, which was up to a third of the lease before it was stopped.
+            # Its lease is counted from its last heartbeat, which was up to a third of the lease before it was stopped.
             return dead or any(
                 stop.began + self.lease * 2 / 3 <= at for stop in life.stops if stop.ended - stop.began > self.lease
             )
@@ -332,14 +336,14 @@ class Audit:
                 self.verdict.deaths.append(at - life.killed)
         for stop in life.stops if reason.startswith(SILENT) else ():
             long = stop.ended - stop.began > self.lease
-            if long and taken < stop.began <= at <= stop.ended + 5.0 and self._calm(stop.began, at, keepers=True):
+            if long and taken < stop.began <= at <= stop.ended + 5.0 and self._calm(stop.began, at, reconcilers=True):
                 self.verdict.silences.append((at - stop.began) / self.lease)
 
     def _crashes(self) -> None:
-        """A server or keeper may refuse to start while the store is away; anything else that ends by itself is a bug."""
+        """A server or reconciler may refuse to start while the store is away; anything else that ends by itself is a bug."""
         for fault in self.evidence.faults:
             if fault.kind != "crash":
                 continue
-            away = any(one.touches(fault.began - SETTLE, fault.began) for one in self._store_faults())
+            away = any(store_fault.touches(fault.began - SETTLE, fault.began) for store_fault in self._store_faults())
             if fault.what == "pilot" or not away:
                 self.verdict.odd.append(f"{fault.who} ended by itself: {fault.detail}")

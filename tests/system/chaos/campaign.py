@@ -83,7 +83,7 @@ class Campaign:
         )
 
     async def _services(self, act: Act) -> None:
-        """Servers and keepers die and stop; answers are lost; pilots' connections are cut."""
+        """Servers and reconcilers die and stop; answers are lost; pilots' connections are cut."""
         until = time.monotonic() + act.seconds
         await self._losing(
             0.01,
@@ -91,8 +91,8 @@ class Campaign:
             self._every(until, 2 * self.site.size.kill_every, self._kill, "pilot"),
             self._every(until, 15.0, self._kill, "server"),
             self._every(until, 25.0, self._short_pause, "server"),
-            self._every(until, 20.0, self._kill, "keeper"),
-            self._every(until, 35.0, self._short_pause, "keeper"),
+            self._every(until, 20.0, self._kill, "reconciler"),
+            self._every(until, 35.0, self._short_pause, "reconciler"),
             self._every(until, 7.0, self._cut),
             self._every(until, 11.0, self._short_pause, "pilot"),
         )
@@ -110,7 +110,7 @@ class Campaign:
         await asyncio.gather(
             self._every(until, 2 * self.site.size.kill_every, self._kill, "pilot"),
             self._every(until, 40.0, self._kill, "server"),
-            self._every(until, 45.0, self._kill, "keeper"),
+            self._every(until, 45.0, self._kill, "reconciler"),
         )
 
     async def _store_frozen(self, act: Act) -> None:
@@ -149,7 +149,7 @@ class Campaign:
             self._every(until, 6.0, self._short_pause, "pilot"),
             self._every(until, 20.0, self._kill, "server"),
             self._every(until, 30.0, self._short_pause, "server"),
-            self._every(until, 25.0, self._kill, "keeper"),
+            self._every(until, 25.0, self._kill, "reconciler"),
             self._every(until, 5.0, self._cut),
         )
 
@@ -242,10 +242,10 @@ class Campaign:
             await asyncio.sleep(10.0)
             self.load = max(self.load, os.getloadavg()[0])
             states = await self.site.states()
-            told = " ".join(f"{state} {count}" for state, count in sorted(states.items())) or "no answer"
+            text = " ".join(f"{state} {count}" for state, count in sorted(states.items())) or "no answer"
             pilots = self.site.crew.of("pilot")
             say(
-                f"[{self.act}] accepted {len(self.site.submitter.accepted)}, {told}; "
-                f"pilots {sum(one.up and one.pause is None for one in pilots)}/{len(pilots)}, "
+                f"[{self.act}] accepted {len(self.site.submitter.accepted)}, {text}; "
+                f"pilots {sum(pilot.up and pilot.pause is None for pilot in pilots)}/{len(pilots)}, "
                 f"faults {len(self.site.faults.faults)}"
             )

@@ -33,14 +33,14 @@ class Line(NamedTuple):
 
     @property
     def claim(self) -> str:
-        found = _CLAIM.search(self.note)
-        return found[1] if found else ""
+        match = _CLAIM.search(self.note)
+        return match[1] if match else ""
 
     @property
     def host(self) -> str:
         """Which incarnation of a pilot claimed; only in lines of claims."""
-        found = _HOST.search(self.note)
-        return found[1] if found else ""
+        match = _HOST.search(self.note)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Evidence:
     published: Mapping[str, Published] = field(default_factory=dict)
     """By path: every manifest that a job document names."""
     misuse: Sequence[str] = ()
-    told: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
+    stories: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     """Stories as the servers tell them, of some jobs that ran more than once: event and attempt of each line."""
 
 
@@ -103,7 +103,7 @@ def gather(folder: Path) -> Evidence:
     for record in _lines(folder / "records.jsonl"):
         if record["job"]:
             records[record["job"]].append(record)
-    jobs = {one["id"]: job_from(one, records[one["id"]]) for one in _lines(folder / "jobs.jsonl")}
+    jobs = {line["id"]: job_from(line, records[line["id"]]) for line in _lines(folder / "jobs.jsonl")}
     manifests = [job.winner.manifest["path"] for job in jobs.values() if job.winner and job.winner.manifest]
     journal = list(_lines(folder / "journal.jsonl"))
     nothing: dict[str, Any] = {"told": {}, "misuse": []}
@@ -121,7 +121,7 @@ def gather(folder: Path) -> Evidence:
         cuts=read_cuts(folder / "gate.jsonl"),
         published={path: read_published(path) for path in manifests},
         misuse=asked["misuse"],
-        told={job: [(event, attempt) for event, attempt in story] for job, story in asked["told"].items()},
+        stories={job: [(event, attempt) for event, attempt in story] for job, story in asked["told"].items()},
     )
 
 
@@ -139,7 +139,7 @@ def job_from(document: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) 
     for record in records:
         if record["kind"] == "chapter":
             lines |= {line[0]: Line(*line[:7]) for line in record["body"]["lines"]}
-        elif record["kind"] in ("late-end", "evidence"):
+        elif record["kind"] in ("late-completion", "evidence"):
             kept.add(record["body"]["ending"]["claim"])
     lines = {rev: line for rev, line in lines.items() if rev < history[0].rev} | {line.rev: line for line in history}
     return Job(
@@ -155,12 +155,12 @@ def job_from(document: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) 
 
 
 def _winner(document: Mapping[str, Any]) -> Winner | None:
-    found = document.get("winner")
-    if found == "last":
-        found = document["last"]
-    if not found:
+    winner = document.get("winner")
+    if winner == "last":
+        winner = document["last"]
+    if not winner:
         return None
-    return Winner(found["generation"], found["attempt"], found["claim"], found.get("manifest"))
+    return Winner(winner["generation"], winner["attempt"], winner["claim"], winner.get("manifest"))
 
 
 def read_published(path: str) -> Published:
@@ -170,13 +170,13 @@ def read_published(path: str) -> Published:
         content = place.read_bytes()
         document = json.loads(content)
         wrong = ""
-        for one in document["files"]:
-            data = (place.parent / one["path"]).read_bytes()
-            if len(data) != one["bytes"] or hashlib.sha256(data).hexdigest() != one["sha256"]:
-                wrong = f"{one['path']} is not what the manifest says"
-            said = data.decode().split()
-            if said != [document["job"], f"{document['generation']}.{document['attempt']}", document["claim"]]:
-                wrong = f"{one['path']} was written by another run: {said}"
+        for file in document["files"]:
+            data = (place.parent / file["path"]).read_bytes()
+            if len(data) != file["bytes"] or hashlib.sha256(data).hexdigest() != file["sha256"]:
+                wrong = f"{file['path']} is not what the manifest says"
+            value = data.decode().split()
+            if value != [document["job"], f"{document['generation']}.{document['attempt']}", document["claim"]]:
+                wrong = f"{file['path']} was written by another run: {value}"
         if not document["files"]:
             wrong = "it names no file"
     except (OSError, ValueError, KeyError) as error:
@@ -186,10 +186,10 @@ def read_published(path: str) -> Published:
 
 def read_cuts(path: Path) -> list[tuple[float, str]]:
     """The cuts that the gate wrote down."""
-    found = []
+    cuts = []
     if path.exists():
         for text in path.read_text().splitlines():
             line = json.loads(text)
             if line["what"] == "cut":
-                found.append((line["at"], line["pilot"]))
-    return found
+                cuts.append((line["at"], line["pilot"]))
+    return cuts

@@ -18,7 +18,7 @@ class Fault:
     kind: str
     """`kill`, `stop`, `cut`, `lose`, `down`, `crash`."""
     what: str
-    """`pilot`, `server`, `keeper`, `node`, `store`."""
+    """`pilot`, `server`, `reconciler`, `node`, `store`."""
     who: str
     began: float
     ended: float = FOR_EVER
@@ -66,10 +66,10 @@ class FaultLog:
 
 def read_faults(path: Path) -> list[Fault]:
     """All faults in the order in which they began; of each the last that was written."""
-    found: dict[tuple[str, str, str, float], Fault] = {}
+    faults: dict[tuple[str, str, str, float], Fault] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)
         ended = line.pop("ended")
         fault = Fault(**line, ended=FOR_EVER if ended is None else ended)
-        found[fault.kind, fault.what, fault.who, fault.began] = fault
-    return list(found.values())
+        faults[fault.kind, fault.what, fault.who, fault.began] = fault
+    return list(faults.values())

@@ -36,7 +36,7 @@ def figures_of(report: dict[str, Any]) -> dict[str, Any]:
         "false orphans": len(verdict["false_orphans"]),
         "odd": len(verdict["odd"]),
         "starts": verdict["starts"],
-        "extra runs": verdict["extra_runs"],
+        "extra runs": verdict["extra_attempts"],
         "late ends": {"adopted": verdict["adopted"], "superseded": verdict["superseded"]},
         "death to release, seconds": _times(verdict["deaths"]),
         "silence to release, leases": _times(verdict["silences"]),

@@ -65,9 +65,9 @@ class Ledger:
             lines, self._lines = self._lines, []
             waiting, self._waiting = self._waiting, []
             await asyncio.to_thread(self._store, b"".join(lines))
-            for one in waiting:
-                if not one.done():
-                    one.set_result(None)
+            for entry in waiting:
+                if not entry.done():
+                    entry.set_result(None)
 
     def _store(self, data: bytes) -> None:
         os.write(self._file, data)

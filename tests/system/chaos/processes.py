@@ -93,7 +93,7 @@ class Crew:
         return [child for child in self.of(what) if child.up and child.pause is None and not child.doomed]
 
     def kill(self, child: Child, *, restart_after: float | None = None) -> None:
-        """kill -9. The fault lasts until its place is filled again, for servers and keepers until it may serve."""
+        """kill -9. The fault lasts until its place is filled again, for servers and reconcilers until it may serve."""
         if not child.up:
             return
         child.doomed = True
@@ -142,7 +142,7 @@ class Crew:
     async def end(self, patience: float = 20.0) -> None:
         """Ask everyone to end, pilots first; kill what does not."""
         self.ending = True
-        for what in ("pilot", "keeper", "server"):
+        for what in ("pilot", "reconciler", "server"):
             for child in self.of(what):
                 child.send(signal.SIGCONT)
                 child.send(signal.SIGTERM)

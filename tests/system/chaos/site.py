@@ -1,4 +1,4 @@
-"""Where a campaign takes place: store, gate, ledger, servers, keepers, pilots and the submitter, all real processes."""
+"""Where a campaign takes place: store, gate, ledger, servers, reconcilers, pilots and the submitter, all real processes."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ class Site:
         self._write_tokens()
         for name, port in server_ports.items():
             self._add_server(name, port)
-        for number in range(self.size.keepers):
-            self._add(Child("keeper", f"keeper-{number + 1}", self._keeper_words, self._settings(), self._logs))
+        for number in range(self.size.reconcilers):
+            self._add(
+                Child("reconciler", f"reconciler-{number + 1}", self._reconciler_words, self._settings(), self._logs)
+            )
         for child in self.crew.children:
             child.start()
         await self._until_servers_answer()
@@ -149,7 +151,7 @@ class Site:
         environment = self._settings() | {"FORESTAY_PORT": str(port), "FORESTAY_URL": url}
         self._add(Child("server", name, lambda _who: [_forestay(), "server"], environment, self._logs))
 
-    def _keeper_words(self, _who: str) -> Sequence[str]:
+    def _reconciler_words(self, _who: str) -> Sequence[str]:
         return [_forestay(), "reconciler"]
 
     def _add_pilot(self, number: int) -> None:
@@ -220,27 +222,27 @@ class Site:
             for token in self.tokens.values():
                 url, headers = self.chance.choice(self.urls()), {"Authorization": f"Bearer {token}"}
                 with suppress(httpx.HTTPError):
-                    answer = await client.get(f"{url}/v1/brakes", headers=headers)
+                    answer = await client.get(f"{url}/v1/safeguards", headers=headers)
                     groups = answer.json()["groups"] if answer.status_code == 200 else ()
-                    for name, one in ((group["id"], one) for group in groups for one in group["tried"]):
-                        if one["state"] == "held":
-                            order = {"group": name, "rule": one["rule"], "do": "all", "reason": "they fail once"}
-                            done = await client.post(f"{url}/v1/brakes/groups", json=order, headers=headers)
+                    for name, entry in ((group["id"], value) for group in groups for value in group["tried"]):
+                        if entry["state"] == "held":
+                            order = {"group": name, "rule": entry["rule"], "do": "all", "reason": "they fail once"}
+                            done = await client.post(f"{url}/v1/safeguards/groups", json=order, headers=headers)
                             self.let_through += done.status_code == 200
 
     async def stories(self, most: int = 50) -> dict[str, list[tuple[str, int]]]:
         """The stories of jobs that ran more than once, as the servers tell them."""
         starts = Counter(mark.job for mark in read_ledger(self.ledger_path) if mark.word == "START")
         tenants = {job.id: job.tenant for job in self.submitter.accepted}
-        told: dict[str, list[tuple[str, int]]] = {}
+        stories: dict[str, list[tuple[str, int]]] = {}
         async with httpx.AsyncClient(timeout=30) as client:
             for job, count in starts.most_common(most):
                 if count < 2:
                     break
                 headers = {"Authorization": f"Bearer {self.tokens[tenants[job]]}"}
                 answer = await client.get(f"{self.urls()[0]}/v1/jobs/{job}/story", headers=headers)
-                told[job] = [(line["event"], line["attempt"]) for line in answer.raise_for_status().json()["story"]]
-        return told
+                stories[job] = [(line["event"], line["attempt"]) for line in answer.raise_for_status().json()["story"]]
+        return stories
 
 
 def _forestay() -> str:

@@ -23,7 +23,7 @@ class Size:
     jobs: int
     pilots: int
     servers: int
-    keepers: int
+    reconcilers: int
     tenants: int
     lease: int
     batch: int
@@ -60,7 +60,7 @@ SMALL = Size(
     jobs=600,
     pilots=8,
     servers=2,
-    keepers=1,
+    reconcilers=1,
     tenants=2,
     lease=15,
     batch=50,
@@ -87,7 +87,7 @@ FULL = Size(
     jobs=10_000,
     pilots=40,
     servers=3,
-    keepers=2,
+    reconcilers=2,
     tenants=3,
     lease=60,
     batch=100,

@@ -34,7 +34,7 @@ class StoreCluster:
         words = ["start", "opensearch", "--name", NAME, "--nodes", str(NODES), "--heap", self.heap, "--quick"]
         await _order(*words, *([] if running else ["--fresh"]))
         lines = (await _order("env", "--name", NAME)).splitlines()
-        (line,) = (one for one in lines if one.startswith("export FORESTAY_TEST_OPENSEARCH="))
+        (line,) = (other_line for other_line in lines if other_line.startswith("export FORESTAY_TEST_OPENSEARCH="))
         self.ports = [int(address.rpartition(":")[2]) for address in line.partition("=")[2].split(",")]
 
     async def stop(self) -> None:
@@ -96,11 +96,11 @@ class StoreCluster:
     async def drop(self) -> None:
         """Remove the campaign's indexes from a cluster that stays."""
         async with httpx.AsyncClient(timeout=60) as client:
-            found = await client.get(
+            response = await client.get(
                 f"http://127.0.0.1:{self.ports[0]}/_cat/indices/{self.prefix}-*?h=index&format=json"
             )
-            for one in found.json():
-                await client.delete(f"http://127.0.0.1:{self.ports[0]}/{one['index']}")
+            for entry in response.json():
+                await client.delete(f"http://127.0.0.1:{self.ports[0]}/{entry['index']}")
 
 
 async def _order(*words: str) -> str:

@@ -18,7 +18,9 @@ FAULTS = {"kill pilot": 23, "kill server": 3, "stop pilot": 8, "lost answer to s
 
 
 def report(size: Size, **wrong: Any) -> dict[str, Any]:
-    verdict = replace(Verdict(jobs=size.jobs, starts=653, extra_runs=23, deaths=[0.3, 0.4], silences=[1.1]), **wrong)
+    verdict = replace(
+        Verdict(jobs=size.jobs, starts=653, extra_attempts=23, deaths=[0.3, 0.4], silences=[1.1]), **wrong
+    )
     return {
         "size": asdict(size), "seed": 7, "seconds": 203.1, "complaints": [], "verdict": asdict(verdict), "submitter": {}, "faults": FAULTS,
     }  # fmt: skip
@@ -35,13 +37,13 @@ def test_a_release_campaign_is_told_on_the_page(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("BENCH_SMOKE", raising=False)
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    assert "has not been run to its end yet" in beside.campaign_sentence()
+    assert "was not completed yet" in beside.campaign_sentence()
     (tmp_path / "report.json").write_text(json.dumps(report(RELEASE)))
     assert keep_report(tmp_path, commit="abc") == tmp_path / "chaos_release.json"
-    told = beside.campaign_sentence()
-    assert "100,000 jobs" in told
-    assert "26 of them kills: 0 lost, 0 unnoticed duplicates" in told
-    assert "commit abc, load not noted" in told
+    campaign_sentence = beside.campaign_sentence()
+    assert "100,000 jobs" in campaign_sentence
+    assert "26 of them kills: 0 lost, 0 undetected duplicates" in campaign_sentence
+    assert "commit abc, load not noted" in campaign_sentence
     assert beside.commits(figures_of(report(RELEASE)))[1] is False, "a tenth of what is asked for"
 
 

@@ -57,10 +57,10 @@ def test_alerts_and_panels_speak_of_figures_that_exist() -> None:
 def test_each_alert_has_its_words_its_page_and_its_test() -> None:
     headings = {line[4:].strip().lower() for line in RUNBOOK.read_text().splitlines() if line.startswith("### ")}
     tested = {
-        one["alertname"]
+        entry["alertname"]
         for test in yaml.safe_load(TESTS.read_text())["tests"]
-        for one in test["alert_rule_test"]
-        if one["exp_alerts"]
+        for entry in test["alert_rule_test"]
+        if entry["exp_alerts"]
     }
     alerts = [rule for rule in rules() if "alert" in rule]
     for alert in alerts:
@@ -93,14 +93,14 @@ def test_the_tests_of_the_rules_can_fail(tmp_path: Path) -> None:
 
 @needs_promtool
 @pytest.mark.ledger("P4-09")
-async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_server(
+async def test_a_real_prometheus_reads_server_and_reconciler_and_tells_of_a_dead_server(
     tmp_path: Path,
 ) -> None:
     own_domain = Domain(f"sqlite:///{tmp_path}/forestay.db", tmp_path)
     async with processes(own_domain, tmp_path) as running, httpx.AsyncClient() as web:
         server = await running.server()
         port = free_port()
-        keeper = running.keeper(metrics_port=port)
+        reconciler = running.reconciler(metrics_port=port)
 
         async def asked(**headers: str) -> int:
             try:
@@ -108,12 +108,12 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
             except httpx.TransportError:
                 return 0
 
-        await until(asked, "the keeper's door")
+        await until(asked, "the reconciler's door")
         assert await asked() == await asked(authorization="Bearer no") == 401
         assert await asked(authorization=f"Bearer {own_domain.token('enrol', tenant='watchers')}") == 403
         # The same rules, only sooner.
         sooner = RULES.read_text().replace("for: 2m", "for: 1s")
-        targets = {"server": server.url.removeprefix("http://"), "keeper": f"127.0.0.1:{port}"}
+        targets = {"server": server.url.removeprefix("http://"), "reconciler": f"127.0.0.1:{port}"}
         scraping(tmp_path, own_domain, sooner, **targets)
         async with prometheus(tmp_path) as url:
 
@@ -125,7 +125,7 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
                 return list(answer.json()["data"]["result"]) if answer.status_code == 200 else []
 
             await until(lambda: found('up{job="forestay-server"} == 1'), "Prometheus to read the server")
-            await until(lambda: found('forestay_jobs{state="available"}'), "the domain's figures from the keeper")
+            await until(lambda: found('forestay_jobs{state="available"}'), "the domain's figures from the reconciler")
             await until(lambda: found("domain:forestay_jobs:max"), "the recorded figures")
             assert not await found('ALERTS{alertname="ForestayServerDown", alertstate="firing"}')
             # Work, so that there is something to show: a job that goes well and one that waits for a person.
@@ -157,5 +157,5 @@ async def test_a_real_prometheus_reads_server_and_keeper_and_tells_of_a_dead_ser
                 lambda: found('ALERTS{alertname="ForestayServerDown", alertstate="firing"}'),
                 "the alarm of the dead server",
             )
-            assert not await found('ALERTS{alertname="ForestayKeeperMissing", alertstate="firing"}')
-        keeper.kill()
+            assert not await found('ALERTS{alertname="ForestayReconcilerMissing", alertstate="firing"}')
+        reconciler.kill()

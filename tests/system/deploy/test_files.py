@@ -107,21 +107,21 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 def test_compose_has_the_three_profiles_and_its_parts_fit() -> None:
     read = compose()
     services = read["services"]
-    profiles = {name: set(one["profiles"]) for name, one in services.items()}
+    profiles = {name: set(service["profiles"]) for name, service in services.items()}
     assert set().union(*profiles.values()) == {"laptop", "site", "fleet"}
-    for name, one in services.items():
-        for needed in one.get("depends_on", ()):
+    for name, service in services.items():
+        for needed in service.get("depends_on", ()):
             assert profiles[name] <= profiles[needed], f"{name} needs {needed}"
-        for secret in one.get("secrets", ()):
+        for secret in service.get("secrets", ()):
             assert secret in read["secrets"]
-        for volume in one.get("volumes", ()):
+        for volume in service.get("volumes", ()):
             assert volume.split(":")[0] in read["volumes"]
-        assert ":latest" not in one["image"]
-        for port in one.get("ports", ()):
+        assert ":latest" not in service["image"]
+        for port in service.get("ports", ()):
             assert port.startswith("127.0.0.1:"), "open to the world only by somebody's own decision"
-        if "command" in one:
-            assert one["command"][0] in commands()
-    for profile, wanted in (("site", OWN), ("fleet", {f"fleet-{one}" for one in OWN})):
+        if "command" in service:
+            assert service["command"][0] in commands()
+    for profile, wanted in (("site", OWN), ("fleet", {f"fleet-{name}" for name in OWN})):
         assert wanted <= {name for name, its in profiles.items() if profile in its}
     environment = services["fleet-server"]["environment"]
     hosts = environment["FORESTAY_STORE"].removeprefix("opensearch://").partition("/")[0].split(",")
@@ -156,9 +156,9 @@ def test_apptainer_definition_has_its_parts_and_options_that_exist() -> None:
 
     with pytest.raises(SystemExit):
         main(["--help"])
-    said = (ROOT / "docs/reference/pilot.md").read_text()
+    returned_text = (ROOT / "docs/reference/pilot.md").read_text()
     for option in re.findall(r"--[a-z-]+", dict(unit(pilot)["Service"])["ExecStart"]):
-        assert option in said
+        assert option in returned_text
 
 
 SECRET = re.compile(
@@ -181,8 +181,8 @@ def helm() -> Path:
     """Where `scripts/servers install helm` puts it."""
     if folder := installed(f"helm-{versions()['HELM_VERSION']}", "helm"):
         return folder / "helm"
-    if found := shutil.which("helm"):
-        return Path(found)
+    if program := shutil.which("helm"):
+        return Path(program)
     pytest.skip(f"helm is not here: {SCRIPT} install helm")
 
 
@@ -195,11 +195,11 @@ def drawn(folder: Path, *words: str) -> list[dict[str, Any]]:
     if not target.exists():
         shutil.copytree(CHART, target)
         chart = yaml.safe_load((target / "Chart.yaml").read_text())
-        assert {one["name"] for one in chart.pop("dependencies")} == {"temporal", "opensearch"}
+        assert {dependency["name"] for dependency in chart.pop("dependencies")} == {"temporal", "opensearch"}
         (target / "Chart.yaml").write_text(yaml.safe_dump(chart))
     done = subprocess.run([helm(), *TEMPLATE, target, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [entry for entry in yaml.safe_load_all(done.stdout) if entry]
 
 
 def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
         [helm(), "lint", "--strict", "--kube-version", "1.31.0", tmp_path / "forestay"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
-    by = {(one["kind"], one["metadata"]["name"]): one for one in made}
-    assert {name for kind, name in by if kind == "Deployment"} == {f"site-{one}" for one in OWN}
+    by = {(record["kind"], record["metadata"]["name"]): record for record in made}
+    assert {name for kind, name in by if kind == "Deployment"} == {f"site-{name}" for name in OWN}
     settings = tomllib.loads(by["ConfigMap", "site-settings"]["data"]["forestay.toml"])
     assert Settings.model_validate(settings).lease == 600
     for kind in OWN:
@@ -218,12 +218,12 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
         assert container["args"] == [kind]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        names = {one["name"] for one in container["env"]}
-        assert {one.removeprefix("FORESTAY_").lower() for one in names} <= {*Settings.model_fields, "config"}
-        (store,) = [one for one in container["env"] if one["name"] == "FORESTAY_STORE"]
+        names = {entry["name"] for entry in container["env"]}
+        assert {name.removeprefix("FORESTAY_").lower() for name in names} <= {*Settings.model_fields, "config"}
+        (store,) = [entry for entry in container["env"] if entry["name"] == "FORESTAY_STORE"]
         assert store["valueFrom"]["secretKeyRef"]["name"] == "forestay-store"
-        volumes = {one["name"] for one in pod["volumes"]}
-        assert {one["name"] for one in container["volumeMounts"]} <= volumes
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {volumemount["name"] for volumemount in container["volumeMounts"]} <= volumes
     picked = by["Service", "site"]["spec"]["selector"]
     labels = by["Deployment", "site-server"]["spec"]["template"]["metadata"]["labels"]
     assert picked.items() <= labels.items()
@@ -232,9 +232,9 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
         "peerKey: {existingSecret: theirs}\nvolumes: [{name: shared, nfs: {server: nas, path: /flows}}]\n"
         "volumeMounts: [{name: shared, mountPath: /shared}]\n"
     )
-    for one in drawn(tmp_path, "-f", str(more)):
-        if one["kind"] == "Deployment":
-            pod = one["spec"]["template"]["spec"]
+    for record in drawn(tmp_path, "-f", str(more)):
+        if record["kind"] == "Deployment":
+            pod = record["spec"]["template"]["spec"]
             (container,), (first,) = pod["containers"], pod["initContainers"]
             assert first["command"][-2:] == ["/secret/signing-key", "/secret/peer-key"]
             assert {"name": "FORESTAY_PEER_KEY", "value": "/run/forestay/peer-key"} in container["env"]
@@ -243,7 +243,7 @@ def test_chart_is_clean_and_draws_what_is_meant(tmp_path: Path) -> None:
             assert [source["secret"]["name"] for source in keys["sources"]] == ["forestay-signing-key", "theirs"]
             assert "shared" in {volume["name"] for volume in pod["volumes"]}
     without = drawn(tmp_path, "--set", "orchestrator.replicas=0")
-    assert "site-orchestrator" not in {one["metadata"]["name"] for one in without}
+    assert "site-orchestrator" not in {record["metadata"]["name"] for record in without}
     target = tmp_path / "forestay"
     for wrong in ("settings.store=x", "ingress.enabled=true", "reconciler.replicas=0", "store.existingSecret="):
         refused = subprocess.run([helm(), *TEMPLATE, target, "--set", wrong], capture_output=True, text=True)

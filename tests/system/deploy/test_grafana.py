@@ -93,32 +93,32 @@ async def test_a_real_grafana_shows_what_a_real_prometheus_has_of_real_work(tmp_
     domain = Domain(f"sqlite:///{tmp_path}/forestay.db", tmp_path)
     async with processes(domain, tmp_path) as running:
         server, port = await running.server(), free_port()
-        running.keeper(metrics_port=port)
+        running.reconciler(metrics_port=port)
         running.pilot(TENANT, server)
         ada = running.client(server, "submitter", tenant=TENANT)
         await submit(ada, {}, command=["true"])
         await submit(ada, {}, command=["false"], max_attempts=1, when_exhausted="hold")
-        targets = {"server": server.url.removeprefix("http://"), "keeper": f"127.0.0.1:{port}"}
+        targets = {"server": server.url.removeprefix("http://"), "reconciler": f"127.0.0.1:{port}"}
         scraping(tmp_path, domain, RULES.read_text(), **targets)
         async with prometheus(tmp_path) as source, grafana(tmp_path, source) as web:
             health = (await web.get(f"/api/datasources/uid/{SOURCE}/health")).json()
             assert health["status"] == "OK", health
-            found = await web.get("/api/dashboards/uid/forestay")
-            assert found.status_code == 200, found.text
-            board = found.json()["dashboard"]
-            assert found.json()["meta"]["provisioned"]
+            response = await web.get("/api/dashboards/uid/forestay")
+            assert response.status_code == 200, response.text
+            board = response.json()["dashboard"]
+            assert response.json()["meta"]["provisioned"]
             assert len(board["panels"]) == len(json.loads(BOARD.read_text())["panels"])
 
             async def empty() -> set[str]:
                 """The panels that have nothing to show yet."""
-                found = set()
+                titles = set()
                 for title, asked in queries(board):
                     answer = await web.post("/api/ds/query", json={"queries": asked, "from": "now-5m", "to": "now"})
                     assert answer.status_code == 200, (title, answer.text)
-                    frames = [frame for one in answer.json()["results"].values() for frame in one["frames"]]
+                    frames = [frame for result in answer.json()["results"].values() for frame in result["frames"]]
                     if not any(frame["data"]["values"] for frame in frames):
-                        found.add(title)
-                return found
+                        titles.add(title)
+                return titles
 
             async def all_shown() -> bool:
                 return not await empty()

@@ -50,13 +50,13 @@ def test_an_audit_of_the_pages_fails_closed() -> None:
 
 def test_every_part_is_listed_with_its_digest(tmp_path: Path) -> None:
     python_parts, node_parts, locked = sbom(tmp_path)
-    listed = {one["name"]: one for one in json.loads(python_parts.read_text())["components"]}
+    listed = {component["name"]: component for component in json.loads(python_parts.read_text())["components"]}
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    for wanted in (one.split(">=")[0].split("[")[0] for one in named):
+    for wanted in (entry.split(">=")[0].split("[")[0] for entry in named):
         assert wanted in listed
         assert any(place["hashes"] for place in listed[wanted]["externalReferences"])
     pages = json.loads(node_parts.read_text())["components"]
-    assert {"react", "@mantine/core"} <= {one["name"] for one in pages}
-    assert all(one["hashes"][0]["content"] for one in pages)
+    assert {"react", "@mantine/core"} <= {page["name"] for page in pages}
+    assert all(page["hashes"][0]["content"] for page in pages)
     assert pins_without_hashes(locked.read_text()) == []
     assert pins_without_hashes("one==1 \\\n    --hash=sha256:aa\ntwo==2\n") == ["two==2"]

@@ -36,19 +36,24 @@ def run_tests(rows: set[int]) -> dict[str, dict[str, Any]]:
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={place}"]
         words += ["-o", "junit_family=xunit1", *names]  # the newer one has no place for what a test measured
         subprocess.run(words, cwd=ROOT, check=False, stdout=sys.stderr)
-        cases = list(ET.parse(place).iter("testcase"))  # noqa: S314 - pytest has just written it
-    found = {}
+        runs = list(ET.parse(place).iter("testcase"))  # noqa: S314 - pytest has just written it
+    tests = {}
     for name in names:
         path, _, test = name.partition("::")
         module = path.removesuffix(".py").replace("/", ".")
-        of = [one for one in cases if one.get("classname") == module and str(one.get("name")).split("[")[0] == test]
-        bad = [one for one in of if one.find("failure") is not None or one.find("error") is not None]
-        left_out = bool(of) and all(one.find("skipped") is not None for one in of)
+        of = [run for run in runs if run.get("classname") == module and str(run.get("name")).split("[")[0] == test]
+        bad = [element for element in of if element.find("failure") is not None or element.find("error") is not None]
+        left_out = bool(of) and all(element.find("skipped") is not None for element in of)
         verdict = "not run" if not of or left_out else "failed" if bad else "passed"
-        said = [str(word.get("value")) for one in of for word in one.iter("property") if word.get("name") == "figures"]
-        measured = "; ".join(said) or f"{len(of)} runs"
-        found[name] = _told(verdict, sum(float(one.get("time") or 0) for one in of), measured)
-    return found
+        values = [
+            str(word.get("value"))
+            for element in of
+            for word in element.iter("property")
+            if word.get("name") == "figures"
+        ]
+        measured = "; ".join(values) or f"{len(of)} runs"
+        tests[name] = _told(verdict, sum(float(element.get("time") or 0) for element in of), measured)
+    return tests
 
 
 def run_campaign(words: tuple[str, ...]) -> dict[str, Any]:
@@ -69,43 +74,43 @@ def _told(verdict: str, seconds: float, words: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(found: dict[str, dict[str, Any]], *, kept: bool) -> None:
+def write(figures: dict[str, dict[str, Any]], *, kept: bool) -> None:
     """After each step: all of them take an hour, and what was run is not to be run again because something later was cut off."""
     if kept:
-        keep("fault_table", [], found)
+        keep("fault_table", [], figures)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="failures", description=__doc__)
     parser.add_argument("size", nargs="?", default="small", choices=["list", "small", "full"])
     parser.add_argument("--only", default="", help="such as `tests,chaos`; the others keep their last verdict")
     parser.add_argument("--rows", default="", help="such as `7,8`: only what these rows name")
     parser.add_argument("--no-keep", action="store_true", help="write no results")
-    given = parser.parse_args()
-    if given.size == "list":
+    args = parser.parse_args()
+    if args.size == "list":
         for row in TABLE:
             by = ", ".join([*(test.partition("::")[2] for test in row.tests), *row.campaigns])
             sys.stdout.write(f"{row.number:>2} {row.fault}: {row.shown}{'; ' + by if by else ''}\n")
         return 0
-    campaigns = FULL if given.size == "full" else CAMPAIGNS
-    rows = {int(one) for one in given.rows.split(",") if one}
+    campaigns = FULL if args.size == "full" else CAMPAIGNS
+    rows = {int(part) for part in args.rows.split(",") if part}
     of_rows = [name for row in TABLE if row.number in rows for name in row.campaigns] if rows else list(campaigns)
-    wanted = given.only.split(",") if given.only else [TESTS, *of_rows]
+    wanted = args.only.split(",") if args.only else [TESTS, *of_rows]
     before = (result("fault_table") or {"figures": {}})["figures"]
-    found: dict[str, dict[str, Any]] = {
+    fields: dict[str, dict[str, Any]] = {
         "tests": dict(before.get("tests", {})),
         "campaigns": dict(before.get("campaigns", {})),
     }
     now: dict[str, dict[str, Any]] = {}
     if TESTS in wanted:
         now |= run_tests(rows)
-        found["tests"] = found["tests"] | now if rows else dict(now)
-        write(found, kept=not given.no_keep)
+        fields["tests"] = fields["tests"] | now if rows else dict(now)
+        write(fields, kept=not args.no_keep)
     for name, words in campaigns.items():
         if name in wanted:
-            now[name] = found["campaigns"][name] = run_campaign(words)
-            write(found, kept=not given.no_keep)
-    bad = [name for name, one in now.items() if one["verdict"] != "passed"]
+            now[name] = fields["campaigns"][name] = run_campaign(words)
+            write(fields, kept=not args.no_keep)
+    bad = [name for name, record in now.items() if record["verdict"] != "passed"]
     sys.stdout.write(
         f"fault table: {len(now) - len(bad)} of {len(now)} passed{'; not: ' + ', '.join(bad) if bad else ''}\n"
     )

@@ -39,7 +39,7 @@ class Load:
     """When each job was acknowledged."""
     refused: Counter[str] = field(default_factory=Counter)
     over: bool = False
-    found: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     """What the auditor counted at the end."""
 
     async def submit(self, seconds: float | None = None) -> str:
@@ -76,7 +76,7 @@ class Load:
     @property
     def ends(self) -> Path:
         """One line for each payload that came to its end."""
-        return self.effects.with_name("ends")
+        return self.effects.with_name("completions")
 
     async def more(self, many: int, patience: float = 120) -> None:
         """Wait until so many more jobs are accepted."""
@@ -158,9 +158,9 @@ class Load:
         begun = Counter(pair.split(" ")[0] for pair in starts)
         extra = 0
         for name in self.accepted:
-            found: dict[str, Any] = (await self.client.get(f"/v1/jobs/{name}")).json()
-            assert found["state"] == "completed", found
-            assert 1 <= begun[name] <= found["attempt"], (name, begun[name], found)
+            body: dict[str, Any] = (await self.client.get(f"/v1/jobs/{name}")).json()
+            assert body["state"] == "completed", body
+            assert 1 <= begun[name] <= body["attempt"], (name, begun[name], body)
             extra += begun[name] - 1
         unknown = begun.keys() - self.accepted.keys()
         assert not unknown, f"run, and never acknowledged although every key was sent until it was: {unknown}"
@@ -175,19 +175,19 @@ class Site:
     server: Started
     load: Load
     folder: Path
-    cases: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
 
     @property
     def client(self) -> httpx.AsyncClient:
         return self.load.client
 
     @property
-    def case_effects(self) -> Path:
-        return self.folder / "case-effects"
+    def run_effects(self) -> Path:
+        return self.folder / "run-effects"
 
-    async def start_case(self, jobs: int, seconds: float = 0.5) -> str:
-        """A case of so many jobs and one after them."""
-        line = f'echo "$FORESTAY_JOB $FORESTAY_ATTEMPT" >> {self.case_effects}; sleep {seconds}'
+    async def start_run(self, jobs: int, seconds: float = 0.5) -> str:
+        """A run of so many jobs and one after them."""
+        line = f'echo "$FORESTAY_JOB $FORESTAY_ATTEMPT" >> {self.run_effects}; sleep {seconds}'
         flow = {
             "forestay": 1,
             "name": "many",
@@ -202,46 +202,46 @@ class Site:
 
         async def taken() -> str | None:
             """Told to come again while Temporal does not know the attributes of a new namespace."""
-            answer = await self.client.post("/v1/cases", json=asked, headers=key)
+            answer = await self.client.post("/v1/runs", json=asked, headers=key)
             assert answer.status_code in (200, 201, 503), answer.text
             return None if answer.status_code == 503 else str(answer.json()["id"])
 
-        case: str = await until(taken, "the case to be taken", 120)
-        self.cases.append(case)
-        return case
+        run: str = await until(taken, "the run to be taken", 120)
+        self.runs.append(run)
+        return run
 
-    def case_starts(self) -> Counter[str]:
-        return Counter(_text(self.case_effects).split("\n")[:-1])
+    def run_starts(self) -> Counter[str]:
+        return Counter(_text(self.run_effects).split("\n")[:-1])
 
-    async def cases_end(self, jobs: int, patience: float = 300) -> None:
-        """Every case is completed, and each of its jobs was begun once for each attempt at most."""
-        for case in self.cases:
+    async def runs_end(self, jobs: int, patience: float = 300) -> None:
+        """Every run is completed, and each of its jobs was begun once for each attempt at most."""
+        for run in self.runs:
 
-            async def ended(case: str = case) -> bool:
+            async def ended(run: str = run) -> bool:
                 try:
-                    answer = await self.client.get(f"/v1/cases/{case}")
+                    answer = await self.client.get(f"/v1/runs/{run}")
                 except httpx.HTTPError:
                     return False
                 return answer.status_code == 200 and bool(answer.json()["ended"])
 
-            await until(ended, f"case {case} to end", patience)
-            found = (await self.client.get(f"/v1/cases/{case}")).json()
-            assert found["state"] == "completed", found
-        starts = self.case_starts()
+            await until(ended, f"run {run} to end", patience)
+            body = (await self.client.get(f"/v1/runs/{run}")).json()
+            assert body["state"] == "completed", body
+        starts = self.run_starts()
         assert max(starts.values()) == 1, {pair: many for pair, many in starts.items() if many > 1}
-        assert len({pair.split(" ")[0] for pair in starts}) == len(self.cases) * (jobs + 1)
+        assert len({pair.split(" ")[0] for pair in starts}) == len(self.runs) * (jobs + 1)
 
 
 @asynccontextmanager
 async def site_under_load(
-    domain: Domain, folder: Path, *, worker: bool = False, **settings: Any
+    domain: Domain, folder: Path, *, orchestrator: bool = False, **settings: Any
 ) -> AsyncIterator[Site]:
-    """A server, a keeper and a pilot; jobs come all the time, until the block ends."""
+    """A server, a reconciler and a pilot; jobs come all the time, until the block ends."""
     async with processes(domain, folder, **{"lease": 30} | settings) as running:
         server = await running.server()
-        running.keeper()
-        if worker:
-            running.worker()
+        running.reconciler()
+        if orchestrator:
+            running.orchestrator()
         running.pilot(TENANT, server, slots=4)
         load = Load(running.client(server, "submitter", "operator", tenant=TENANT), folder / "effects")
         going = asyncio.create_task(load.go_on())
@@ -254,14 +254,14 @@ async def site_under_load(
             yield Site(running, server, load, folder)
             load.over = True
             await asyncio.wait_for(going, 180)
-            load.found = await load.audit()
+            load.counts = await load.audit()
         finally:
             going.cancel()
 
 
 def figures(record: Callable[[str, object], None], words: str, load: Load) -> None:
     """What the page says of this run."""
-    found = load.found
-    text = f"{words}; {found['accepted']} accepted, 0 lost, {found['extra']} extra runs, each recorded"
+    counts = load.counts
+    text = f"{words}; {counts['accepted']} accepted, 0 lost, {counts['extra']} extra attempts, each recorded"
     record("figures", text)
     sys.stderr.write(f"figures: {text}\n")

@@ -35,8 +35,8 @@ class Disk:
         return self.place / "filler"
 
     def free(self) -> int:
-        found = os.statvfs(self.place)
-        return found.f_bavail * found.f_frsize
+        result = os.statvfs(self.place)
+        return result.f_bavail * result.f_frsize
 
     def fill(self, leave: int = 0) -> None:
         """Write until so many bytes are left; none: until the disk refuses."""
@@ -99,24 +99,24 @@ def own_servers(*kinds: str, disk: int = 0) -> Iterator[OwnServers]:
     FORESTAY_FAULT_SERVERS names a folder whose servers are left running at the end, and found there the next time.
     """
     with ExitStack() as after:
-        given = os.environ.get("FORESTAY_FAULT_SERVERS")
+        chosen_folder = os.environ.get("FORESTAY_FAULT_SERVERS")
         folder = Path(
-            given
+            chosen_folder
             or after.enter_context(tempfile.TemporaryDirectory(prefix="forestay-stores-", ignore_cleanup_errors=True))
         )
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)  # started by root, they run as nobody
         places = {OPENSEARCH: folder / OPENSEARCH / NODE / "n1" / "data", POSTGRES: folder / POSTGRES}
         disks = {kind: Disk(places[kind], disk) for kind in kinds if disk}
-        for one in disks.values():
-            if one.place.is_mount():
-                one.empty()
-            elif given:
-                _mount(one)
+        for other_disk in disks.values():
+            if other_disk.place.is_mount():
+                other_disk.empty()
+            elif chosen_folder:
+                _mount(other_disk)
             else:
-                after.enter_context(small_disk(one.place, one.size))
+                after.enter_context(small_disk(other_disk.place, other_disk.size))
         own = OwnServers(folder, disks, {kind: _port(kind, places[kind]) for kind in kinds})
-        if not given:
+        if not chosen_folder:
             after.callback(own.order, "stop")
         for kind in kinds:
             own.start(kind)

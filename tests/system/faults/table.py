@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 CAMPAIGNS: dict[str, tuple[str, ...]] = {
     "chaos": ("tests.system.chaos", "small"),
-    "cases": ("tests.system.chaos.cases", "small", "--seed", "1"),
-    "exlets": (
-        "tests.system.chaos.exlets",
+    "runs": ("tests.system.chaos.runs", "small", "--seed", "1"),
+    "playbooks": (
+        "tests.system.chaos.playbooks",
         "--seed",
         "1",
         "--times",
         "1",
-        "--primitives",
-        "remove-case,compensate,resubmit",
+        "--actions",
+        "remove-run,compensate,resubmit",
     ),
     "linearizability": ("tests.system.linearizability", "5000"),
     "split": ("tests.system.linearizability", "5000", "--stores", "split"),
@@ -26,8 +26,8 @@ CAMPAIGNS: dict[str, tuple[str, ...]] = {
 """Modules and their words, at the small size."""
 FULL: dict[str, tuple[str, ...]] = {
     "chaos": ("tests.system.chaos", "release"),
-    "cases": ("tests.system.chaos.cases", "--seed", "1"),
-    "exlets": ("tests.system.chaos.exlets", "--seed", "1", "--times", "5"),
+    "runs": ("tests.system.chaos.runs", "--seed", "1"),
+    "playbooks": ("tests.system.chaos.playbooks", "--seed", "1", "--times", "5"),
     "linearizability": ("tests.system.linearizability", "1000000"),
     "split": ("tests.system.linearizability", "100000", "--stores", "split", "--splits", "50"),
     "simulation": ("tests.system.simulation", "--schedules", "100000", "--jobs", "2"),
@@ -85,11 +85,11 @@ TABLE: tuple[Row, ...] = (
     Row(
         5,
         "kill -9 of a worker of Temporal's",
-        ("tests/live/test_case_recovery.py::test_a_worker_that_is_killed_loses_nothing",),
-        ("cases",),
+        ("tests/live/test_run_recovery.py::test_an_orchestrator_that_is_killed_loses_nothing",),
+        ("runs",),
     ),
-    Row(6, "kill -9 of Temporal", campaigns=("cases",)),
-    Row(7, "kill -9 of PostgreSQL", (f"{OWN_POSTGRES}::test_postgres_is_killed_under_cases",), ("linearizability",)),
+    Row(6, "kill -9 of Temporal", campaigns=("runs",)),
+    Row(7, "kill -9 of PostgreSQL", (f"{OWN_POSTGRES}::test_postgres_is_killed_under_runs",), ("linearizability",)),
     Row(8, "kill -9 of the only OpenSearch node", (f"{OWN_OPENSEARCH}::test_the_only_node_is_killed",)),
     Row(9, "kill -9 of a primary, three nodes", campaigns=("chaos", "linearizability")),
     Row(
@@ -101,8 +101,8 @@ TABLE: tuple[Row, ...] = (
             "tests/system/proxy/test_proxy.py::test_a_creation_whose_answer_is_lost_is_found_again_and_not_sent_twice",
         ),
     ),
-    Row(11, "kill -9 of a keeper; two at once", campaigns=("chaos", "simulation")),
-    Row(12, "kill -9 in the middle of an exlet", campaigns=("exlets",)),
+    Row(11, "kill -9 of a reconciler; two at once", campaigns=("chaos", "simulation")),
+    Row(12, "kill -9 in the middle of a playbook", campaigns=("playbooks",)),
     Row(
         13,
         "kill -9 of slurmctld and slurmd",
@@ -114,7 +114,7 @@ TABLE: tuple[Row, ...] = (
         ("tests/system/tes/test_lost_pilots.py::test_the_outputs_of_a_killed_attempt_are_never_seen",),
         ("chaos", "simulation"),
     ),
-    Row(15, "death at every step of claim, beat and end", campaigns=("simulation", "cases")),
+    Row(15, "death at every step of claim, heartbeat and end", campaigns=("simulation", "runs")),
     Row(
         16,
         "SIGSTOP of a pilot for longer than its lease",
@@ -137,7 +137,7 @@ TABLE: tuple[Row, ...] = (
         ("tests/live/test_servers.py::test_opensearch_without_a_manager_takes_no_write",),
         ("simulation", "linearizability", "split"),
     ),
-    Row(23, "partition between worker and Temporal", (f"{INJECTED}::test_a_worker_that_is_cut_off_from_temporal_goes_on",)),
+    Row(23, "partition between orchestrator and Temporal", (f"{INJECTED}::test_an_orchestrator_that_is_cut_off_from_temporal_goes_on",)),
     Row(
         24,
         "partition between domains",
@@ -202,7 +202,7 @@ TABLE: tuple[Row, ...] = (
         "a host that sleeps and wakes",
         (
             f"{FROZEN}::test_a_host_that_slept_past_its_lease_stops_itself_before_it_does_anything",
-            f"{FROZEN}::test_a_short_sleep_of_the_clocks_is_noticed_before_the_next_beat",
+            f"{FROZEN}::test_a_short_sleep_of_the_clocks_is_noticed_before_the_next_heartbeat",
         ),
         missing="a machine that really sleeps: it is frozen, and its CLOCK_BOOTTIME leaps by ten minutes",
     ),
@@ -212,7 +212,7 @@ TABLE: tuple[Row, ...] = (
         "a black hole",
         ("tests/live/test_hosts.py::test_a_black_hole_eats_five_jobs_and_is_closed_while_good_hosts_go_on",),
     ),
-    Row(35, "exit code 0 and no output", (f"{OUTPUTS}::test_a_missing_output_is_a_fault_and_commits_nothing",)),
+    Row(35, "exit code 0 and no output", (f"{OUTPUTS}::test_a_missing_output_is_a_failure_and_commits_nothing",)),
     Row(
         36,
         "a job that kills its pilots",
@@ -235,7 +235,7 @@ TABLE: tuple[Row, ...] = (
     Row(39, "cancel races with the end", (f"{STEERING}::test_cancel_races_with_the_end_and_one_final_state_stands",), ("simulation",)),
     Row(
         40,
-        "two releases by hand, a keeper and a pilot at once",
+        "two releases by hand, a reconciler and a pilot at once",
         (f"{STEERING}::test_two_manual_releases_at_once_one_counts", f"{JOBS}::test_exactly_one_of_many_claimers_wins"),
         ("simulation",),
     ),
@@ -259,7 +259,7 @@ TABLE: tuple[Row, ...] = (
         43,
         "a job that the store lost, and its whole index",
         (
-            "tests/live/test_case_recovery.py::test_a_job_that_the_store_lost_is_made_again",
+            "tests/live/test_run_recovery.py::test_a_job_that_the_store_lost_is_made_again",
             f"{OWN_OPENSEARCH}::test_the_index_of_jobs_is_lost",
         ),
         missing="a client's own jobs are gone with it, which no store without a copy can help",
@@ -270,7 +270,7 @@ TABLE: tuple[Row, ...] = (
         (
             f"{LOST}::test_keys_are_replaced_while_jobs_run_and_no_job_notices",
             "tests/unit/pilot/link/test_contact.py::test_an_expired_token_is_renewed",
-            "tests/unit/apps/server/scheduling/test_claims.py::test_a_pilots_token_is_renewed_by_its_beats",
+            "tests/unit/apps/server/scheduling/test_claims.py::test_a_pilots_token_is_renewed_by_its_heartbeats",
         ),
     ),
     Row(

@@ -19,7 +19,7 @@ from forestay.client.api.answers import NewJob, SpecificationJson
 pytestmark = [pytest.mark.slow, pytest.mark.pair]
 
 AT_ONCE = 4
-"""Of five silent pilots the keeper would rather doubt itself."""
+"""Of five silent pilots the reconciler would rather doubt itself."""
 FREEZES, SLEEPS = 52, 12
 PATIENCE = 120.0
 TEN_MINUTES = 600.0
@@ -51,16 +51,16 @@ def hosts(site: FailureSite, where: Room, **options: str) -> list[Frozen]:
 
 def submitted(where: Room, script: str, many: int, **more: Any) -> list[str]:
     spec = cast(SpecificationJson, {"name": "overlap", "command": ["sh", "-c", script], "outputs": ["made"], **more})
-    return [one["id"] for one in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
+    return [accepted_json["id"] for accepted_json in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
 
 
 def all_are(where: Room, names: list[str], *states: str) -> None:
     until(lambda: all(where.operator.job(name)["state"] in states for name in names), f"all to be {states}", PATIENCE)
 
 
-def late_ends(where: Room, job: str) -> int:
-    told: Any = where.operator.story(job)
-    return sum(one["kind"] == "late-end" for one in told["evidence"])
+def late_completions(where: Room, job: str) -> int:
+    story: Any = where.operator.story(job)
+    return sum(entry["kind"] == "late-completion" for entry in story["evidence"])
 
 
 def begun(folder: Path, job: str) -> list[str]:
@@ -70,9 +70,9 @@ def begun(folder: Path, job: str) -> list[str]:
 
 
 def only_the_second_counts(where: Room, job: str) -> None:
-    found: Any = where.operator.job(job)
-    assert (found["state"], found["attempt"], found["winner"]["attempt"]) == ("completed", 2, 2)
-    assert found["overlap_possible"] is True
+    found_job: Any = where.operator.job(job)
+    assert (found_job["state"], found_job["attempt"], found_job["winner"]["attempt"]) == ("completed", 2, 2)
+    assert found_job["overlap_possible"] is True
     manifest = Path(where.operator.outputs(job)["manifest"]["path"])
     assert manifest.with_name("made").read_text().strip() == "2"
     events = [line["event"] for line in where.operator.story(job)["story"]]
@@ -87,8 +87,8 @@ async def test_a_host_that_is_frozen_past_its_lease_overlaps_and_one_commit_coun
                 for turn in range(FREEZES // AT_ONCE):
                     one_freeze(where, frozen, turn)
             finally:
-                for one in frozen:
-                    one.freezer.thaw()
+                for other_frozen in frozen:
+                    other_frozen.freezer.thaw()
 
     await asyncio.to_thread(scenario)
 
@@ -101,16 +101,16 @@ def one_freeze(where: Room, frozen: list[Frozen], turn: int) -> None:
     )
     names = submitted(where, script, AT_ONCE)
     until(lambda: all(begun(where.folder, name) for name in names), "all to have begun", PATIENCE)
-    for one in frozen:
-        one.freezer.freeze()
+    for other_frozen in frozen:
+        other_frozen.freezer.freeze()
     all_are(where, names, "available")
     heir = where.host(f"heir-{turn}", slots=str(AT_ONCE))
     until(lambda: all(begun(where.folder, name) == ["1", "2"] for name in names), "all to have begun again", PATIENCE)
     gate.touch()
-    for one in frozen:
-        one.freezer.thaw()
+    for other_frozen in frozen:
+        other_frozen.freezer.thaw()
     all_are(where, names, "completed")
-    until(lambda: all(late_ends(where, name) == 1 for name in names), "the late ends to be kept", PATIENCE)
+    until(lambda: all(late_completions(where, name) == 1 for name in names), "the late ends to be kept", PATIENCE)
     for name in names:
         only_the_second_counts(where, name)
     heir.started.kill()
@@ -127,8 +127,8 @@ async def test_a_host_that_slept_past_its_lease_stops_itself_before_it_does_anyt
                 for turn in range(SLEEPS // AT_ONCE):
                     one_sleep(where, asleep, libc, turn)
             finally:
-                for one in asleep:
-                    one.freezer.thaw()
+                for frozen in asleep:
+                    frozen.freezer.thaw()
 
     await asyncio.to_thread(scenario)
 
@@ -146,17 +146,17 @@ def one_sleep(where: Room, asleep: list[Frozen], libc: BrokenLibc, turn: int) ->
     until(lambda: sum(bool(begun(where.folder, name)) for name in names) == AT_ONCE, "one of two to have begun")
     running = [name for name in names if begun(where.folder, name)]
     ready = [name for name in names if name not in running]
-    for one in asleep:
-        one.freezer.freeze()
+    for frozen in asleep:
+        frozen.freezer.freeze()
     all_are(where, names, "available")
     heirs.touch()
     heir = where.host(f"heir-{turn}", slots=str(AT_ONCE))
     all_are(where, names, "completed")
     libc.clocks(asleep=TEN_MINUTES * (turn + 1))
-    for one in asleep:
-        one.freezer.thaw()
+    for frozen in asleep:
+        frozen.freezer.thaw()
     until(lambda: all(stopped(where, name) for name in running), "the sleepers to stop their jobs", 10)
-    until(lambda: all(late_ends(where, name) == 1 for name in names), "the late ends to be kept", PATIENCE)
+    until(lambda: all(late_completions(where, name) == 1 for name in names), "the late ends to be kept", PATIENCE)
     assert {tuple(begun(where.folder, name)) for name in running} == {("1", "2")}
     assert {tuple(begun(where.folder, name)) for name in ready} == {("2",)}, "a sleeper began what it had held ready"
     for name in names:
@@ -168,7 +168,7 @@ def stopped(where: Room, name: str) -> bool:
     return (where.folder / f"stopped-{name}").exists()
 
 
-async def test_a_short_sleep_of_the_clocks_is_noticed_before_the_next_beat(tmp_path: Path) -> None:
+async def test_a_short_sleep_of_the_clocks_is_noticed_before_the_next_heartbeat(tmp_path: Path) -> None:
     """While a host sleeps the timers of its processes stand still as well: whoever waits for the end of a lease by them wakes too late."""
 
     def scenario(site: FailureSite) -> None:

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests import servers
-from tests.live.case_site import case_site
-from tests.live.test_cases import CHAIN, SCATTER, named
+from tests.live.run_site import run_site
+from tests.live.test_runs import CHAIN, SCATTER, named
 from tests.system.matrix.cut_wire import cut_wire
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site
@@ -53,12 +53,14 @@ def completed(where: Room, names: list[str], patience: float = 120) -> None:
 
 
 def submit(client: ForestayClient, many: int, key: str | None = None) -> list[str]:
-    return [one["id"] for one in client.submit([cast(NewJob, {}) for _ in range(many)], SHORT, key=key)]
+    return [
+        accepted_json["id"] for accepted_json in client.submit([cast(NewJob, {}) for _ in range(many)], SHORT, key=key)
+    ]
 
 
 @pytest.mark.live
-async def test_a_worker_that_is_cut_off_from_temporal_goes_on(tmp_path: Path) -> None:
-    async with case_site("sqlite", tmp_path, worker=False, relay_patience=0.3) as site:
+async def test_an_orchestrator_that_is_cut_off_from_temporal_goes_on(tmp_path: Path) -> None:
+    async with run_site("sqlite", tmp_path, orchestrator=False, relay_patience=0.3) as site:
         known = site.domain.settings()
         settings: dict[str, Any] = {name: getattr(known, name) for name in ("temporal_namespace", "task_queue")}
         with cut_wire(f"http://{servers.temporal()}") as wire:
@@ -72,7 +74,7 @@ async def test_a_worker_that_is_cut_off_from_temporal_goes_on(tmp_path: Path) ->
                 async def begun() -> bool:
                     return bool(site.kept) and len(site.ran) > 20
 
-                await until(begun, "both cases to be under way", 120)
+                await until(begun, "both runs to be under way", 120)
                 wire.cut()
                 site.hold_back = lambda _claim: False
                 await site.let_go()
@@ -80,8 +82,8 @@ async def test_a_worker_that_is_cut_off_from_temporal_goes_on(tmp_path: Path) ->
                 async def missed() -> bool:
                     return wire.refused >= 2
 
-                await until(missed, "the worker to be refused", 120)
-                wire.mend()
+                await until(missed, "the orchestrator to be refused", 120)
+                wire.recover()
                 assert (await site.ended(chain, 120)).state == "completed"
                 assert (await site.ended(many, 120)).state == "completed"
                 assert sorted(site.ran) == sorted({*(f"many[{n}]" for n in range(300)), "last", "second"})
@@ -104,8 +106,8 @@ async def test_a_server_without_descriptors_loses_nothing_it_accepted(site: Fail
                 except (ApiError, Unavailable):
                     refused += 1
             assert process.poll() is None
-            for one in crowd:
-                one.close()
+            for sock in crowd:
+                sock.close()
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
             with site.client_at(site.server.url, where.tenant) as again:
                 (late_job,) = submit(again, 1, key="in need")
@@ -113,7 +115,7 @@ async def test_a_server_without_descriptors_loses_nothing_it_accepted(site: Fail
             names = sorted({*accepted, late_job})
             completed(where, names)
             # What was not answered was made once at most: the same key gives the same job.
-            assert sorted(one["id"] for one in where.operator.find_jobs({"name": "short"}).jobs) == names
+            assert sorted(job["id"] for job in where.operator.find_jobs({"name": "short"}).jobs) == names
             assert refused in (0, 1)
 
     await asyncio.to_thread(scenario)
@@ -130,7 +132,7 @@ async def test_a_document_that_nobody_can_read_stops_nobody(site: FailureSite) -
             where.host()
             completed(where, submit(where.client, 5))
             assert site.server.process.poll() is None
-            assert site.keeper.process.poll() is None
+            assert site.reconciler.process.poll() is None
 
     await asyncio.to_thread(scenario)
 
@@ -141,7 +143,9 @@ async def test_when_most_pilots_fall_silent_their_jobs_are_run_by_the_rest(site:
             hosts = [where.host(f"h{number}", cpus="1") for number in range(5)]
             gate = where.folder / "gate"
             slow: SpecificationJson = {"name": "slow", "command": ["sh", "-c", f"test -e {gate} || sleep 600"]}
-            names = [one["id"] for one in where.client.submit([cast(NewJob, {}) for _ in range(5)], slow)]
+            names = [
+                accepted_json["id"] for accepted_json in where.client.submit([cast(NewJob, {}) for _ in range(5)], slow)
+            ]
             patiently(
                 lambda: all(where.operator.job(name)["state"] == "running" for name in names), "all of them to run"
             )

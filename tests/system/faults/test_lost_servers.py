@@ -18,7 +18,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests import servers
-from tests.live.case_site import new_namespace
+from tests.live.run_site import new_namespace
 from tests.system.matrix.room import room
 from tests.system.matrix.site import FailureSite, failure_site
 from tests.system.matrix.site import until as patiently
@@ -100,7 +100,7 @@ async def test_who_answers_tes_wes_and_the_pages_is_killed_and_nothing_is_made_t
     browser, word = await doors.browser()
     spec = {"name": "shown on a page", "command": ["true"]}
     made = await person.post("/v1/jobs", json={"specification": spec, "jobs": [{}] * KILLS})
-    jobs = [one["id"] for one in made.json()["jobs"]]
+    jobs = [job["id"] for job in made.json()["jobs"]]
     form = {"workflow_type": "FORESTAY", "workflow_type_version": "1", "workflow_url": "flow.yaml"}
     tasks, runs, broken = [], [], 0
     for turn, job in enumerate(jobs):
@@ -135,14 +135,14 @@ async def test_who_answers_tes_wes_and_the_pages_is_killed_and_nothing_is_made_t
 
 
 async def _listed(person: httpx.AsyncClient, path: str, what: str, name: str) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     token = ""
     while True:
         page = (await person.get(path, params={"page_size": 100, "page_token": token})).json()
-        found += [one[name] for one in page[what]]
+        result += [entry[name] for entry in page[what]]
         token = page.get("next_page_token") or ""
         if not token:
-            return found
+            return result
 
 
 async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Pat
     ):
         server = await running.server()
         port = urlsplit(server.url).port or 0
-        running.keeper()
+        running.reconciler()
         tenant, gate, key = "rotated", tmp_path / "gate", tmp_path / "signing-key"
         running.pilot(tenant, server, slots=4)
         person = running.client(server, "submitter", tenant=tenant)
@@ -162,14 +162,14 @@ async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Pat
         waits = f"touch {begun}/$$; while ! test -e {gate}; do sleep 0.1; done"
         spec = {"name": "long", "command": ["sh", "-c", waits]}
         jobs = [
-            one["id"]
-            for one in (await person.post("/v1/jobs", json={"specification": spec, "jobs": [{}] * 4})).json()["jobs"]
+            job["id"]
+            for job in (await person.post("/v1/jobs", json={"specification": spec, "jobs": [{}] * 4})).json()["jobs"]
         ]
 
         async def all_in(state: str) -> bool:
             reader = running.client(server, "submitter", tenant=tenant)
-            found = [(await reader.get(f"/v1/jobs/{job}")).json() for job in jobs]
-            return all(one["state"] == state for one in found)
+            bodies = [(await reader.get(f"/v1/jobs/{job}")).json() for job in jobs]
+            return all(body["state"] == state for body in bodies)
 
         async def all_begun() -> bool:
             return len(list(begun.iterdir())) == len(jobs)
@@ -188,17 +188,17 @@ async def test_keys_are_replaced_while_jobs_run_and_no_job_notices(tmp_path: Pat
         await until(lambda: all_in("completed"), "all to end", PATIENCE)
         reader = running.client(server, "submitter", tenant=tenant)
         for job in jobs:
-            found = (await reader.get(f"/v1/jobs/{job}")).json()
-            assert (found["attempt"], found["releases"], found["faults"]) == (1, 0, 0)
+            body = (await reader.get(f"/v1/jobs/{job}")).json()
+            assert (body["attempt"], body["releases"], body["failures"]) == (1, 0, 0)
 
 
 async def _renewed(running: Processes, server: Started, tenant: str) -> None:
-    """Wait until the pilot has had time for a beat and a new token: as long as a token is good."""
+    """Wait until the pilot has had time for a heartbeat and a new token: as long as a token is good."""
     operator = running.client(server, "operator", tenant=tenant)
     give_up = asyncio.get_running_loop().time() + 25
 
     async def passed() -> bool:
-        assert [one["state"] for one in (await operator.get("/v1/pilots")).json()["pilots"]] == ["alive"]
+        assert [pilot["state"] for pilot in (await operator.get("/v1/pilots")).json()["pilots"]] == ["alive"]
         return asyncio.get_running_loop().time() > give_up
 
     await until(passed, "the tokens of the old key to end", PATIENCE)
@@ -214,7 +214,9 @@ SHORT: SpecificationJson = {"name": "short", "command": ["sh", "-c", "sleep 0.1"
 
 
 def _submit(client: ForestayClient, many: int, key: str) -> list[str]:
-    return [one["id"] for one in client.submit([cast(NewJob, {}) for _ in range(many)], SHORT, key=key)]
+    return [
+        accepted_json["id"] for accepted_json in client.submit([cast(NewJob, {}) for _ in range(many)], SHORT, key=key)
+    ]
 
 
 def _memory(pid: int) -> Callable[[], None]:

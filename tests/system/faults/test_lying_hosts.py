@@ -40,15 +40,15 @@ async def site(tmp_path: Path) -> AsyncIterator[FailureSite]:
 
 def submitted(where: Room, script: str, many: int) -> list[str]:
     spec = cast(SpecificationJson, {"name": "lied to", "command": ["sh", "-c", script], "outputs": ["made"]})
-    return [one["id"] for one in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
+    return [accepted_json["id"] for accepted_json in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
 
 
 def ended(where: Room, names: list[str]) -> list[Any]:
     """The jobs when all have ended."""
 
     def over() -> list[Any] | None:
-        found: list[Any] = [where.operator.job(name) for name in names]
-        return found if all(one["state"] in ("completed", "failed") for one in found) else None
+        jobs: list[Any] = [where.operator.job(name) for name in names]
+        return jobs if all(job["state"] in ("completed", "failed") for job in jobs) else None
 
     return cast("list[Any]", until(over, "all to end", PATIENCE))
 
@@ -62,20 +62,20 @@ async def test_a_disk_that_refuses_the_manifest_or_an_output_commits_nothing(sit
             host = where.host("refusing", prepare=libc.prepare)
             for call, error, ends in REFUSALS:
                 libc.refuse(call, error, ends, TIMES)
-                found = ended(where, submitted(where, "head -c 3000 /dev/urandom > made", TIMES + SPARED))
-                failed = [one for one in found if one["state"] == "failed"]
+                results = ended(where, submitted(where, "head -c 3000 /dev/urandom > made", TIMES + SPARED))
+                failed = [result for result in results if result["state"] == "failed"]
                 # A buffer that could not be written is tried once more when its file is closed.
                 assert libc.hits == TIMES
                 assert len(failed) in (TIMES, TIMES // 2)
-                assert {one["last"]["error"] for one in failed} == {errno.errorcode[error]}
-                for one in failed:
-                    assert one["winner"] is None
-                    assert not list(host.outputs.glob(f"**/{one['id']}/**/manifest.json")), (
+                assert {entry["last"]["error"] for entry in failed} == {errno.errorcode[error]}
+                for entry in failed:
+                    assert entry["winner"] is None
+                    assert not list(host.outputs.glob(f"**/{entry['id']}/**/manifest.json")), (
                         "half a commit is to be seen"
                     )
-                for one in found:
-                    if one["state"] == "completed":
-                        assert whole(where, one["id"])
+                for result in results:
+                    if result["state"] == "completed":
+                        assert whole(where, result["id"])
 
     await asyncio.to_thread(scenario)
 
@@ -90,7 +90,8 @@ def whole(where: Room, job: str) -> bool:
         hashlib.sha256(content).hexdigest() == known["sha256"]
         and len(files) == 1
         and all(
-            hashlib.sha256((manifest.parent / one["path"]).read_bytes()).hexdigest() == one["sha256"] for one in files
+            hashlib.sha256((manifest.parent / file["path"]).read_bytes()).hexdigest() == file["sha256"]
+            for file in files
         )
     )
 
@@ -122,17 +123,18 @@ async def test_no_job_is_taken_from_a_host_whose_clock_is_off(site: FailureSite)
                 note = f"echo begun >> {where.folder}/ran-$FORESTAY_JOB"
                 long = submitted(where, f"{note}; sleep 25; echo 1 > made", len(libcs))
                 short = submitted(where, f"{note}; sleep 0.2; echo 1 > made", JOBS)
-                found = ended(where, [*long, *short])
+                results = ended(where, [*long, *short])
             finally:
                 over.set()
                 jumps.join()
             # One whose clock runs fast may think its lease lost, and give back what it has not begun: that costs a claim, and no run.
-            assert {(one["state"], one["releases"], one["faults"], one["overlap_possible"]) for one in found} == {
-                ("completed", 0, 0, False)
-            }
-            assert {(where.folder / f"ran-{one['id']}").read_text() for one in found} == {"begun\n"}
-            assert {one["last"]["host"] for one in found} == set(libcs), "a host ran nothing"
-            assert {one["host"] for one in where.operator.pilots(state="alive")} == set(libcs)
+            assert {
+                (result["state"], result["releases"], result["failures"], result["overlap_possible"])
+                for result in results
+            } == {("completed", 0, 0, False)}
+            assert {(where.folder / f"ran-{result['id']}").read_text() for result in results} == {"begun\n"}
+            assert {result["last"]["host"] for result in results} == set(libcs), "a host ran nothing"
+            assert {pilot["host"] for pilot in where.operator.pilots(state="alive")} == set(libcs)
 
     await asyncio.to_thread(scenario)
 

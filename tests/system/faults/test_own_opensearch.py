@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
-from tests.live.case_site import TENANT as CASES
-from tests.live.case_site import CaseSite, case_site
-from tests.live.test_cases import SCATTER
+from tests.live.run_site import TENANT as RUNS
+from tests.live.run_site import RunSite, run_site
+from tests.live.test_runs import SCATTER
 from tests.system.faults.load import Site, figures, site_under_load
 from tests.system.faults.own_stores import OPENSEARCH, OwnServers, own_servers
 from tests.unit.apps.server.running import Domain, until
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.pair]
 
 TIMES = int(os.environ.get("FORESTAY_FAULT_TIMES", "2"))
 LOST = int(os.environ.get("FORESTAY_FAULT_JOBS", "1000"))
-"""Jobs of the case whose index is lost."""
+"""Jobs of the run whose index is lost."""
 SMALL = 384 << 20
 """Bytes of the disk."""
 BACK = 90.0
@@ -52,22 +52,22 @@ async def site(node: OwnServers, folder: Path) -> AsyncIterator[tuple[Site, str]
 
 async def acknowledged(node: OwnServers, prefix: str, names: list[str]) -> list[str]:
     """Those of the jobs that the node has."""
-    found = await node.ask("POST", f"/{prefix}-jobs/_mget", {"ids": names})
-    return [doc["_id"] for doc in found["docs"] if doc.get("found")]
+    reply = await node.ask("POST", f"/{prefix}-jobs/_mget", {"ids": names})
+    return [doc["_id"] for doc in reply["docs"] if doc.get("found")]
 
 
 def blocked(node: OwnServers, prefix: str) -> Callable[[], Awaitable[bool]]:
     async def all_of_it() -> bool:
-        found = await node.ask("GET", f"/{prefix}-jobs/_settings")
-        return all("blocks" in one["settings"]["index"] for one in found.values())
+        reply = await node.ask("GET", f"/{prefix}-jobs/_settings")
+        return all("blocks" in entry["settings"]["index"] for entry in reply.values())
 
     return all_of_it
 
 
 def unblocked(node: OwnServers) -> Callable[[], Awaitable[bool]]:
     async def none_left() -> bool:
-        found = await node.ask("GET", "/_cluster/settings?flat_settings=true")
-        return "cluster.blocks.create_index" not in found["persistent"]
+        reply = await node.ask("GET", "/_cluster/settings?flat_settings=true")
+        return "cluster.blocks.create_index" not in reply["persistent"]
 
     return none_left
 
@@ -84,9 +84,9 @@ async def test_the_only_node_is_killed(node: OwnServers, tmp_path: Path, record_
             up = time.monotonic() - struck
             assert await acknowledged(node, prefix, known) == known
             waits.append((await load.done_since(struck, BACK * SLOW_MACHINE), up))
-    told = ", ".join(f"{wait:.0f} s of which {up:.0f} s until the node answers" for wait, up in waits)
-    figures(record_property, f"{TIMES} kills, work went on after {told}", load)
-    assert load.found["extra"] <= 4 * TIMES
+    text = ", ".join(f"{wait:.0f} s of which {up:.0f} s until the node answers" for wait, up in waits)
+    figures(record_property, f"{TIMES} kills, work went on after {text}", load)
+    assert load.counts["extra"] <= 4 * TIMES
 
 
 async def test_the_disk_of_opensearch_is_full(node: OwnServers, tmp_path: Path, record_property: Any) -> None:
@@ -112,7 +112,7 @@ async def test_the_disk_of_opensearch_is_full(node: OwnServers, tmp_path: Path, 
         words = f"work went on {back:.0f} s after there was space again, refused meanwhile: {dict(load.refused)}"
         figures(record_property, words, load)
         assert load.refused.keys() <= {"503", "429", "ReadTimeout"}
-        assert load.found["extra"] == 0
+        assert load.counts["extra"] == 0
     finally:
         disk.empty()
         await node.ask("PUT", "/_cluster/settings", {"persistent": dict.fromkeys(settings)})
@@ -143,19 +143,19 @@ async def test_the_disk_of_opensearch_is_full_to_the_last_byte(
 async def test_the_index_of_jobs_is_lost(
     node: OwnServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
-    """Without a backup: nothing is accepted until a process is started again and makes the index; then open cases make their jobs again."""
+    """Without a backup: nothing is accepted until a process is started again and makes the index; then open runs make their jobs again."""
     monkeypatch.setenv("FORESTAY_TEST_OPENSEARCH", f"http://{node.opensearch}")
-    async with case_site("opensearch", tmp_path, pilots=0, look_after=5.0) as running:
+    async with run_site("opensearch", tmp_path, pilots=0, look_after=5.0) as running:
         store = running.server.services.components.store
-        pilot = await ScriptedPilot.register(running.server, CASES)
-        case = await running.start(SCATTER, n=LOST)
-        await until(_made(running, LOST), "the jobs of the case", 300)
-        told, late = (await _claimed(pilot, 2))[:2]
-        assert await pilot.end(told) == ["committed"]
+        pilot = await ScriptedPilot.register(running.server, RUNS)
+        run = await running.start(SCATTER, n=LOST)
+        await until(_made(running, LOST), "the jobs of the run", 300)
+        fields, late = (await _claimed(pilot, 2))[:2]
+        assert await pilot.end(fields) == ["committed"]
         index = f"{urlsplit(running.domain.store).path.strip('/')}-jobs"
         await node.ask("DELETE", f"/{index}-000001")
         body = {"specification": {"name": "mine", "command": ["true"]}, "jobs": [{}]}
-        answer = await running.server.person("submitter", tenant=CASES).post("/v1/jobs", json=body)
+        answer = await running.server.person("submitter", tenant=RUNS).post("/v1/jobs", json=body)
         assert answer.status_code == 503, answer.text
         lost = time.monotonic()
         await store.open()  # as every process does when it is started
@@ -168,14 +168,14 @@ async def test_the_index_of_jobs_is_lost(
         running.pilots.append(pilot)
         flying = asyncio.create_task(running.fly(pilot))
         try:
-            assert (await running.ended(case, 600)).state == "completed"
+            assert (await running.ended(run, 600)).state == "completed"
         finally:
             flying.cancel()
         assert len(running.ran) == len(set(running.ran)), "run twice"
-    record_property("figures", f"{LOST} jobs of an open case, made again {back:.0f} s after the index was there again")
+    record_property("figures", f"{LOST} jobs of an open run, made again {back:.0f} s after the index was there again")
 
 
-def _made(running: CaseSite, many: int) -> Callable[[], Awaitable[bool]]:
+def _made(running: RunSite, many: int) -> Callable[[], Awaitable[bool]]:
     async def there() -> bool:
         store = running.server.services.components.store
         await store.refresh()

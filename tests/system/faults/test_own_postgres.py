@@ -1,4 +1,4 @@
-"""PostgreSQL is killed under cases, and its disk and that of Temporal are full; `just faults-stores` runs them."""
+"""PostgreSQL is killed under runs, and its disk and that of Temporal are full; `just faults-stores` runs them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 from tests import servers
-from tests.live.case_site import new_namespace
 from tests.live.own_temporal import temporal_on_postgres
+from tests.live.run_site import new_namespace
 from tests.live.test_site_profile import answers
 from tests.system.chaos.processes import free_port, launch
 from tests.system.faults.load import Site, figures, site_under_load
@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.pair]
 TIMES = int(os.environ.get("FORESTAY_FAULT_TIMES", "3"))
 SMALL = 320 << 20
 JOBS = 40
-"""Of a case."""
+"""Of a run."""
 
 
-async def test_postgres_is_killed_under_cases(
+async def test_postgres_is_killed_under_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
     """The jobs and Temporal's own store are on it."""
@@ -41,19 +41,19 @@ async def test_postgres_is_killed_under_cases(
             await answers(temporal)
             known = {"temporal": temporal, "temporal_namespace": await new_namespace(), "relay_patience": 1}
             domain = Domain(own.postgres, tmp_path / "state")
-            async with site_under_load(domain, tmp_path, worker=True, **known) as site:
+            async with site_under_load(domain, tmp_path, orchestrator=True, **known) as site:
                 for _ in range(TIMES):
-                    begun = len(site.case_starts())
-                    await site.start_case(JOBS)
-                    await until(_more(site, begun + 5), "the case to be under way", 180)
+                    begun = len(site.run_starts())
+                    await site.start_run(JOBS)
+                    await until(_more(site, begun + 5), "the run to be under way", 180)
                     await own.kill(POSTGRES)
                     struck = time.monotonic()
                     await own.launch(POSTGRES)
                     waits.append(await site.load.done_since(struck, 360))
-                await site.cases_end(JOBS)
-    told = ", ".join(f"{one:.0f}" for one in waits)
+                await site.runs_end(JOBS)
+    text = ", ".join(f"{wait:.0f}" for wait in waits)
     figures(
-        record_property, f"{TIMES} kills under {TIMES} cases of {JOBS + 1} jobs, work went on after {told} s", site.load
+        record_property, f"{TIMES} kills under {TIMES} runs of {JOBS + 1} jobs, work went on after {text} s", site.load
     )
 
 
@@ -73,10 +73,10 @@ async def test_the_disk_of_postgres_is_full(tmp_path: Path, record_property: Any
                 # Where it could not even write its log, PostgreSQL has ended itself; a supervisor starts it again.
                 await own.launch(POSTGRES)
                 backs.append(await load.done_since(freed, 180))
-    told = ", ".join(f"{one:.0f}" for one in backs)
+    text = ", ".join(f"{back:.0f}" for back in backs)
     figures(
         record_property,
-        f"full {TIMES} times, work went on {told} s after there was space, refused: {dict(load.refused)}",
+        f"full {TIMES} times, work went on {text} s after there was space, refused: {dict(load.refused)}",
         load,
     )
     assert load.refused.keys() <= {"503", "429", "ReadTimeout"}
@@ -85,7 +85,7 @@ async def test_the_disk_of_postgres_is_full(tmp_path: Path, record_property: Any
 async def test_the_disk_of_temporal_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
-    """Its database alone: no case is begun, those under way wait, jobs go on."""
+    """Its database alone: no run is begun, those under way wait, jobs go on."""
     with small_disk(tmp_path / "small", 64 << 20) as disk:
         port = free_port()
         words = [
@@ -111,41 +111,41 @@ async def _temporal_full(
     await answers(address)
     known = {"temporal": address, "temporal_namespace": await new_namespace(), "relay_patience": 1, "look_after": 20}
     domain = Domain(f"sqlite:///{folder}/jobs.db", folder / "state")
-    async with site_under_load(domain, folder, worker=True, **known) as site:
+    async with site_under_load(domain, folder, orchestrator=True, **known) as site:
         load, refused = site.load, 0
         for _ in range(TIMES):
-            begun = len(site.case_starts())
-            await site.start_case(JOBS)
-            await until(_more(site, begun + 5), "the case to be under way", 180)
+            begun = len(site.run_starts())
+            await site.start_run(JOBS)
+            await until(_more(site, begun + 5), "the run to be under way", 180)
             disk.fill()
             flow = {"forestay": 1, "name": "late", "tasks": {"a": {"command": ["true"]}}}
             stored = await site.client.post("/v1/flows", json={"text": json.dumps(flow)})
             key = {"Idempotency-Key": str(uuid4())}
             late = {"flow": stored.json()["version"]}
-            answer = await site.client.post("/v1/cases", json=late, headers=key)
+            answer = await site.client.post("/v1/runs", json=late, headers=key)
             assert answer.status_code in (429, 503), answer.text
             refused += 1
             await load.done_since(time.monotonic(), 180)  # jobs have nothing to do with it
             disk.empty()
 
             async def taken(late: object = late, key: dict[str, str] = key) -> str | None:
-                answer = await site.client.post("/v1/cases", json=late, headers=key)
+                answer = await site.client.post("/v1/runs", json=late, headers=key)
                 return str(answer.json()["id"]) if answer.status_code in (200, 201) else None
 
-            case = await until(taken, "the same case to be taken", 180)
+            run = await until(taken, "the same run to be taken", 180)
 
-            async def over(case: str = case) -> bool:
-                return bool((await site.client.get(f"/v1/cases/{case}")).json().get("ended"))
+            async def over(run: str = run) -> bool:
+                return bool((await site.client.get(f"/v1/runs/{run}")).json().get("ended"))
 
             await until(over, "it to end", 180)
-        await site.cases_end(JOBS)
+        await site.runs_end(JOBS)
     figures(
-        record_property, f"full {TIMES} times under cases of {JOBS + 1} jobs, {refused} starts refused meanwhile", load
+        record_property, f"full {TIMES} times under runs of {JOBS + 1} jobs, {refused} starts refused meanwhile", load
     )
 
 
 def _more(site: Site, many: int) -> Callable[[], Awaitable[bool]]:
     async def there() -> bool:
-        return len(site.case_starts()) >= many
+        return len(site.run_starts()) >= many
 
     return there

@@ -27,7 +27,7 @@ async def site(tmp_path: Path) -> AsyncIterator[FailureSite]:
 
 def submitted(where: Room, command: list[str], many: int = 1, **more: Any) -> list[str]:
     spec = cast(SpecificationJson, {"name": "poison", "command": command, **more})
-    return [one["id"] for one in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
+    return [accepted_json["id"] for accepted_json in where.client.submit([cast(NewJob, {}) for _ in range(many)], spec)]
 
 
 def running_in(group: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""The way from server and keeper to the store is spoilt: connections are reset, answers come late or in drops, half of the requests get 503. Nobody storms."""
+"""The way from server and reconciler to the store is spoilt: connections are reset, answers come late or in drops, half of the requests get 503. Nobody storms."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def measured(way: Way, seconds: float = SECONDS) -> Measured:
 @pytest.mark.pair
 async def test_a_spoilt_way_to_the_store_makes_no_storm(tmp_path: Path, record_property: Any) -> None:
     store = urlsplit(servers.opensearch()[0])
-    found: dict[str, Measured] = {}
+    found_measured: dict[str, Measured] = {}
     async with gate_to(store.port or 9200, tmp_path / "gate.jsonl") as (way, port):
         place = f"opensearch://127.0.0.1:{port}/fs-{uuid4().hex[:8]}?timeout="
         stores = open_stores(f"{place}120")  # a busy machine makes its indexes slowly
@@ -79,18 +79,21 @@ async def test_a_spoilt_way_to_the_store_makes_no_storm(tmp_path: Path, record_p
         domain = Domain(f"{place}10", tmp_path / "state")
         async with site_under_load(domain, tmp_path) as site:
             await site.load.more(20)
-            found["sound"] = await measured(way)
+            found_measured["sound"] = await measured(way)
             for name, spoilt in WAYS.items():
                 way.spoilt = spoilt
-                found[name] = await measured(way)
+                found_measured[name] = await measured(way)
                 way.spoilt = Spoilt()
                 await site.load.more(10)
-    told = "; ".join(
-        f"{name}: {one.calls:.1f} calls/s, {100 * one.repeats:.0f} % repeated" for name, one in found.items()
+    text = "; ".join(
+        f"{name}: {measured.calls:.1f} calls/s, {100 * measured.repeats:.0f} % repeated"
+        for name, measured in found_measured.items()
     )
-    figures(record_property, told, site.load)
-    assert max(one.repeats for one in found.values()) <= MOST_REPEATS, told
-    assert max(one.calls for one in found.values()) <= MOST_CALLS * found["sound"].calls, told
+    figures(record_property, text, site.load)
+    assert max(measured.repeats for measured in found_measured.values()) <= MOST_REPEATS, text
+    assert max(measured.calls for measured in found_measured.values()) <= MOST_CALLS * found_measured["sound"].calls, (
+        text
+    )
 
 
 def test_a_way_counts_the_writes_that_came_before() -> None:
@@ -100,6 +103,6 @@ def test_a_way_counts_the_writes_that_came_before() -> None:
     way, write = Way("store", 1), request(b"/jobs/_bulk", b"one")
     assert not whole(bytearray(write[:-1]))
     assert whole(bytearray(write))
-    for one in (write, request(b"/jobs/_bulk", b"two"), write, *[request(b"/jobs/_search", b"any")] * 2):
-        way.count(one)
+    for other_request in (write, request(b"/jobs/_bulk", b"two"), write, *[request(b"/jobs/_search", b"any")] * 2):
+        way.count(other_request)
     assert (way.requests, way.repeats) == (5, 1)

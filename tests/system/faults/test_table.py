@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_fault_has_its_row() -> None:
-    assert [one.number for one in TABLE] == list(range(1, 46))
-    assert set(CAMPAIGNS) == set(FULL) == {name for one in TABLE for name in one.campaigns}
+    assert [row.number for row in TABLE] == list(range(1, 46))
+    assert set(CAMPAIGNS) == set(FULL) == {name for row in TABLE for name in row.campaigns}
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: str(row.number))
@@ -24,7 +24,7 @@ def test_what_a_row_names_is_there(row: Row) -> None:
         path, _, name = test.partition("::")
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         assert name in {
-            one.name for one in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(one, functions)
+            node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, functions)
         }, test
 
 

@@ -91,9 +91,9 @@ def _value(chance: random.Random, kind: FieldType) -> str:
 def _side(chance: random.Random, kind: FieldType) -> str:
     if kind is FieldType.TEXT:
         return chance.choice((_field(chance, kind), f"{_field(chance, FieldType.WORDS)}{chance.choice(_KEYS)}"))
-    one, other = _field(chance, kind), chance.choice((_field(chance, kind), _value(chance, kind)))
+    field, other = _field(chance, kind), chance.choice((_field(chance, kind), _value(chance, kind)))
     return chance.choice(
-        (one, one, f"{one} {chance.choice('+-*/%' if kind is FieldType.INT else '+-*/')} {other}", f"-{one}")
+        (field, field, f"{field} {chance.choice('+-*/%' if kind is FieldType.INT else '+-*/')} {other}", f"-{field}")
     )
 
 

@@ -59,8 +59,8 @@ class Authority:
         made = x509.CertificateRevocationListBuilder().issuer_name(by).last_update(begun).next_update(begun + DAY)
         for path in certificates:
             number = x509.load_pem_x509_certificate(path.read_bytes()).serial_number
-            one = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - DAY).build()
-            made = made.add_revoked_certificate(one)
+            certificate = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - DAY).build()
+            made = made.add_revoked_certificate(certificate)
         path = self.folder / "withdrawn.pem"
         new = path.with_suffix(".new")
         new.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))

@@ -41,9 +41,9 @@ def installed() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
         return port
 
 
@@ -69,7 +69,7 @@ class OidcProvider:
         """Sign with `key`, and show another beside it, as providers do while they rotate."""
         keys = self.folder / "keys.json"
         shown = [self.key, *([beside] if beside is not None else [])]
-        keys.write_text(json.dumps({"keys": [one.as_dict(private=True) for one in shown]}))
+        keys.write_text(json.dumps({"keys": [rsa_key.as_dict(private=True) for rsa_key in shown]}))
         self._process = await asyncio.create_subprocess_exec(
             NODE, "provider.mjs", str(self.port), str(keys), cwd=HERE, stdout=asyncio.subprocess.PIPE
         )
@@ -106,12 +106,12 @@ class OidcProvider:
             "exp": now + 600,
         } | changes
         own = key or self.key
-        said = {"alg": "RS256", "kid": own.kid, "typ": "at+jwt"} | (head or {})
+        fields = {"alg": "RS256", "kid": own.kid, "typ": "at+jwt"} | (head or {})
         return jwt.encode(
-            {name: one for name, one in said.items() if one is not None},
-            {name: one for name, one in claims.items() if one is not None},
+            {name: attribute for name, attribute in fields.items() if attribute is not None},
+            {name: claim for name, claim in claims.items() if claim is not None},
             own,
-            algorithms=[str(said["alg"])],
+            algorithms=[str(fields["alg"])],
         )
 
 

@@ -77,7 +77,7 @@ EXPECTED: tuple[Row, ...] = (
     Row(
         "a user's token is never sent to another domain",
         "a domain signs its own token for one other domain, tenant and interface; an administrator may register peers",
-        (f"{PEERS}::test_a_token_is_good_at_one_domain_for_one_tenant_and_one_interface", f"{PEERS}::test_administrators_of_the_house_keep_the_register"),
+        (f"{PEERS}::test_a_token_is_good_at_one_domain_for_one_tenant_and_one_interface", f"{PEERS}::test_administrators_of_the_administrative_tenant_keep_the_register"),
         "token exchange by RFC 8693 is not implemented: peers trust each other's keys, without a third party",
     ),
     Row(
@@ -111,13 +111,13 @@ EXPECTED: tuple[Row, ...] = (
     Row(
         "rules: approvals, replay before action, a global stop",
         "force-complete, release and actions on others' jobs need the approval of another person; no rule acts before it was replayed; one stop applies everywhere",
-        (f"{APPROVALS}::test_nobody_counts_a_job_as_done_alone_and_another_person_lets_it", "contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/apps/server/exceptions/test_brakes.py::test_a_stop_holds_on_every_server_until_someone_lets_go"),
+        (f"{APPROVALS}::test_nobody_counts_a_job_as_done_alone_and_another_person_lets_it", "contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/apps/server/exceptions/test_safeguards.py::test_a_stop_holds_on_every_server_until_someone_lets_go"),
         "rules are not signed by their authors; the audit log records who changed what",
     ),
     Row(
         "audit log: append-only hash chain; one changed byte is detected",
-        "readers verify it, also from outside; its end is [sent every hour](../how-to/notices.md#where-the-audit-log-ends) so that it can be stored elsewhere",
-        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "unit/apps/server/exceptions/test_brakes.py::test_the_log_is_a_chain_that_can_be_checked_from_outside", "unit/apps/server/operations/test_notifications.py::test_where_the_audit_log_ends_is_told_every_hour"),
+        "readers verify it, also from outside; its end is [sent every hour](../how-to/notifications.md#where-the-audit-log-ends) so that it can be stored elsewhere",
+        (f"{CHAIN}::test_one_changed_byte_of_what_is_shown_is_found", f"{CHAIN}::test_what_was_taken_out_is_missed", "unit/apps/server/exceptions/test_safeguards.py::test_the_log_is_a_chain_that_can_be_checked_from_outside", "unit/apps/server/operations/test_notifications.py::test_where_the_audit_log_ends_is_told_every_hour"),
     ),
     Row(
         "Temporal: mutual TLS, payloads and failure messages encrypted, no secret in search attributes",
@@ -166,8 +166,8 @@ INPUTS: tuple[Row, ...] = (
     Row("conditions that are too long or too deep", "4 kB, 32 levels", (f"{CEL}::test_texts_past_their_bounds_are_refused",)),
     Row("conditions with slow patterns", "RE2, and at most 256 bytes for each pattern", (f"{CEL}::test_texts_past_their_bounds_are_refused",)),
     Row("conditions with evaluation errors", "an error is a value; nothing acts on it", (f"{CEL}::test_an_error_is_a_value_and_no_general_rule_acts_on_it", "system/fuzz_rules/test_fuzz.py::test_no_fuzzed_rule_acts_on_an_error")),
-    Row("a rule that completes everything", "cannot act before its replay; each such action needs an approval", ("contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/services/exceptions/test_failure_actions.py::test_a_step_that_needs_a_second_person_waits_for_one")),
-    Row("a rule that triggers itself", "five actions of a rule on a job, eight in a chain; then a person", ("unit/domain/exceptions/safeguards/test_brakes.py::test_a_loop_is_ended", "unit/services/exceptions/test_failure_actions.py::test_a_rule_that_acts_on_its_own_consequences_is_ended")),
+    Row("a rule that completes everything", "cannot act before its replay; each such action needs an approval", ("contract/test_replayed_rules.py::test_no_rule_acts_before_it_was_replayed", "unit/services/exceptions/test_failure_actions.py::test_a_step_that_needs_approval_waits_for_one")),
+    Row("a rule that triggers itself", "five actions of a rule on a job, eight in a chain; then a person", ("unit/domain/exceptions/safeguards/test_safeguards.py::test_a_loop_is_ended", "unit/services/exceptions/test_failure_actions.py::test_a_rule_that_acts_on_its_own_consequences_is_ended")),
     Row(
         "addresses of inputs and callbacks that lead to the internal network (SSRF): loopback, metadata services, decimal addresses, DNS rebinding, redirects",
         "allowed hosts only, every resolved address is checked, exactly that address is connected to, no redirect is followed; a path is read as the pilot's user",
@@ -188,7 +188,7 @@ INPUTS: tuple[Row, ...] = (
     Row(
         "another tenant's job in a request of one's own",
         "it does not exist there, so nothing changes and nothing is revealed; 403 where the request itself is in another's name",
-        (f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing", f"{TENANTS}::test_a_beat_that_names_foreign_claims_keeps_and_frees_nothing", f"{TENANTS}::test_a_pilot_speaks_for_itself_only"),
+        (f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing", f"{TENANTS}::test_a_heartbeat_that_names_foreign_claims_keeps_and_frees_nothing", f"{TENANTS}::test_a_pilot_speaks_for_itself_only"),
     ),
     Row("lower attempts, forged claims, replays", "fenced: `superseded` for that completion, kept as evidence at most; a completion that names another tenant's job is counted (`forestay_intrusions_total`) and logged", (f"{TENANTS}::test_the_end_of_another_pilots_claim_changes_nothing", f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing")),
     Row(

@@ -29,7 +29,7 @@ def test_two_keys_are_good_while_one_takes_the_place_of_the_other() -> None:
     old, new = _token(during), _token(swapped)
     # Whichever server is asked while they are told one after the other, no token that is given out is refused.
     for servers, token in (((before, during, swapped), old), ((during, swapped, after), new)):
-        assert {one.verify(token).subject for one in servers} == {"ada"}
+        assert {server.verify(token).subject for server in servers} == {"ada"}
     with pytest.raises(BadToken):
         after.verify(old)
     with pytest.raises(BadToken):
@@ -66,6 +66,6 @@ def test_all_who_start_for_the_first_time_together_have_one_key(tmp_path: Path) 
             return signing_keys(path)
 
         with ThreadPoolExecutor(6) as pool:
-            found = [one.result() for one in [pool.submit(start) for _ in range(6)]]
-        assert all(one == found[0] for one in found)
-    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(map(str, range(20)))
+            results = [entry.result() for entry in [pool.submit(start) for _ in range(6)]]
+        assert all(result == results[0] for result in results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(map(str, range(20)))

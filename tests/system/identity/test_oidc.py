@@ -37,12 +37,12 @@ pytestmark = pytest.mark.live
 @pytest.fixture(scope="module")
 async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
     installed()
-    one = OidcProvider(tmp_path_factory.mktemp("provider"))
-    await one.start()
+    provider = OidcProvider(tmp_path_factory.mktemp("provider"))
+    await provider.start()
     try:
-        yield one
+        yield provider
     finally:
-        await one.stop()
+        await provider.stop()
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ async def test_a_token_of_the_provider_is_taken_with_its_tenant_and_roles(
     server: RunningServer, provider: OidcProvider
 ) -> None:
     robot = server.client(await provider.robot_token())
-    told = (await robot.get("/v1/status")).json()["you"]
-    assert told == {"subject": "robot", "tenant": "physics", "roles": ["operator"]}
+    you = (await robot.get("/v1/status")).json()["you"]
+    assert you == {"subject": "robot", "tenant": "physics", "roles": ["operator"]}
     made = await robot.post("/v1/jobs", json={"specification": {"command": ["true"]}, "jobs": [{}]})
     assert made.status_code == 201
     # What it may not, it may not: only administrators have this one.
@@ -94,39 +94,39 @@ NOW = int(time.time())
 BAD: dict[str, Callable[[OidcProvider], str]] = {
     "alg none": _unsigned,
     "HS256 by the public key": _by_public_key,
-    "a key of the forger's own": lambda one: one.forged(key=new_key("first")),
+    "a key of the forger's own": lambda provider: provider.forged(key=new_key("first")),
     "a key in the head": _own_key_in_head,
-    "an algorithm that is not allowed": lambda one: one.forged(head={"alg": "RS512"}),
-    "a key of another kind": lambda one: one.forged(
+    "an algorithm that is not allowed": lambda provider: provider.forged(head={"alg": "RS512"}),
+    "a key of another kind": lambda provider: provider.forged(
         key=ECKey.generate_key("P-256", {"kid": "first"}), head={"alg": "ES256"}
     ),
-    "another issuer": lambda one: one.forged(iss="https://login.example.org"),
-    "the issuer with a stroke": lambda one: one.forged(iss=one.issuer + "/"),
-    "no issuer": lambda one: one.forged(iss=None),
-    "another audience": lambda one: one.forged(aud="another-service"),
-    "no audience": lambda one: one.forged(aud=None),
-    "an empty list of audiences": lambda one: one.forged(aud=[]),
-    "expired": lambda one: one.forged(exp=NOW - 3600),
-    "expired, by a little more than the leeway": lambda one: one.forged(exp=NOW - 62),
-    "no end": lambda one: one.forged(exp=None),
-    "an end in words": lambda one: one.forged(exp="never"),
-    "not yet good": lambda one: one.forged(nbf=NOW + 3600),
-    "made in the future": lambda one: one.forged(iat=NOW + 3600),
-    "an unknown key": lambda one: one.forged(head={"kid": "second"}),
-    "a path for a key": lambda one: one.forged(head={"kid": "../../../../dev/null"}),
-    "a question to a database for a key": lambda one: one.forged(head={"kid": "x' UNION SELECT 'k"}),
-    "a name of a key with 3,000 characters": lambda one: one.forged(head={"kid": "k" * 3000}),
-    "no tenant": lambda one: one.forged(tenant=None),
-    "an empty tenant": lambda one: one.forged(tenant=""),
-    "two tenants": lambda one: one.forged(tenant=["physics", "chemistry"]),
-    "a tenant that is no name": lambda one: one.forged(tenant="../physics"),
-    "no subject": lambda one: one.forged(sub=None),
-    "a subject that is no name": lambda one: one.forged(sub="ada\n"),
-    "another kind of token": lambda one: one.forged(head={"typ": "logout+jwt"}),
-    "too large": lambda one: one.forged(padding="x" * MAX_TOKEN),
-    "changed": lambda one: one.forged()[:-6] + "AAAAAA",
-    "five parts": lambda one: one.forged() + ".a.b",
-    "a list for a head": lambda one: "W10.e30.AAAA",
+    "another issuer": lambda provider: provider.forged(iss="https://login.example.org"),
+    "the issuer with a stroke": lambda provider: provider.forged(iss=provider.issuer + "/"),
+    "no issuer": lambda provider: provider.forged(iss=None),
+    "another audience": lambda provider: provider.forged(aud="another-service"),
+    "no audience": lambda provider: provider.forged(aud=None),
+    "an empty list of audiences": lambda provider: provider.forged(aud=[]),
+    "expired": lambda provider: provider.forged(exp=NOW - 3600),
+    "expired, by a little more than the leeway": lambda provider: provider.forged(exp=NOW - 62),
+    "no end": lambda provider: provider.forged(exp=None),
+    "an end in words": lambda provider: provider.forged(exp="never"),
+    "not yet good": lambda provider: provider.forged(nbf=NOW + 3600),
+    "made in the future": lambda provider: provider.forged(iat=NOW + 3600),
+    "an unknown key": lambda provider: provider.forged(head={"kid": "second"}),
+    "a path for a key": lambda provider: provider.forged(head={"kid": "../../../../dev/null"}),
+    "a question to a database for a key": lambda provider: provider.forged(head={"kid": "x' UNION SELECT 'k"}),
+    "a name of a key with 3,000 characters": lambda provider: provider.forged(head={"kid": "k" * 3000}),
+    "no tenant": lambda provider: provider.forged(tenant=None),
+    "an empty tenant": lambda provider: provider.forged(tenant=""),
+    "two tenants": lambda provider: provider.forged(tenant=["physics", "chemistry"]),
+    "a tenant that is no name": lambda provider: provider.forged(tenant="../physics"),
+    "no subject": lambda provider: provider.forged(sub=None),
+    "a subject that is no name": lambda provider: provider.forged(sub="ada\n"),
+    "another kind of token": lambda provider: provider.forged(head={"typ": "logout+jwt"}),
+    "too large": lambda provider: provider.forged(padding="x" * MAX_TOKEN),
+    "changed": lambda provider: provider.forged()[:-6] + "AAAAAA",
+    "five parts": lambda provider: provider.forged() + ".a.b",
+    "a list for a head": lambda provider: "W10.e30.AAAA",
 }
 
 
@@ -221,24 +221,26 @@ async def test_a_provider_that_was_never_reached_lets_nobody_in_and_own_tokens_g
 
 async def test_a_person_logs_in_by_the_providers_page(server: RunningServer) -> None:
     async with http_client(server.url) as browser:
-        stranger = await browser.get("/cases", headers={"Accept": "text/html"})
+        stranger = await browser.get("/runs", headers={"Accept": "text/html"})
         assert stranger.status_code == 401
-        assert "/login/provider?on=/cases" in stranger.text
-        answer = await walk(browser, f"{server.url}/login/provider?on=/cases", login="grace")
+        assert "/login/provider?on=/runs" in stranger.text
+        answer = await walk(browser, f"{server.url}/login/provider?on=/runs", login="grace")
         assert (answer.status_code, answer.url.path) == (200, "/login/back"), answer.text
-        assert "url=/cases" in answer.text
+        assert "url=/runs" in answer.text
         cookies = SimpleCookie()
-        for one in answer.headers.get_list("set-cookie"):
-            cookies.load(one)
+        for rawdata in answer.headers.get_list("set-cookie"):
+            cookies.load(rawdata)
         session = cookies[cookie_of(server.app.state.context)]
         assert (session["httponly"], session["samesite"].lower()) == (True, "strict")
-        told = (await browser.get("/v1/session")).json()
-        assert (told["subject"], told["tenant"]) == ("grace", "physics")
-        assert "operator" in told["roles"]
+        returned_body = (await browser.get("/v1/session")).json()
+        assert (returned_body["subject"], returned_body["tenant"]) == ("grace", "physics")
+        assert "operator" in returned_body["roles"]
         # As today: acts want the page's own word.
         body = {"specification": {"command": ["true"]}, "jobs": [{}]}
         problem(await browser.post("/v1/jobs", json=body), 403)
-        assert (await browser.post("/v1/jobs", json=body, headers={WORD_HEADER: told["word"]})).status_code == 201
+        assert (
+            await browser.post("/v1/jobs", json=body, headers={WORD_HEADER: returned_body["word"]})
+        ).status_code == 201
 
 
 @pytest.mark.parametrize(("login", "status"), [("guest", 403), ("homeless", 401)])
@@ -307,7 +309,7 @@ def test_a_table_that_would_let_the_wrong_ones_in_is_refused(
         load({"FORESTAY_OIDC": json.dumps(table)})
 
 
-async def test_the_figures_of_a_keeper_are_shown_to_viewers_of_the_provider(
+async def test_the_figures_of_a_reconciler_are_shown_to_viewers_of_the_provider(
     server: RunningServer, provider: OidcProvider
 ) -> None:
     with socket.socket() as free:

@@ -17,17 +17,19 @@ S3 = {"name": "s3", "kind": "s3", "url": "https://s3.example.org/bucket", "acces
 TES = {"name": "tes", "url": "https://tes.example.org"}
 
 
-@pytest.mark.parametrize("said", ["hunter2", "file:relative", "env:", "env:A B", "http://example.org/secret", ""])
-def test_a_setting_that_is_a_secret_is_refused(said: str) -> None:
+@pytest.mark.parametrize(
+    "client_secret", ["hunter2", "file:relative", "env:", "env:A B", "http://example.org/secret", ""]
+)
+def test_a_setting_that_is_a_secret_is_refused(client_secret: str) -> None:
     tables: dict[str, Any] = {
-        "FORESTAY_OIDC": OIDC | {"client_secret": said},
-        "FORESTAY_STORAGE": [S3 | {"secret_key": said}],
-        "FORESTAY_DOWNSTREAMS": [TES | {"token": said}],
+        "FORESTAY_OIDC": OIDC | {"client_secret": client_secret},
+        "FORESTAY_STORAGE": [S3 | {"secret_key": client_secret}],
+        "FORESTAY_DOWNSTREAMS": [TES | {"token": client_secret}],
     }
     for name, table in tables.items():
-        with pytest.raises(Permanent) as told:
+        with pytest.raises(Permanent) as exception_info:
             load({name: json.dumps(table)})
-        assert "hunter2" not in str(told.value)
+        assert "hunter2" not in str(exception_info.value)
 
 
 def test_a_secret_is_read_where_it_is_and_anew_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +52,8 @@ def test_what_goes_wrong_is_told_without_the_secret(tmp_path: Path, monkeypatch:
         f"file:{tmp_path}/odd",
         f"file:{tmp_path}/empty",
     ):
-        with pytest.raises(Transient) as told:
+        with pytest.raises(Transient) as exception_info:
             ReferencedSecrets().read(where)
-        assert where in str(told.value)
-        assert "hunter2" not in str(told.value)
-        assert told.value.__cause__ is None
+        assert where in str(exception_info.value)
+        assert "hunter2" not in str(exception_info.value)
+        assert exception_info.value.__cause__ is None

@@ -16,8 +16,8 @@ TESTS = Path(__file__).parents[2]
 @cache
 def _tests_in(path: str) -> frozenset[str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = ast.walk(ast.parse((TESTS / path).read_text()))
-    return frozenset(one.name for one in found if isinstance(one, kinds) and one.name.startswith("test_"))
+    nodes = ast.walk(ast.parse((TESTS / path).read_text()))
+    return frozenset(node.name for node in nodes if isinstance(node, kinds) and node.name.startswith("test_"))
 
 
 @pytest.mark.parametrize("row", [*EXPECTED, *INPUTS], ids=lambda row: row.asked[:40])

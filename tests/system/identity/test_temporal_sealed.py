@@ -1,4 +1,4 @@
-"""Cases on a real Temporal that is reached by mutual TLS and keeps nothing that it could read."""
+"""Runs on a real Temporal that is reached by mutual TLS and keeps nothing that it could read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 from tests import servers
-from tests.live.case_site import TENANT, case_site, new_namespace
+from tests.live.run_site import TENANT, new_namespace, run_site
 from tests.system.identity.certificates import Authority
 
 from forestay.adapters.temporal.flow_engine import TemporalFlowEngine
@@ -64,8 +64,8 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
         yield f"127.0.0.1:{door.sockets[0].getsockname()[1]}"
     finally:
         door.close()
-        for one in filter(None, open_ones):
-            await stop(one)
+        for task in filter(None, open_ones):
+            await stop(task)
 
 
 def _keys(path: Path, *lines: str) -> Path:
@@ -74,49 +74,49 @@ def _keys(path: Path, *lines: str) -> Path:
     return path
 
 
-async def _kept(namespace: str, case: str) -> bytes:
-    """Everything that Temporal keeps of a case, as somebody sees it who is inside."""
+async def _kept(namespace: str, run: str) -> bytes:
+    """Everything that Temporal keeps of a run, as somebody sees it who is inside."""
     inside = await Client.connect(servers.temporal(), namespace=namespace)
-    found = b""
-    async for one in inside.list_workflows():
-        async for event in inside.get_workflow_handle(one.id, run_id=one.run_id).fetch_history_events():
-            found += event.SerializeToString()
-    assert case.encode() in found
-    return found
+    result = b""
+    async for workflow in inside.list_workflows():
+        async for event in inside.get_workflow_handle(workflow.id, run_id=workflow.run_id).fetch_history_events():
+            result += event.SerializeToString()
+    assert run.encode() in result
+    return result
 
 
 async def test_temporal_by_mutual_tls_keeps_nothing_that_it_could_read(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     old, new = "2025 " + "ab" * 32, "2026 " + "cd" * 32
     keys = _keys(tmp_path / "keys", old)
-    own = authority.certificate("worker")
+    own = authority.certificate("orchestrator")
     async with guarded(authority) as address:
         settings: dict[str, Any] = {"temporal": address, "temporal_ca": authority.file, "temporal_certificate": own}
         namespace = await new_namespace()
         state = tmp_path / "site"
         state.mkdir()
-        async with case_site("sqlite", state, namespace=namespace, temporal_keys=keys, **settings) as site:
-            case = await site.start(FLOW, word=f"{SECRET}-param")
-            summary = await site.ended(case)
+        async with run_site("sqlite", state, namespace=namespace, temporal_keys=keys, **settings) as site:
+            run = await site.start(FLOW, word=f"{SECRET}-param")
+            summary = await site.ended(run)
             assert summary.state == "completed"
-            kept = await _kept(namespace, case)
+            kept = await _kept(namespace, run)
             assert SECRET.encode() not in kept
             assert b"2025" in kept
             # Who has the key reads the same history in words.
             reader = site.server.person("viewer", tenant=TENANT)
-            told = await reader.get(f"/v1/cases/{case}/history")
-            assert told.status_code == 200, told.text
-            assert f"{SECRET}-param" in told.text
+            response = await reader.get(f"/v1/runs/{run}/history")
+            assert response.status_code == 200, response.text
+            assert f"{SECRET}-param" in response.text
 
         def engine(security: Security) -> TemporalFlowEngine:
             return TemporalFlowEngine(address, namespace=namespace, task_queue="forestay", security=security)
 
         # A new key seals, and what the old one sealed is still read; without it nothing is.
         turned = Security(authority.file, own, keys=_keys(keys, new, old))
-        page = await engine(turned).history(case, limit=100, cursor=None)
+        page = await engine(turned).history(run, limit=100, cursor=None)
         assert f"{SECRET}-param" in str(page)
         alone = Security(authority.file, own, keys=_keys(tmp_path / "alone", new))
         with pytest.raises(Transient, match="2025"):
-            await engine(alone).history(case, limit=100, cursor=None)
+            await engine(alone).history(run, limit=100, cursor=None)
         with pytest.raises(Transient):  # without a certificate
             await engine(Security(authority.file)).client()

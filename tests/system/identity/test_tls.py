@@ -118,8 +118,8 @@ async def test_a_renewed_certificate_is_taken_without_a_restart(server: RunningS
     first = await shown()
     settings = server.services.components.settings
     assert settings.certificate is not None
-    with capture_logs() as said:
-        await _renew(server, authority, settings.certificate, shown, first, said)
+    with capture_logs() as logs:
+        await _renew(server, authority, settings.certificate, shown, first, logs)
 
 
 def _halve(certificate: Path) -> None:
@@ -133,10 +133,10 @@ async def _renew(
     certificate: Path,
     shown: Callable[[], Awaitable[object]],
     first: object,
-    said: list[EventDict],
+    values: list[EventDict],
 ) -> None:
     async def waits() -> bool:
-        return any(one["event"] == "the certificate cannot be reloaded" for one in said)
+        return any(value["event"] == "the certificate cannot be reloaded" for value in values)
 
     async with certificate_kept(server._uvicorn.config, server.services.components.settings, every=0.05):
         _halve(certificate)
@@ -165,23 +165,23 @@ async def test_who_shows_a_withdrawn_certificate_is_not_heard(tmp_path: Path) ->
     withdrawn = authority.withdraw(eve)
     known = {"certificate": own, "client_ca": authority.file, "client_crl": withdrawn}
     async with store_room("sqlite", tmp_path) as url, Domain(url, tmp_path).server(**known) as server:
-        assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
-        with capture_logs() as said:
+        assert [await heard(server, authority, path) for path in (ada, eve, mallory)] == [True, False, True]
+        with capture_logs() as logs:
             async with certificate_kept(server._uvicorn.config, server.services.components.settings, every=0.05):
                 _halve(withdrawn)
 
                 async def waits() -> bool:
-                    return any(one["event"] == "the certificate cannot be reloaded" for one in said)
+                    return any(log["event"] == "the certificate cannot be reloaded" for log in logs)
 
                 await until(waits, "a look at half a list, which changes nothing")
-                assert [await heard(server, authority, one) for one in (ada, eve, mallory)] == [True, False, True]
+                assert [await heard(server, authority, path) for path in (ada, eve, mallory)] == [True, False, True]
                 authority.withdraw(eve, mallory, age=0.1)
 
                 async def gone() -> bool:
                     return not await heard(server, authority, mallory)
 
                 await until(gone, "the new list")
-                assert [await heard(server, authority, one) for one in (ada, eve)] == [True, False]
+                assert [await heard(server, authority, path) for path in (ada, eve)] == [True, False]
     authority.withdraw(age=1.5)
     async with store_room("sqlite", tmp_path) as url, Domain(url, tmp_path).server(**known) as server:
         assert not await heard(server, authority, ada), "nobody knows what was withdrawn since"
@@ -194,7 +194,7 @@ def test_a_list_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
     known = {"CERTIFICATE": authority.certificate("server"), "CLIENT_CA": authority.file, "CLIENT_CRL": bad}
     settings = load({f"FORESTAY_{name}": str(path) for name, path in known.items()})
     config = uvicorn.Config(lambda _scope: None, **tls_options(settings))
-    with pytest.raises(Permanent, match="no list of withdrawn certificates"):
+    with pytest.raises(Permanent, match="not a certificate revocation list"):
         refuse_withdrawn(config, settings)
     with pytest.raises(Permanent, match="client_ca"):
         load({"FORESTAY_CERTIFICATE": str(known["CERTIFICATE"]), "FORESTAY_CLIENT_CRL": str(bad)})
@@ -227,7 +227,7 @@ async def test_a_persons_client_shows_its_certificate(
     config.write_text(f'certificate = "{own}"\n')
     assert isinstance(await asyncio.to_thread(ask), list)
     (tmp_path / ".forestay.toml").write_text(f'certificate = "{own}"\n')
-    with pytest.raises(BadSettings, match="may only say which server"):
+    with pytest.raises(BadSettings, match="may only set the server"):
         find_server(None, {}, tmp_path, places({"FORESTAY_CLIENT_CONFIG": str(config)}))
     own.chmod(0o644)
     with pytest.raises(BadSettings, match="chmod 600"):
@@ -253,9 +253,9 @@ async def test_site_agents_and_peers_show_theirs(server: RunningServer, authorit
     parts = server.services.components
     peer = Peer(name="north", url=server.url, key=parts.peers.tokens.public)
     allowed = OutboundPolicy(("127.0.0.1",), setting="peer_hosts")
-    for certificate, words in ((own, "north answered"), (None, "no answer from north")):
+    for certificate, words in ((own, "north answered"), (None, "no response from north")):
         calls_to = HttpxPeerCalls(parts.peers.tokens, allowed, certificates_with(authority.file, certificate))
-        with pytest.raises(PortError, match=words):  # it is heard, and then told that there are no cases
+        with pytest.raises(PortError, match=words):  # it is heard, and then told that there are no runs
             await calls_to.hello(peer, Caller(TENANT, "ada"))
     own.chmod(0o640)
     with pytest.raises(Permanent, match="chmod 600"):
@@ -278,6 +278,6 @@ async def test_a_pilot_does_not_show_a_key_that_others_can_read(authority: Autho
     pilot = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "forestay_pilot", *words, stderr=asyncio.subprocess.PIPE
     )
-    _, said = await asyncio.wait_for(pilot.communicate(), 60)
+    _, data = await asyncio.wait_for(pilot.communicate(), 60)
     assert pilot.returncode
-    assert b"chmod 600" in said
+    assert b"chmod 600" in data

@@ -113,8 +113,8 @@ class AirflowSite:
             return database.execute(query, values).fetchall()
 
     def state(self, dag: str, task: str) -> str | None:
-        found = self.rows("SELECT state FROM task_instance WHERE dag_id = ? AND task_id = ?", dag, task)
-        return str(found[0][0]) if found else None
+        rows = self.rows("SELECT state FROM task_instance WHERE dag_id = ? AND task_id = ?", dag, task)
+        return str(rows[0][0]) if rows else None
 
     def trigger(self, dag: str) -> None:
         with self.api() as asked:
@@ -128,7 +128,9 @@ class AirflowSite:
 
     async def until(self, condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
         async def there() -> Any:
-            assert all(one.poll() is None for one in self.running), f"a part of Airflow has ended: {self.tails()}"
+            assert all(process.poll() is None for process in self.running), (
+                f"a part of Airflow has ended: {self.tails()}"
+            )
             return await asyncio.to_thread(condition)
 
         return await until(there, f"{what}; {self.home}", patience)

@@ -89,7 +89,7 @@ class Dag:
     retries: int = 3
     runs: int = 0
     scripts: int = 0
-    said: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
     environment: dict[str, str] | None = None
 
     def go(self, *recorded: Run, patience: float = 60.0) -> bool:
@@ -117,7 +117,7 @@ class Dag:
                 [sys.executable, SCRIPT, *macros, *self.options],
                 cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False,
             )  # fmt: skip
-            self.said.append(ended.stderr)
+            self.output.append(ended.stderr)
             if ended.returncode != DEFER:
                 return ended.returncode
             assert time.monotonic() < give_up, f"deferred for ever: {ended.stderr}"

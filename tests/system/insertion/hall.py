@@ -32,7 +32,7 @@ async def hall(fragile_slurm: OwnSlurm, monkeypatch: pytest.MonkeyPatch) -> Asyn
         write_private(folder / "token", domain.token("site", tenant="here"))
         async with processes(domain, folder, lease=180, tes_containers="host-paths") as running:
             server = await running.server()
-            running.keeper()
+            running.reconciler()
             config = folder / "site.toml"
             text = SETTINGS.format(server=server.url, folder=folder)
             config.write_text(text.replace('"200 MiB"', '"600 MiB"').replace('"1 GiB"', '"2 GiB"'))

@@ -37,11 +37,11 @@ echo "$1"
 
 def fetching(replicas: Mapping[str, str]) -> str:
     """Fetches what it says from the replica next to its node."""
-    cases = "\n".join(f"  {node}) replica={url} ;;" for node, url in replicas.items())
+    runs = "\n".join(f"  {node}) replica={url} ;;" for node, url in replicas.items())
     return f"""#!/bin/sh
 {NODE}
 case $node in
-{cases}
+{runs}
 esac
 curl --silent --show-error --fail --max-time 10 "$replica/part$1"
 """

@@ -97,7 +97,7 @@ class Shell:
 
         async def gone() -> bool:
             states.add(await self.seen(job))
-            return job not in {one.id for one in self.watcher.spool.jobs()}
+            return job not in {watched_job.id for watched_job in self.watcher.spool.jobs()}
 
         await until(gone, f"job {job} to be settled", 120)
         states.add(await self.seen(job))
@@ -170,10 +170,10 @@ def at_default_place(conf: str) -> Iterator[None]:
 
 
 async def incidents(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await server.person("viewer", tenant=tenant).get("/v1/incidents")).json()[
+    incidents: list[dict[str, Any]] = (await server.person("viewer", tenant=tenant).get("/v1/incidents")).json()[
         "incidents"
     ]
-    return found
+    return incidents
 
 
 async def incident_of(server: RunningServer, tenant: str, job: str) -> dict[str, Any]:
@@ -181,6 +181,6 @@ async def incident_of(server: RunningServer, tenant: str, job: str) -> dict[str,
 
     async def found() -> dict[str, Any] | None:
         every = await incidents(server, tenant)
-        return next((one for one in every if one["item"].endswith(f":{job}")), None)
+        return next((record for record in every if record["task"].endswith(f":{job}")), None)
 
     return dict(await until(found, "the incident"))

@@ -28,7 +28,7 @@ def snakemake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _call("uv", "build", "--quiet", "--wheel", "--out-dir", str(place / "wheels"), str(source))
     python = str(place / "env" / "bin" / "python")
     _call("uv", "venv", "--quiet", str(place / "env"))
-    wheels = [str(one) for one in (place / "wheels").glob("*.whl")]
+    wheels = [str(path) for path in (place / "wheels").glob("*.whl")]
     wanted = f"snakemake=={VERSIONS['SNAKEMAKE_VERSION']}"
     _call("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python, wanted, *wheels)
     return place / "env" / "bin" / "snakemake"
@@ -98,7 +98,7 @@ class FlowFolder:
             str(self.program), "--executor", "forestay", "--jobs", "4", "--retries", "0", "--latency-wait", "10",
             "--seconds-between-status-checks", "1", *more,
         ]  # fmt: skip
-        told = {
+        fields = {
             "SNAKEMAKE_FORESTAY_SERVER": self.server,
             "SNAKEMAKE_FORESTAY_TOKEN_FILE": str(self.folder / "token"),
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -109,7 +109,7 @@ class FlowFolder:
             process = subprocess.Popen(
                 words,
                 cwd=self.folder,
-                env=kept | told | self.variables | dict(variables or {}),
+                env=kept | fields | self.variables | dict(variables or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

@@ -1,4 +1,4 @@
-"""A DAG of a real Airflow by our provider: the task is deferred to the triggerer, its job loses its node and is mended by Forestay, and the task succeeds without a retry."""
+"""A DAG of a real Airflow by our provider: the task is deferred to the triggerer, its job loses its node and is recovered by Forestay, and the task succeeds without a retry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hungry():
 def dag(name):
     return DAG(name, schedule=None, start_date=pendulum.datetime(2026, 1, 1), is_paused_upon_creation=False, default_args={{"retries": 0}})
 
-with dag("mended"):
+with dag("recovered"):
     ForestaySubmitOperator(
         task_id="work",
         job={{"command": ["sh", "-c", "echo $$ >> {folder}/pids; [ -e {folder}/again ] && exit 0; sleep 600"], "max_attempts": 1}},
@@ -44,69 +44,69 @@ with dag("foreign"):
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Processes]:
-    folder = tmp_path_factory.mktemp("house")
+async def scenario(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Processes]:
+    folder = tmp_path_factory.mktemp("site")
     async with store_room("sqlite", folder) as url, processes(Domain(url, folder), folder, lease=2) as running:
         await running.server()
-        running.keeper()
+        running.reconciler()
         yield running
 
 
-def _server(house: Processes) -> Started:
-    return next(one for one in house.started if one.url)
+def _server(scenario: Processes) -> Started:
+    return next(started for started in scenario.started if started.url)
 
 
 @pytest.fixture(scope="module")
-async def site(house: Processes, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AirflowSite]:
-    token = house.domain.token("submitter", tenant=TENANT, subject="airflow", seconds=6 * 3600)
-    connection = {"conn_type": "forestay", "host": _server(house).url, "password": token}
+async def site(scenario: Processes, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AirflowSite]:
+    token = scenario.domain.token("submitter", tenant=TENANT, subject="airflow", seconds=6 * 3600)
+    connection = {"conn_type": "forestay", "host": _server(scenario).url, "password": token}
     settings = {
         "AIRFLOW_CONN_FORESTAY_DEFAULT": json.dumps(connection),
         "AIRFLOW__FORESTAY__LISTENER_CONN_ID": "forestay_default",
     }
-    flows = FLOWS.format(folder=house.logs)
+    flows = FLOWS.format(folder=scenario.logs)
     async with airflow_site(tmp_path_factory.mktemp("airflow"), flows, **settings) as running:
         yield running
 
 
-async def _job(house: Processes, dag: str) -> dict[str, Any]:
-    person = house.client(_server(house), "viewer", tenant=TENANT)
+async def _job(scenario: Processes, dag: str) -> dict[str, Any]:
+    person = scenario.client(_server(scenario), "viewer", tenant=TENANT)
 
     async def there() -> Any:
-        found = (await person.get("/v1/jobs", params={"label": f"airflow-dag={dag}"})).json()["jobs"]
-        return found[0] if found else None
+        jobs = (await person.get("/v1/jobs", params={"label": f"airflow-dag={dag}"})).json()["jobs"]
+        return jobs[0] if jobs else None
 
     job: dict[str, Any] = await until(there, f"the job of {dag}", 120)
     return job
 
 
 async def test_a_deferred_task_succeeds_without_retries_though_its_node_is_lost(
-    house: Processes, site: AirflowSite
+    scenario: Processes, site: AirflowSite
 ) -> None:
-    doomed = house.pilot(TENANT, _server(house), host="doomed")
-    await asyncio.to_thread(site.trigger, "mended")
-    await site.until(lambda: site.state("mended", "work") == "deferred", "the task to be deferred")
+    doomed = scenario.pilot(TENANT, _server(scenario), host="doomed")
+    await asyncio.to_thread(site.trigger, "recovered")
+    await site.until(lambda: site.state("recovered", "work") == "deferred", "the task to be deferred")
     # A triggerer has taken it: the wait holds no worker.
     await site.until(lambda: site.rows("SELECT id FROM trigger WHERE triggerer_id IS NOT NULL"), "the triggerer")
-    pids = house.logs / "pids"
+    pids = scenario.logs / "pids"
     await site.until(lambda: pids.exists() and pids.read_text().strip(), "the payload")
-    (house.logs / "again").touch()
+    (scenario.logs / "again").touch()
     doomed.kill()
     for pid in pids.read_text().split():
         os.kill(int(pid), signal.SIGKILL)
-    house.pilot(TENANT, _server(house), host="spare")
-    await site.until(lambda: site.state("mended", "work") in ("success", "failed"), "the task's end")
-    assert site.state("mended", "work") == "success", site.tails()
-    ((tries, most),) = site.rows("SELECT try_number, max_tries FROM task_instance WHERE dag_id = 'mended'")
+    scenario.pilot(TENANT, _server(scenario), host="spare")
+    await site.until(lambda: site.state("recovered", "work") in ("success", "failed"), "the task's end")
+    assert site.state("recovered", "work") == "success", site.tails()
+    ((tries, most),) = site.rows("SELECT try_number, max_tries FROM task_instance WHERE dag_id = 'recovered'")
     assert (tries, most) == (1, 0), "no retry of Airflow's was spent"
-    job = await _job(house, "mended")
+    job = await _job(scenario, "recovered")
     assert (job["state"], job["attempt"]) == ("completed", 2)
-    ((link,),) = site.rows("SELECT value FROM xcom WHERE dag_id = 'mended' AND key = 'forestay_link'")
+    ((link,),) = site.rows("SELECT value FROM xcom WHERE dag_id = 'recovered' AND key = 'forestay_link'")
     assert str(link).strip('"').endswith(f"/jobs/{job['id']}")
     assert "/v1/" not in str(link), "it is for people"
 
 
-async def test_a_task_that_a_person_ends_while_it_waits_cancels_its_job(house: Processes, site: AirflowSite) -> None:
+async def test_a_task_that_a_person_ends_while_it_waits_cancels_its_job(scenario: Processes, site: AirflowSite) -> None:
     await asyncio.to_thread(site.trigger, "stopped")
     await site.until(lambda: site.rows(
         "SELECT 1 FROM trigger JOIN task_instance ON trigger.id = trigger_id WHERE dag_id = 'stopped' AND triggerer_id IS NOT NULL"
@@ -121,18 +121,18 @@ async def test_a_task_that_a_person_ends_while_it_waits_cancels_its_job(house: P
     await asyncio.to_thread(end)
 
     async def cancelled() -> bool:
-        return bool((await _job(house, "stopped"))["state"] == "cancelled")
+        return bool((await _job(scenario, "stopped"))["state"] == "cancelled")
 
     await until(cancelled, f"the job to be cancelled; {site.tails()}", 60)
 
 
-async def test_the_failure_of_an_ordinary_task_is_known_with_its_cause(house: Processes, site: AirflowSite) -> None:
-    person = house.client(_server(house), "viewer", tenant=TENANT)
+async def test_the_failure_of_an_ordinary_task_is_known_with_its_cause(scenario: Processes, site: AirflowSite) -> None:
+    person = scenario.client(_server(scenario), "viewer", tenant=TENANT)
     await asyncio.to_thread(site.trigger, "foreign")
 
     async def known() -> Any:
-        found = (await person.get("/v1/incidents")).json()["incidents"]
-        return [one for one in found if one["item"] == "hungry"]
+        incidents = (await person.get("/v1/incidents")).json()["incidents"]
+        return [incident for incident in incidents if incident["task"] == "hungry"]
 
     (incident,) = await until(known, "the incident", 200)
     assert incident["cause"] == "memory"
@@ -167,28 +167,28 @@ async def main():
         await asyncio.wait_for(one.ending("job", "00000000-0000-0000-0000-000000000000"), 20)
     except server.ForestayError as error:
         missing = str(error)
-    print(json.dumps({"states": sorted({end["state"] for end in ends}), "ends": len(ends), "missing": missing, "asked": one.asked, "looks": one.looks}))
+    print(json.dumps({"states": sorted({end["state"] for end in ends}), "completions": len(ends), "missing": missing, "asked": one.asked, "looks": one.looks}))
 
 asyncio.run(main())
 """
 
 
-async def test_a_hundred_and_twenty_that_wait_ask_two_questions_a_look(house: Processes, site: AirflowSite) -> None:
+async def test_a_hundred_and_twenty_that_wait_ask_two_questions_a_look(scenario: Processes, site: AirflowSite) -> None:
     """Inside Airflow's own interpreter: a question has room for a hundred names."""
-    token = house.domain.token("submitter", tenant=TENANT, subject="airflow")
+    token = scenario.domain.token("submitter", tenant=TENANT, subject="airflow")
     python = str(site.airflow.with_name("python"))
     ran = await asyncio.to_thread(
-        subprocess.run, [python, "-c", MANY, _server(house).url], input=token, env=site.environment, capture_output=True, text=True, timeout=200
+        subprocess.run, [python, "-c", MANY, _server(scenario).url], input=token, env=site.environment, capture_output=True, text=True, timeout=200
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert (told["ends"], told["states"]) == (120, ["cancelled"])
-    assert told["missing"].startswith("404")
-    assert told["asked"] <= 2 * told["looks"] + 120, told
+    document = json.loads(ran.stdout.splitlines()[-1])
+    assert (document["completions"], document["states"]) == (120, ["cancelled"])
+    assert document["missing"].startswith("404")
+    assert document["asked"] <= 2 * document["looks"] + 120, document
 
 
-async def test_no_token_is_in_any_log(house: Processes, site: AirflowSite) -> None:
+async def test_no_token_is_in_any_log(scenario: Processes, site: AirflowSite) -> None:
     token = str(json.loads(site.settings["AIRFLOW_CONN_FORESTAY_DEFAULT"])["password"])
-    said = site.task_logs() + site.tails()
-    assert "Forestay has the job" in said
-    assert token not in said
+    text = site.task_logs() + site.tails()
+    assert "Forestay has the job" in text
+    assert token not in text

@@ -69,18 +69,18 @@ async def test_a_rule_has_the_node_run_again_with_more_memory(
     await add_rule(local, tenant, more)
     made = dag(local, tenant, tmp_path)
     assert await run(made, HUNGRY, GOOD)
-    assert made.runs == 2, made.said
-    assert (tmp_path / "A.forestay.sub").exists(), made.said
+    assert made.runs == 2, made.output
+    assert (tmp_path / "A.forestay.sub").exists(), made.output
     assert (tmp_path / "A.forestay.sub").read_text() == "request_memory = 256\n"
-    (found,) = await incidents(local.person("viewer", tenant=tenant))
-    assert (found["cause"], found["item"]) == ("memory", "A")
+    (fields,) = await incidents(local.person("viewer", tenant=tenant))
+    assert (fields["cause"], fields["task"]) == ("memory", "A")
 
 
 async def test_what_a_rule_gives_up_on_is_not_tried_again(local: RunningServer, tenant: str, tmp_path: Path) -> None:
-    await add_rule(local, tenant, {"action": "force-fail", "target": "item"}, condition='cause == "memory"')
+    await add_rule(local, tenant, {"action": "force-fail", "target": "task"}, condition='cause == "memory"')
     made = dag(local, tenant, tmp_path)
     assert not await run(made, HUNGRY)
-    assert made.runs == 1, made.said
+    assert made.runs == 1, made.output
 
 
 async def test_without_a_rule_the_node_is_tried_as_dagman_would(
@@ -99,11 +99,11 @@ async def test_a_failure_that_nobody_foresaw_waits_for_a_person_while_dagman_ask
     made = dag(local, tenant, tmp_path, "--hold", "--seconds", "4")
     running = asyncio.create_task(run(made, BAD))
     ada = local.person("operator", tenant=tenant, subject="olga")
-    (found,) = await until(lambda: incidents(ada, state="held"), "the incident to wait")
+    (value,) = await until(lambda: incidents(ada, state="held"), "the incident to wait")
     await until(_asked(made, 2), "DAGMan to ask again")
-    answer = await ada.post(f"/v1/cases/{found['case']}/verbs", json={"verb": "force-complete", "item": "A"})
+    answer = await ada.post(f"/v1/runs/{value['run']}/verbs", json={"verb": "force-complete", "task": "A"})
     assert answer.status_code == 200, answer.text
-    assert await running, made.said
+    assert await running, made.output
     assert made.runs == 1
 
 
@@ -131,7 +131,7 @@ async def test_with_forestay_away_everything_is_as_without_it(tmp_path: Path) ->
     assert (made.runs, made.scripts) == (2, 2)
     assert await run(Dag(tmp_path, ["--server", "nowhere"]), GOOD)
     assert time.monotonic() - began < clock_limit(30)
-    assert "Forestay was not asked" in made.said[0]
+    assert "Forestay was not asked" in made.output[0]
     assert await run(Dag(tmp_path, []), GOOD)
 
 
@@ -170,8 +170,8 @@ async def test_a_lost_node_is_known_as_such(local: RunningServer, tenant: str, t
     )
     made = dag(local, tenant, tmp_path)
     assert await run(made, LOST, GOOD)
-    (found,) = await incidents(local.person("viewer", tenant=tenant))
-    assert found["cause"] in ("node", "network")
+    (fields,) = await incidents(local.person("viewer", tenant=tenant))
+    assert fields["cause"] in ("node", "network")
 
 
 @pytest.mark.slow
@@ -187,8 +187,8 @@ def test_the_recorded_logs_are_such_as_htcondor_itself_reads_and_reads_alike(tmp
     asked = ["uv", "run", "--quiet", "--isolated", "--no-project", "--python", "3.11", "--with", package, "python"]
     ran = subprocess.run([*asked, reader, log], capture_output=True, text=True, timeout=300, check=True)
     theirs = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [(one["number"], int(one["Cluster"])) for one in theirs] == [one[:2] for one in events_of(text)]
-    by = {(one["Cluster"], one["number"]): one for one in theirs}
+    assert [(entry["number"], int(entry["Cluster"])) for entry in theirs] == [event[:2] for event in events_of(text)]
+    by = {(entry["Cluster"], entry["number"]): entry for entry in theirs}
     held_job, hungry, bad, gone = (read_job(text, cluster) for cluster in runs)
     assert (str(held_job.hold_code), str(held_job.hold_subcode), held_job.reason) == (
         by["12", 12]["HoldReasonCode"], by["12", 12]["HoldReasonSubCode"], by["12", 12]["HoldReason"],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.own_slurm import OwnSlurm
-from tests.system.insertion.faults import FAULTS, Fault, add_rules
+from tests.system.insertion.failures import FAILURES, Failure, add_rules
 from tests.system.insertion.shell import VERSIONS, incidents, shell
 from tests.unit.apps.server.fixtures import local, tenant
 from tests.unit.apps.server.running import RunningServer, until
@@ -48,13 +48,13 @@ def nextflow() -> list[str]:
         words = ["mvn", "-q", "-B", "-f", str(draft), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         subprocess.run([*words, f"-DoutputDirectory={draft}"], check=True)
         draft.rename(jars)
-    opened = [f"java.base/java.{one}" for one in OPENED] + [f"java.base/{one}" for one in MORE_OPENED]
-    flags = [f"--add-opens={one}=ALL-UNNAMED" for one in opened]
+    opened = [f"java.base/java.{name}" for name in OPENED] + [f"java.base/{name}" for name in MORE_OPENED]
+    flags = [f"--add-opens={name}=ALL-UNNAMED" for name in opened]
     return ["java", *flags, "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "nextflow.cli.Launcher"]
 
 
 async def run(
-    fault: Fault, folder: Path, local: RunningServer, tenant: str, slurm: OwnSlurm, nextflow: list[str]
+    failure: Failure, folder: Path, local: RunningServer, tenant: str, slurm: OwnSlurm, nextflow: list[str]
 ) -> subprocess.CompletedProcess[str]:
     await add_rules(local, tenant)
     shutil.copy(Path(__file__).parent / "main.nf", folder)
@@ -63,24 +63,26 @@ async def run(
     settings["NXF_HOME"] = str(folder / "home")
     settings["FORESTAY_REQUEUE"] = "allow"  # Nextflow submits everything with --no-requeue
     words = [*nextflow, "run", "main.nf", "-ansi-log", "false"]
-    async with shell(folder, local, tenant, environment=slurm.environment) as user, fault.met(user, slurm):
+    async with shell(folder, local, tenant, environment=slurm.environment) as user, failure.met(user, slurm):
         ran = await asyncio.to_thread(user.run, *words, more=settings)
         if ran.returncode:  # it does not wait for whoever looks after its jobs
             await until(lambda: incidents(local, tenant), "an incident", 60)
         return ran
 
 
-@pytest.mark.parametrize("name", sorted(FAULTS.keys() - {"staging"}))
+@pytest.mark.parametrize("name", sorted(FAILURES.keys() - {"staging"}))
 async def test_it_survives(
     local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, nextflow: list[str], name: str
 ) -> None:
-    fault = FAULTS[name]
-    ran = await run(fault, tmp_path, local, tenant, fragile_slurm, nextflow)
+    failure = FAILURES[name]
+    ran = await run(failure, tmp_path, local, tenant, fragile_slurm, nextflow)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert sorted((tmp_path / "out" / "merged.txt").read_text().split()) == ["1", "2"]
     assert "retried" not in ran.stdout
-    found = await incidents(local, tenant)
-    assert {(one["cause"], one["state"]) for one in found} == ({(fault.cause, "complete")} if fault.cause else set())
+    found_incidents = await incidents(local, tenant)
+    assert {(incident["cause"], incident["state"]) for incident in found_incidents} == (
+        {(failure.cause, "complete")} if failure.cause else set()
+    )
 
 
 async def test_what_its_program_says_itself_it_hears_at_once(
@@ -88,7 +90,7 @@ async def test_what_its_program_says_itself_it_hears_at_once(
 ) -> None:
     """A limit. Nextflow reads the exit code from a file that its own wrapper writes in the job, not from Slurm: a program that ends by itself with an error has
     failed before anybody can decide on it. The cause is known all the same, and what Nextflow then cancels stays cancelled."""
-    ran = await run(FAULTS["staging"], tmp_path, local, tenant, fragile_slurm, nextflow)
+    ran = await run(FAILURES["staging"], tmp_path, local, tenant, fragile_slurm, nextflow)
     assert ran.returncode == 1
     assert "terminated with an error exit status (7)" in ran.stdout
-    assert {one["cause"] for one in await incidents(local, tenant)} == {"transfer"}
+    assert {incident["cause"] for incident in await incidents(local, tenant)} == {"transfer"}

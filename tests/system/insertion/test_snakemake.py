@@ -41,6 +41,6 @@ async def test_it_survives_jobs_that_are_killed_for_their_memory(
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert sorted((tmp_path / "out" / "merged.txt").read_text().split()) == ["1", "2"]
     assert "Error in rule" not in ran.stderr
-    found = await incidents(local, tenant)
-    assert {(one["cause"], one["state"]) for one in found} == {("memory", "complete")}
-    assert len(found) >= 2
+    found_incidents = await incidents(local, tenant)
+    assert {(incident["cause"], incident["state"]) for incident in found_incidents} == {("memory", "complete")}
+    assert len(found_incidents) >= 2

@@ -83,14 +83,14 @@ def flow(snakemake: Path, local: RunningServer, tenant: str, tmp_path: Path) -> 
     folder = tmp_path / "flow"
     folder.mkdir()
     token = local.domain.token("submitter", tenant=tenant)
-    one = FlowFolder(snakemake, folder, local.url, token, {"SECRET_WORD": "open sesame"})
-    yield one
-    one.close()
+    flow = FlowFolder(snakemake, folder, local.url, token, {"SECRET_WORD": "open sesame"})
+    yield flow
+    flow.close()
 
 
 async def jobs_of(local: RunningServer, tenant: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await local.person("viewer", tenant=tenant).get("/v1/jobs")).json()["jobs"]
-    return found
+    jobs: list[dict[str, Any]] = (await local.person("viewer", tenant=tenant).get("/v1/jobs")).json()["jobs"]
+    return jobs
 
 
 @pytest.mark.usefixtures("pilot")
@@ -124,9 +124,9 @@ async def test_a_flow_runs_on_pilots_with_one_question_a_look_and_its_variables_
     assert merge["resources"] == {"cpus": 2, "memory": 100_000_000, "disk": 10_000_000, "gpus": 0, "wall": 300}
     assert {job["labels"]["snakemake-wildcards"] for job in jobs} == {"n=1", "n=2", "n=3", ""}
     for job in jobs:
-        told = await person.get(f"/v1/jobs/{job['id']}/specification")
-        assert "sesame" not in told.text
-    assert [one for one in asked if one[0] == "POST"] == [("POST", "/v1/jobs")] * 4
+        response = await person.get(f"/v1/jobs/{job['id']}/specification")
+        assert "sesame" not in response.text
+    assert [pair for pair in asked if pair[0] == "POST"] == [("POST", "/v1/jobs")] * 4
     looks = [path for method, path in asked if method == "GET"]
     assert set(looks) == {"/v1/jobs"}, "nothing is asked of a single job"
     assert len(looks) <= time.monotonic() - began + 2, "one question a second for all of them, and one at the start"
@@ -175,7 +175,7 @@ async def test_after_snakemake_was_killed_its_jobs_are_found_again_and_none_runs
     (flow.folder / "go-quick").touch()  # it ends while nobody looks
 
     async def quick_is_done() -> bool:
-        return any(one["state"] == "completed" for one in await jobs_of(local, tenant))
+        return any(job["state"] == "completed" for job in await jobs_of(local, tenant))
 
     await until(quick_is_done, "the job that ends while nobody looks")
     flow.unlock()
@@ -203,7 +203,7 @@ async def test_an_earlier_job_that_does_other_work_is_stopped_before_its_outputs
     second = await asyncio.to_thread(flow.run, "--rerun-incomplete", "out/slow.txt")
     assert second.process.returncode == 0, second.said
     assert f"job {old['id']} of an earlier run makes the outputs of slow otherwise: cancelled" in second.said
-    states = {one["id"]: one["state"] for one in await jobs_of(local, tenant)}
+    states = {job["id"]: job["state"] for job in await jobs_of(local, tenant)}
     assert states.pop(old["id"]) == "cancelled"
     assert list(states.values()) == ["completed"]
     story = (await local.person("viewer", tenant=tenant).get(f"/v1/jobs/{old['id']}/story")).json()
@@ -219,7 +219,7 @@ async def test_who_stops_snakemake_stops_its_jobs(local: RunningServer, tenant: 
         await asyncio.to_thread(wait_for_line, flow.folder / f"{name}.runs", "begun")
     run.interrupt()
     assert await asyncio.to_thread(run.ended) == 1
-    assert {one["state"] for one in await jobs_of(local, tenant)} == {"cancelled"}
+    assert {job["state"] for job in await jobs_of(local, tenant)} == {"cancelled"}
 
 
 def test_without_a_server_it_says_what_to_do(snakemake: Path, tmp_path: Path) -> None:

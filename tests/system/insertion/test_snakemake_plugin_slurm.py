@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.live.own_slurm import OwnSlurm
 from tests.system.insertion.hall import WAITING, both_begun, hall
-from tests.system.insertion.plugin_faults import OUTAGE
+from tests.system.insertion.plugin_failures import OUTAGE
 from tests.system.insertion.snakemake_room import FlowFolder, snakemake
 from tests.unit.apps.server.processes import Processes, Started
 
@@ -41,6 +41,6 @@ async def test_it_survives_a_scheduler_that_is_away_for_a_minute(
         flow.well(run)
         person = running.client(server, "viewer", tenant="here")
         jobs = (await person.get("/v1/jobs")).json()["jobs"]
-        assert {(one["attempt"], one["faults"], one["state"]) for one in jobs} == {(1, 0, "completed")}
+        assert {(job["attempt"], job["failures"], job["state"]) for job in jobs} == {(1, 0, "completed")}
     finally:
         flow.close()

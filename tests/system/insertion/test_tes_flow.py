@@ -1,4 +1,4 @@
-"""The same steps through TES by an unmodified py-tes, on pilots that meet the same faults: the client sees each task end well, once."""
+"""The same steps through TES by an unmodified py-tes, on pilots that meet the same failures: the client sees each task end well, once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from tests.system.chaos.processes import free_port
-from tests.system.insertion.faults import replica
-from tests.system.insertion.plugin_faults import (
+from tests.system.insertion.failures import replica
+from tests.system.insertion.plugin_failures import (
     FETCHING,
     LEASE,
     OUTAGE,
@@ -39,8 +39,8 @@ FREE = "0,60,600,3600"
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FailureSite]:
     folder = tmp_path_factory.mktemp("site")
-    async with failure_site(folder, lease=LEASE, free_tries=FREE, tes_containers="host-paths") as one:
-        yield one
+    async with failure_site(folder, lease=LEASE, free_tries=FREE, tes_containers="host-paths") as site:
+        yield site
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def client(here: Room, program: str) -> Iterator[Callable[[], Client]]:
     try:
         yield start
     finally:
-        for one in started:
-            if one.process.poll() is None:
-                one.process.kill()
-                one.process.wait()
+        for client in started:
+            if client.process.poll() is None:
+                client.process.kill()
+                client.process.wait()
 
 
 @pytest.mark.slow
@@ -104,9 +104,9 @@ def test_it_survives_tasks_that_are_killed_for_their_memory(here: Room) -> None:
     here.host(slots="2", cgroup=group)
     with client(here, greedy()) as start:
         start().well()
-    for one in jobs(here, "part").values():
-        assert one["attempt"] == 2
-        (incident,) = here.operator.find_incidents({"job": one["id"]}).incidents
+    for job in jobs(here, "part").values():
+        assert job["attempt"] == 2
+        (incident,) = here.operator.find_incidents({"job": job["id"]}).incidents
         assert (incident["cause"], incident["state"]) == ("memory", "complete")
     took_effect_once(here)
 
@@ -119,7 +119,7 @@ def test_it_survives_a_node_that_dies_with_its_tasks(here: Room) -> None:
         cut_power(lost.started.process.pid)
         here.host("other", slots="2")
         run.well()
-    assert {(one["attempt"], one["faults"]) for one in jobs(here, "part").values()} == {(2, 0)}
+    assert {(job["attempt"], job["failures"]) for job in jobs(here, "part").values()} == {(2, 0)}
     took_effect_once(here)
 
 
@@ -134,7 +134,7 @@ def test_it_survives_a_lost_heartbeat_and_takes_effect_once(here: Room) -> None:
             here.host("other", slots="2")
 
             def given_away() -> bool:
-                return all(one["attempt"] == 2 for key, one in jobs(here).items() if key in claimed)
+                return all(job["attempt"] == 2 for key, job in jobs(here).items() if key in claimed)
 
             until(given_away, "the tasks to be given to another")
         finally:
@@ -155,7 +155,7 @@ def test_it_survives_a_replica_that_is_down_by_another(here: Room) -> None:
         until(lambda: here.operator.find_incidents({}).incidents, "the failure")
         here.host("lucky", slots="2")
         run.well()
-    assert {(one["attempt"], one["last"]["host"]) for one in jobs(here, "part").values()} == {(2, "lucky")}
+    assert {(job["attempt"], job["last"]["host"]) for job in jobs(here, "part").values()} == {(2, "lucky")}
     took_effect_once(here)
 
 
@@ -174,5 +174,5 @@ async def test_it_survives_a_server_that_is_away_for_a_minute(tmp_path: Path) ->
             site.start_server()
             run.well()
             assert "no answer" in run.said
-            assert {(one["attempt"], one["faults"]) for one in jobs(here).values()} == {(1, 0)}, "nothing ran twice"
+            assert {(job["attempt"], job["failures"]) for job in jobs(here).values()} == {(1, 0)}, "nothing ran twice"
             took_effect_once(here)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.live.own_slurm import OwnSlurm
 from tests.system.insertion.hall import WAITING, both_begun, hall
-from tests.system.insertion.plugin_faults import OUTAGE
+from tests.system.insertion.plugin_failures import OUTAGE
 from tests.unit.apps.server.processes import Processes, Started
 
 __all__ = ["hall"]
@@ -52,5 +52,5 @@ async def test_it_survives_a_scheduler_that_is_away_for_a_minute(
     assert (folder / "out" / "merged.txt").read_text().split() == ["1", "2"]
     person = running.client(server, "viewer", tenant="here")
     jobs = (await person.get("/v1/jobs")).json()["jobs"]
-    assert {(one["attempt"], one["faults"], one["state"]) for one in jobs} == {(1, 0, "completed")}
+    assert {(job["attempt"], job["failures"], job["state"]) for job in jobs} == {(1, 0, "completed")}
     assert len(jobs) == 6, "three tasks, and three that bring their outputs"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.own_slurm import OwnSlurm
-from tests.system.insertion.faults import FAULTS, add_rules
+from tests.system.insertion.failures import FAILURES, add_rules
 from tests.system.insertion.shell import VERSIONS, incidents, shell
 from tests.unit.apps.server.fixtures import local, tenant
 from tests.unit.apps.server.running import RunningServer
@@ -26,18 +26,20 @@ TOIL = (
 
 
 # Not the staging: a program that ends by itself with an error is a failed job to Toil, whose worker keeps what it printed in its own job store.
-@pytest.mark.parametrize("name", sorted(FAULTS.keys() - {"staging"}))
+@pytest.mark.parametrize("name", sorted(FAILURES.keys() - {"staging"}))
 async def test_it_survives(
     local: RunningServer, tenant: str, tmp_path: Path, fragile_slurm: OwnSlurm, name: str
 ) -> None:
-    fault = FAULTS[name]
+    failure = FAILURES[name]
     await add_rules(local, tenant)
     shutil.copy(Path(__file__).parent / "flow.cwl", tmp_path)
     words = [*TOIL, "--jobStore", f"{tmp_path}/store", "--workDir", str(tmp_path), "flow.cwl#main"]
     async with shell(tmp_path, local, tenant, environment=fragile_slurm.environment) as user:
-        async with fault.met(user, fragile_slurm):
+        async with failure.met(user, fragile_slurm):
             ran = await asyncio.to_thread(user.run, *words)
         assert ran.returncode == 0, ran.stderr[-6000:]
         assert sorted((tmp_path / "out" / "merged.txt").read_text().split()) == ["1", "2"]
-    found = await incidents(local, tenant)
-    assert {(one["cause"], one["state"]) for one in found} == ({(fault.cause, "complete")} if fault.cause else set())
+    found_incidents = await incidents(local, tenant)
+    assert {(incident["cause"], incident["state"]) for incident in found_incidents} == (
+        {(failure.cause, "complete")} if failure.cause else set()
+    )

@@ -154,10 +154,10 @@ def _campaign(
 
 
 @contextmanager
-def _own_servers(given: Path | None) -> Iterator[None]:
+def _own_servers(path: Path | None) -> Iterator[None]:
     """Servers of this run alone, in a folder that goes with them, unless a folder was given."""
-    if given is not None:
-        os.environ["FORESTAY_SERVERS_DIR"] = str(given)
+    if path is not None:
+        os.environ["FORESTAY_SERVERS_DIR"] = str(path)
         yield
         return
     with tempfile.TemporaryDirectory(prefix="forestay-servers-") as folder:
@@ -176,7 +176,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "--stores",
         nargs="+",
         choices=STORES,
-        default=[one for one in STORES if one != "split"],
+        default=[store for store in STORES if store != "split"],
         help="all but `split`, which takes root",
     )
     parser.add_argument("--seed", type=int, default=random.Random().getrandbits(16))

@@ -147,7 +147,9 @@ class Campaign:
         try:
             for arm, at in dict(self.ways).items():
                 names = {
-                    level: sorted({one["document"] for one in done if one["arm"] == arm and one["level"] == level})
+                    level: sorted(
+                        {record["document"] for record in done if record["arm"] == arm and record["level"] == level}
+                    )
                     for level in (registers.LEVEL, claims.LEVEL)
                 }
                 async with _opened(at) as store:
@@ -162,8 +164,8 @@ class Campaign:
             left = list(some)
 
             async def write_all(left: list[str] = left) -> bool:
-                found = await store.get(left)
-                client.known = dict(found)
+                stored_jobs = await store.get(left)
+                client.known = dict(stored_jobs)
                 acknowledged = await client.write(left)
                 left[:] = [name for name, sure in zip(left, acknowledged, strict=True) if not sure]
                 return not left
@@ -193,7 +195,7 @@ class Campaign:
         histories = {}
         for arm in dict(self.ways):
             # A last look that was not sure was followed by another.
-            kept = (one for one in operations if one["arm"] == arm and not _unsure(one))
+            kept = (operation for operation in operations if operation["arm"] == arm and not _unsure(operation))
             histories[arm] = self.folder / f"{arm}.jsonl"
             write_history(kept, histories[arm])
         return histories

@@ -37,7 +37,7 @@ _PATIENCE = 2_000
 
 @dataclass(slots=True)
 class ClaimClient:
-    """One client with a store instance and a writer of its own: pilot, server and keeper in one."""
+    """One client with a store instance and a writer of its own: pilot, server and reconciler in one."""
 
     name: str
     arm: str
@@ -56,17 +56,17 @@ class ClaimClient:
         """Look at a few jobs and do what there is to do with each: create, claim and end, or take a claim away."""
         names = self._pick()
         try:
-            found = await self.store.get(list(names))
+            stored_jobs = await self.store.get(list(names))
         except PortError:
             await self._rest.after(success=False)
             return
-        missing = [name for name in names if name not in found]
+        missing = [name for name in names if name not in stored_jobs]
         if missing:
             await self._create(missing)
         now = _now()
         to_claim: list[Stored] = []
         to_release: list[Stored] = []
-        for name, stored in found.items():
+        for name, stored in stored_jobs.items():
             document = stored.document
             held = document.claim
             if document.final or document.state is State.FAULTED:
@@ -81,9 +81,9 @@ class ClaimClient:
             await self._claim_and_end(to_claim)
 
     def _pick(self) -> dict[str, int]:
-        open_ones = (one for one in count(self._oldest) if one not in self.finished)
+        open_ones = (number for number in count(self._oldest) if number not in self.finished)
         picked = self.dice.sample(list(islice(open_ones, _WINDOW)), self.dice.randint(1, _MOST_AT_ONCE))
-        return {f"{self.arm}-j{one:05}": one for one in picked}
+        return {f"{self.arm}-j{number:05}": number for number in picked}
 
     def _finish(self, job: int) -> None:
         self.finished.add(job)
@@ -108,8 +108,8 @@ class ClaimClient:
             operations.append(facts)
         numbers = self.recorder.call(operations)
         results = await self.store.write(changes)
-        said = ["written" if isinstance(one, Written) else "conflicted" if isinstance(one, Conflicted) else "unknown" for one in results]  # fmt: skip
-        self.recorder.done(numbers, [{"result": word} for word in said])
+        value = ["written" if isinstance(write_result, Written) else "conflicted" if isinstance(write_result, Conflicted) else "unknown" for write_result in results]  # fmt: skip
+        self.recorder.done(numbers, [{"result": word} for word in value])
         already_applied = [
             Stored(change.document, result.version)
             for change, result in zip(changes, results, strict=True)
@@ -120,11 +120,11 @@ class ClaimClient:
     async def _claim_and_end(self, jobs: Sequence[Stored]) -> None:
         ids = [self._claim_id() for _ in jobs]
         operations = [
-            self._facts(one.document.id, "claim") | {"claim": name, "attempt": one.document.attempt + 1}
-            for one, name in zip(jobs, ids, strict=True)
+            self._facts(job.document.id, "claim") | {"claim": name, "attempt": job.document.attempt + 1}
+            for job, name in zip(jobs, ids, strict=True)
         ]
         answers = await self._carry_out(
-            operations, [self._claim_wish(one, name) for one, name in zip(jobs, ids, strict=True)]
+            operations, [self._claim_wish(job, name) for job, name in zip(jobs, ids, strict=True)]
         )
         await self._work_and_end([answer.stored for answer in answers if isinstance(answer, WriteApplied)])
 
@@ -135,7 +135,7 @@ class ClaimClient:
         if not already_applied:
             return
         await asyncio.sleep(0.05 * self.dice.random())
-        endings = {one.document.id: self._ending(one.document) for one in already_applied}
+        endings = {stored.document.id: self._ending(stored.document) for stored in already_applied}
         for _ in range(4):
             # As a pilot does: what was not settled is sent again.
             already_applied = await self._end(already_applied, endings)
@@ -147,26 +147,26 @@ class ClaimClient:
             return []
         operations = []
         writes = []
-        for one in held:
-            ending = endings[one.document.id]
+        for stored in held:
+            ending = endings[stored.document.id]
             facts = {"claim": ending.claim, "attempt": ending.token.attempt, "outcome": ending.outcome.value}
-            operations.append(self._facts(one.document.id, "end") | facts)
-            writes.append(self._end_wish(one, ending))
+            operations.append(self._facts(stored.document.id, "end") | facts)
+            writes.append(self._completion_write(stored, ending))
         answers = await self._carry_out(operations, writes)
         unsettled = []
-        for one, answer in zip(held, answers, strict=True):
+        for stored, answer in zip(held, answers, strict=True):
             if not isinstance(answer, WriteApplied | TransitionRefused | JobMissing):
-                unsettled.append(one)
+                unsettled.append(stored)
         return unsettled
 
     async def _release(self, jobs: Sequence[Stored]) -> None:
         operations = []
         writes = []
-        for one in jobs:
-            held = one.document.claim
+        for job in jobs:
+            held = job.document.claim
             assert held is not None
-            operations.append(self._facts(one.document.id, "release") | {"claim": held.id})
-            writes.append(release_write(one, by=self.name, reason="no end in sight", overlap_possible=True, now=_now()))
+            operations.append(self._facts(job.document.id, "release") | {"claim": held.id})
+            writes.append(release_write(job, by=self.name, reason="no end in sight", overlap_possible=True, now=_now()))
         await self._carry_out(operations, writes)
 
     async def close(self, names: Sequence[str]) -> list[str]:
@@ -205,7 +205,7 @@ class ClaimClient:
 
         return ProposedWrite(stored.document.id, decide, already_applied, known=stored, no_retry=True)
 
-    def _end_wish(self, stored: Stored, ending: AttemptResult) -> ProposedWrite:
+    def _completion_write(self, stored: Stored, ending: AttemptResult) -> ProposedWrite:
         now = _now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
@@ -219,7 +219,7 @@ class ClaimClient:
 
     def _ending(self, document: JobDocument) -> AttemptResult:
         assert document.claim is not None
-        outcome = AttemptOutcome.OK if self.dice.random() < _OK_SHARE else AttemptOutcome.FAULT
+        outcome = AttemptOutcome.OK if self.dice.random() < _OK_SHARE else AttemptOutcome.FAILURE
         return AttemptResult(
             document.token, document.claim.id, outcome, exit_code=0 if outcome is AttemptOutcome.OK else 1
         )

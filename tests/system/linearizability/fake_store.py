@@ -65,11 +65,11 @@ class FakeStore:
             raise Transient("no answer")
         # A copy that lags shows what stood before; by the law a read is a hint.
         shown = self._before if self.dice.random() < self.trouble / 4 else self._documents
-        found = {name: shown[name] for name in jobs if name in shown}
+        stored_jobs = {name: shown[name] for name in jobs if name in shown}
         if self.trouble and self.dice.random() < 0.5:
-            found |= {name: self._dirty[name] for name in jobs if name in self._dirty}
+            stored_jobs |= {name: self._dirty[name] for name in jobs if name in self._dirty}
         await self._pause()
-        return found
+        return stored_jobs
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
         return [True for _ in records]
@@ -109,23 +109,23 @@ class FakeStore:
 
     def _apply(self, change: DocumentChange) -> Version | None:
         name = change.document.id
-        standing = self._documents.get(name)
-        if (standing.version if standing else None) != change.expected and self.sin is not Sin.IGNORES_VERSIONS:
+        status = self._documents.get(name)
+        if (status.version if status else None) != change.expected and self.sin is not Sin.IGNORES_VERSIONS:
             return None
-        if self.sin in (Sin.FORGETS, Sin.USES_VERSIONS_AGAIN) and standing and self.dice.random() < 0.02:
-            return self._forget(name, standing)
-        if standing is not None:
-            self._before[name] = standing
+        if self.sin in (Sin.FORGETS, Sin.USES_VERSIONS_AGAIN) and status and self.dice.random() < 0.02:
+            return self._forget(name, status)
+        if status is not None:
+            self._before[name] = status
         self._number += 1
         self._documents[name] = Stored(change.document, Version(self._number, 1))
         self._dirty.pop(name, None)
         return self._documents[name].version
 
-    def _forget(self, name: str, standing: Stored) -> Version | None:
+    def _forget(self, name: str, status: Stored) -> Version | None:
         before = self._before.get(name)
         if before is None:
             return None
-        version = standing.version if self.sin is Sin.USES_VERSIONS_AGAIN else before.version
+        version = status.version if self.sin is Sin.USES_VERSIONS_AGAIN else before.version
         self._documents[name] = Stored(before.document, version)
         return None
 

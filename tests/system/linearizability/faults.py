@@ -73,8 +73,8 @@ class OpenSearchCluster:
 
         async def look() -> list[int]:
             shards = await self.ask(f"/_cat/shards/{self.pattern}?format=json&h=prirep,state,node")
-            found = [one["node"] for one in shards or () if one["prirep"] == "p" and one["state"] == "STARTED"]
-            return [int(node[1:]) for node in found]
+            nodes = [shard["node"] for shard in shards or () if shard["prirep"] == "p" and shard["state"] == "STARTED"]
+            return [int(node[1:]) for node in nodes]
 
         primaries: list[int] = await until(look, "a primary is started")
         most = max(primaries.count(node) for node in primaries)
@@ -82,8 +82,8 @@ class OpenSearchCluster:
 
     async def manager(self) -> int:
         """The node that is the cluster manager."""
-        found = await until(lambda: self.ask("/_cat/cluster_manager?format=json"), "there is a cluster manager")
-        return int(found[0]["node"][1:])
+        value = await until(lambda: self.ask("/_cat/cluster_manager?format=json"), "there is a cluster manager")
+        return int(value[0]["node"][1:])
 
     async def any_node(self) -> int:
         return self.dice.randint(1, len(self.hosts))
@@ -138,22 +138,22 @@ class OpenSearchCluster:
         await self.green()
 
         async def look() -> bool:
-            found = await self.ask("/_tasks?actions=indices:data/write/*")
-            return found is not None and len(found["nodes"]) == 0 and not found.get("node_failures")
+            reply = await self.ask("/_tasks?actions=indices:data/write/*")
+            return reply is not None and len(reply["nodes"]) == 0 and not reply.get("node_failures")
 
         await until(look, "no write is under way")
 
     async def copies(self, alias: str, names: Sequence[str]) -> dict[int, dict[str, dict[str, Any]]]:
         """What each node has of these documents in its own copy, for those of which it has one."""
-        found: dict[int, dict[str, dict[str, Any]]] = {}
+        copies: dict[int, dict[str, dict[str, Any]]] = {}
         for node, host in enumerate(self.hosts, start=1):
             async with httpx.AsyncClient(base_url=host, timeout=60, trust_env=False) as client:
                 answer = await client.post(
                     f"/{alias}/_mget", params={"preference": "_only_local"}, json={"ids": list(names)}
                 )
             docs = answer.raise_for_status().json()["docs"]
-            found[node] = {doc["_id"]: doc for doc in docs if "error" not in doc}
-        return found
+            copies[node] = {doc["_id"]: doc for doc in docs if "error" not in doc}
+        return copies
 
 
 class SplitCluster(OpenSearchCluster):

@@ -39,13 +39,17 @@ class Recorder:
         numbers = range(self._next, self._next + len(operations))
         self._next += len(operations)
         now = time.monotonic_ns()
-        self._write({"number": number, "call": now, **one} for number, one in zip(numbers, operations, strict=True))
+        self._write(
+            {"number": number, "call": now, **operation} for number, operation in zip(numbers, operations, strict=True)
+        )
         return numbers
 
     def done(self, numbers: range, results: Sequence[Facts]) -> None:
         """Write down the answers."""
         now = time.monotonic_ns()
-        self._write({"number": number, "return": now, **one} for number, one in zip(numbers, results, strict=True))
+        self._write(
+            {"number": number, "return": now, **result} for number, result in zip(numbers, results, strict=True)
+        )
         self.returned += len(results)
 
     def _write(self, lines: Iterable[Facts]) -> None:
@@ -65,12 +69,12 @@ def merged(logs: Iterable[Path]) -> list[dict[str, Any]]:
             else:
                 mine[number].update(facts)
         operations += mine.values()
-    return sorted(operations, key=lambda one: int(one["call"]))
+    return sorted(operations, key=lambda operation: int(operation["call"]))
 
 
 def write_history(operations: Iterable[Facts], path: Path) -> None:
     """One operation a line, for the checker."""
-    path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in operations))
+    path.write_bytes(b"".join(orjson.dumps(operation) + b"\n" for operation in operations))
 
 
 def version_facts(version: Version) -> Facts:

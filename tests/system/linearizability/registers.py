@@ -93,16 +93,16 @@ class RegisterClient:
         operations = [_facts(self, name, "read") for name in names]
         numbers = self.recorder.call(operations)
         try:
-            found = await self.store.get(names)
+            stored_jobs = await self.store.get(names)
         except PortError:
             self.recorder.done(numbers, [{"result": "unknown"} for _ in names])
             await self._rest.after(success=False)
             return
-        self.recorder.done(numbers, [shown(found.get(name)) for name in names])
+        self.recorder.done(numbers, [shown(stored_jobs.get(name)) for name in names])
         missing = []
         for name in names:
-            if name in found:
-                self.known[name] = found[name]
+            if name in stored_jobs:
+                self.known[name] = stored_jobs[name]
             else:
                 missing.append(name)
         if missing:

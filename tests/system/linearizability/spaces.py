@@ -33,7 +33,7 @@ def joined_nodes(name: str, net: str, port: int, many: int) -> Iterator[None]:
         try:
             for node in nodes:
                 own = [port + node - 1, port + TRANSPORT + node - 1]
-                ways = [f"{net}.{node}:{one}={LOOP}:{one}" for one in own]
+                ways = [f"{net}.{node}:{number}={LOOP}:{number}" for number in own]
                 for other in nodes:
                     there = port + TRANSPORT + other - 1
                     ways += [f"{LOOP}:{there}={net}.{other}:{there}"] if other != node else []
@@ -41,9 +41,9 @@ def joined_nodes(name: str, net: str, port: int, many: int) -> Iterator[None]:
             relays.append(_relay([f"{LOOP}:{port + node - 1}={net}.{node}:{port + node - 1}" for node in nodes]))
             yield
         finally:
-            for one in relays:
-                one.kill()
-                one.wait()
+            for relay in relays:
+                relay.kill()
+                relay.wait()
 
 
 def _relay(ways: list[str], *within: str) -> subprocess.Popen[bytes]:
@@ -61,7 +61,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 async def _relaying(ways: list[str]) -> None:
     for way in ways:
-        here, there = (one.rsplit(":", 1) for one in way.split("="))
+        here, there = (part.rsplit(":", 1) for part in way.split("="))
 
         async def serve(reader: asyncio.StreamReader, near: asyncio.StreamWriter, there: list[str] = there) -> None:
             try:

@@ -115,7 +115,9 @@ def test_two_claims_of_one_attempt(tmp_path: Path) -> None:
 
 def test_a_history_that_takes_too_long_is_not_called_sound(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
-    many = [write(one, one + 1, (one - 1, f"v{one - 1}"), f"v{one}", one) for one in range(2, 5_000)]
+    many = [
+        write(number, number + 1, (number - 1, f"v{number - 1}"), f"v{number}", number) for number in range(2, 5_000)
+    ]
     write_history([write(1, 2, None, "v1", 1), *many], history)
     assert judge(history).verdict == "OK"
     assert judge(history, timeout="1ns").verdict == "UNDECIDED"

@@ -91,7 +91,7 @@ async def history_of(store: FakeStore, folder: Path, clients: Sequence[RegisterC
             group.create_task(work(client))
     await store.settle()
     log = folder / "recorder.log"
-    seen = {(one["level"], one["document"]) for one in merged([log])}
+    seen = {(record["level"], record["document"]) for record in merged([log])}
     jobs = sorted(name for level, name in seen if level == "writer")
     recorder = clients[0].recorder
     if jobs:
@@ -113,8 +113,8 @@ async def registers(store: FakeStore, folder: Path) -> Verdict:
         store,
         folder,
         [
-            RegisterClient(f"c{one}", "fake", store, recorder, 10, random.Random(one), lambda: 1.0)
-            for one in range(CLIENTS)
+            RegisterClient(f"c{number}", "fake", store, recorder, 10, random.Random(number), lambda: 1.0)
+            for number in range(CLIENTS)
         ],
     )
 
@@ -124,7 +124,10 @@ async def claims(store: FakeStore, writer: Writer, folder: Path) -> Verdict:
     return await history_of(
         store,
         folder,
-        [ClaimClient(f"c{one}", "fake", store, writer, recorder, random.Random(one)) for one in range(CLIENTS)],
+        [
+            ClaimClient(f"c{number}", "fake", store, writer, recorder, random.Random(number))
+            for number in range(CLIENTS)
+        ],
     )
 
 

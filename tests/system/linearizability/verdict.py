@@ -51,12 +51,12 @@ def total(verdicts: list[Verdict]) -> Verdict:
     """Several verdicts as one: the worst word, and the sums."""
     worst = "OK"
     for word in ("UNDECIDED", "VIOLATION"):
-        if any(one.verdict == word for one in verdicts):
+        if any(verdict.verdict == word for verdict in verdicts):
             worst = word
     sums = {
-        one.name: sum((getattr(verdict, one.name) for verdict in verdicts[1:]), getattr(verdicts[0], one.name))
-        for one in fields(Verdict)
-        if one.name != "verdict"
+        field.name: sum((getattr(verdict, field.name) for verdict in verdicts[1:]), getattr(verdicts[0], field.name))
+        for field in fields(Verdict)
+        if field.name != "verdict"
     }
     return Verdict(verdict=worst, **sums)
 

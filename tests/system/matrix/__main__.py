@@ -32,16 +32,16 @@ def say(text: str) -> None:
 
 
 def run_all(site: FailureSite, scenarios: Sequence[Scenario], place: Path) -> tuple[list[dict[str, Any]], int]:
-    """Every cell, one after the other; a failure that is not mended is told, and the next failure is tried."""
+    """Every cell, one after the other; a failure that is not recovered is told, and the next failure is tried."""
     cells, broken = [], 0
-    for one in scenarios:
+    for scenario in scenarios:
         for way in Submission:
-            if way.value in one.skips:
+            if way.value in scenario.skips:
                 continue
             began = time.monotonic()
-            name = f"{one.failure} × {one.stage} × {way.value}"
+            name = f"{scenario.failure} × {scenario.stage} × {way.value}"
             try:
-                cell = measure_cell(site, one, way)
+                cell = measure_cell(site, scenario, way)
             except Exception:
                 broken += 1
                 say(f"FAILED {name}\n{traceback.format_exc()}")
@@ -58,7 +58,7 @@ def _text(figures: dict[str, Any]) -> str:
     """As JSON, one cell a line, so that what changed is seen."""
     parts = []
     for name, value in figures.items():
-        lines = [json.dumps(one, ensure_ascii=False) for one in value] if isinstance(value, list) else []
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in value] if isinstance(value, list) else []
         inner = "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else json.dumps(value)
         parts.append(f' "{name}": {inner}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -66,25 +66,25 @@ def _text(figures: dict[str, Any]) -> str:
 
 def _figures(cells: list[dict[str, Any]], place: Path) -> dict[str, Any]:
     """The whole table: what was measured now, and what was measured before and not again."""
-    again = {(one["failure"], one["stage"]) for one in cells}
+    again = {(cell["failure"], cell["stage"]) for cell in cells}
     before = json.loads(place.read_text())["cells"] if place.exists() else []
-    kept = [one for one in before if (one["failure"], one["stage"]) not in again]
-    known = {(one["failure"], one["stage"], one["submission"]): one for one in [*kept, *cells]}
+    kept = [entry for entry in before if (entry["failure"], entry["stage"]) not in again]
+    known = {(entry["failure"], entry["stage"], entry["submission"]): entry for entry in [*kept, *cells]}
     every = [(failure, stage, way) for failure in FAILURES for stage in STAGES for way in Submission]
-    said = {(failure, stage, way.value): why_not(failure, stage, way) for failure, stage, way in every}
-    said = {
+    fields = {(failure, stage, way.value): why_not(failure, stage, way) for failure, stage, way in every}
+    fields = {
         name: (NOT_YET, UNMEASURED) if kind == SHOWN and name not in known else (kind, why)
-        for name, (kind, why) in said.items()
+        for name, (kind, why) in fields.items()
     }
     return {
         "cores": os.cpu_count(),
         "failures": list(FAILURES),
         "stages": list(STAGES),
         "submissions": [way.value for way in Submission],
-        "cells": [known[name] for name, (kind, _) in said.items() if kind == SHOWN and name in known],
+        "cells": [known[name] for name, (kind, _) in fields.items() if kind == SHOWN and name in known],
         "empty": [
             {"failure": failure, "stage": stage, "submission": way, "kind": kind, "why": why}
-            for (failure, stage, way), (kind, why) in said.items()
+            for (failure, stage, way), (kind, why) in fields.items()
             if (failure, stage, way) not in known
         ],
     }
@@ -98,12 +98,14 @@ async def main() -> int:
         help="such as `disk,host lost/queue`: failures, or FAILURE/STAGE; the others stay as they were measured",
     )
     parser.add_argument("--to", type=Path, default=RESULT)
-    given = parser.parse_args()
-    wanted = given.only.split(",")
-    chosen = [one for one in SCENARIOS if any(word in f"{one.failure}/{one.stage}" for word in wanted)]
+    args = parser.parse_args()
+    wanted = args.only.split(",")
+    chosen = [
+        scenario for scenario in SCENARIOS if any(word in f"{scenario.failure}/{scenario.stage}" for word in wanted)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         async with failure_site(Path(folder), free_tries="0,0") as site:
-            cells, broken = await asyncio.to_thread(run_all, site, chosen, given.to)
+            cells, broken = await asyncio.to_thread(run_all, site, chosen, args.to)
     say(f"{len(cells)} cells, {broken} failed")
     return 1 if broken else 0
 

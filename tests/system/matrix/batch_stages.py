@@ -58,7 +58,7 @@ def batch_host(room: Room, name: str = "sound") -> BatchId:
     """A pilot in Slurm that is there and ready."""
     job = batch_pilot(room, name)
     assert isinstance(job, str), job
-    until(lambda: [one for one in room.operator.pilots(state="alive") if one["host"] == name], f"host {name}")
+    until(lambda: [pilot for pilot in room.operator.pilots(state="alive") if pilot["host"] == name], f"host {name}")
     return job
 
 

@@ -74,9 +74,9 @@ _NEVER: dict[tuple[str, str], str] = {
 
 def why_not(failure: str, stage: str, way: Submission) -> tuple[str, str]:
     """Whether a cell is shown, and if not why."""
-    for one in SCENARIOS:
-        if (one.failure, one.stage) == (failure, stage):
-            if way.value in one.skips:
+    for scenario in SCENARIOS:
+        if (scenario.failure, scenario.stage) == (failure, stage):
+            if way.value in scenario.skips:
                 return NEVER, "nobody is notified when a fire-and-forget job succeeds"
             return SHOWN, ""
     return NEVER, _NEVER[failure, stage]

@@ -1,4 +1,4 @@
-"""A real way between a pilot and its server that can be cut and mended: a TCP proxy."""
+"""A real way between a pilot and its server that can be cut and recovered: a TCP proxy."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Wire:
         with self._lock:
             self._whole = False
             cut, self._open = self._open, set()
-        for one in cut:
+        for sock in cut:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
+    def recover(self) -> None:
         with self._lock:
             self._whole = True
 
@@ -93,9 +93,9 @@ def _pass_on(source: socket.socket, sink: socket.socket, count: Callable[[int], 
             count((before + data).count(REQUEST))
             before = data[1 - len(REQUEST) :]
             sink.sendall(data)
-    for one in (source, sink):
+    for sock in (source, sink):
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Failures at submission, in the queue and while inputs are brought: each a real one, with what mends it."""
+"""Failures at submission, in the queue and while inputs are brought: each a real one, with what fixes it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def network_at_submission(room: Room) -> Plan:
 
     def meanwhile() -> None:
         until(lambda: wire.refused, "a call that failed")
-        wire.mend()
+        wire.recover()
 
     return Plan(room.spec(), meanwhile=meanwhile, attempts=1)
 
@@ -109,7 +109,7 @@ def network_in_the_queue(room: Room) -> Plan:
         room.measured()
         if room.failing:
             until(lambda: wire.refused > before, "a call that failed")
-            wire.mend()
+            wire.recover()
 
     return Plan(room.spec(), meanwhile=meanwhile, attempts=1)
 
@@ -181,8 +181,8 @@ def network_at_staging(room: Room) -> Plan:
 
     if not room.failing:
         listen()
-    given = {"name": "x", "source": f"http://127.0.0.1:{port}{path}", "sha256": DIGEST}
-    return Plan(room.spec(inputs=[given]), meanwhile=meanwhile if room.failing else nothing, cause="network")
+    fields = {"name": "x", "source": f"http://127.0.0.1:{port}{path}", "sha256": DIGEST}
+    return Plan(room.spec(inputs=[fields]), meanwhile=meanwhile if room.failing else nothing, cause="network")
 
 
 @scenario(
@@ -194,7 +194,7 @@ def network_at_staging(room: Room) -> Plan:
 def transfer_at_staging(room: Room) -> Plan:
     path = f"/{room.tenant}"
     room.site.web.files[path] = GOOD
-    room.site.web.faults[path] = [503] * 3 if room.failing else []
+    room.site.web.failures[path] = [503] * 3 if room.failing else []
     room.rule("transfer", RESTAGE)
     room.host()
     return Plan(room.spec(inputs=[{"name": "x", "source": room.site.web.url(path)}]), cause="transfer")
@@ -233,11 +233,11 @@ def data_missing_at_staging(room: Room) -> Plan:
 def data_corrupt_at_staging(room: Room) -> Plan:
     path = f"/{room.tenant}"
     room.site.web.files[path] = GOOD
-    room.site.web.faults[path] = [b"evil"] if room.failing else []
+    room.site.web.failures[path] = [b"evil"] if room.failing else []
     room.rule("data-corrupt", RESTAGE)
     room.host()
-    given = {"name": "x", "source": room.site.web.url(path), "sha256": DIGEST}
-    return Plan(room.spec(inputs=[given]), cause="data-corrupt")
+    fields = {"name": "x", "source": room.site.web.url(path), "sha256": DIGEST}
+    return Plan(room.spec(inputs=[fields]), cause="data-corrupt")
 
 
 @scenario(
@@ -258,7 +258,7 @@ def disk_at_staging(room: Room) -> Plan:
 def no_right_at_staging(room: Room) -> Plan:
     path = f"/{room.tenant}"
     room.site.web.files[path] = GOOD
-    room.site.web.faults[path] = [403] if room.failing else []
+    room.site.web.failures[path] = [403] if room.failing else []
     room.host()
     spec = room.spec(inputs=[{"name": "x", "source": room.site.web.url(path)}], when_exhausted="hold")
     return Plan(spec, meanwhile=lambda: person(room), cause="policy")

@@ -79,7 +79,7 @@ def preempted(room: Room) -> Plan:
     "the payload continues; its completion is accepted",
 )
 def network_while_it_runs(room: Room) -> Plan:
-    return while_it_runs(room, room.site.wire.cut, room.site.wire.mend)
+    return while_it_runs(room, room.site.wire.cut, room.site.wire.recover)
 
 
 @scenario(
@@ -174,7 +174,7 @@ def data_corrupt(room: Room) -> Plan:
 def transfer(room: Room) -> Plan:
     path = f"/{room.tenant}"
     room.site.web.files[path] = GOOD
-    room.site.web.faults[path] = [503] if room.failing else []
+    room.site.web.failures[path] = [503] if room.failing else []
     room.host()
     asks = f"import time, urllib.request; urllib.request.urlopen('{room.site.web.url(path)}'); time.sleep(0.2); open('made', 'w')"
     return Plan(room.spec([sys.executable, "-c", asks], max_attempts=2), cause="*")
@@ -225,7 +225,7 @@ def host_lost_at_the_end(room: Room) -> Plan:
             gate.touch()
             room.spooled(first)
             first.started.kill()
-            room.site.wire.mend()
+            room.site.wire.recover()
             room.host("heir", work=first.work, outputs=first.outputs)
 
     return Plan(room.spec(gated(gate)), meanwhile=meanwhile, attempts=1, twice=True)
@@ -238,7 +238,7 @@ def host_lost_at_the_end(room: Room) -> Plan:
     "the completion is kept and sent later",
 )
 def network_at_the_end(room: Room) -> Plan:
-    return at_the_end(room, room.site.wire.cut, room.site.wire.mend)
+    return at_the_end(room, room.site.wire.cut, room.site.wire.recover)
 
 
 @scenario(
@@ -321,7 +321,7 @@ def network_at_telling(room: Room) -> Plan:
             wire.cut()
             gate.touch()
             room.state("completed")
-            wire.mend()
+            wire.recover()
 
     return Plan(room.spec(gated(gate)), meanwhile=meanwhile, attempts=1)
 
@@ -344,12 +344,12 @@ def server_lost_at_telling(room: Room) -> Plan:
         has_begun(gate)
         if room.failing:
             wire.cut()  # else the submitter may be told before anyone is lost
-            room.site.lose_keeper()
+            room.site.lose_reconciler()
             gate.touch()
             room.state("failed")
             room.site.lose_server()
             room.site.start_server()
-            room.site.start_keeper()
-            wire.mend()
+            room.site.start_reconciler()
+            wire.recover()
 
     return Plan(room.spec(gated(gate) + "; exit 5"), meanwhile=meanwhile, attempts=1, state="failed", cause="*")

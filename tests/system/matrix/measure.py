@@ -16,7 +16,7 @@ from tests.system.matrix.submitters import Submission, submit
 
 from forestay.client import BadRequest, NotAllowed
 
-OVER = frozenset({"release", "fault", "complete", "adopt", "keep-end", "quarantine"})
+OVER = frozenset({"release", "failure", "complete", "adopt", "keep-completion", "quarantine"})
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Run:
     core_seconds: float
     causes: tuple[str, ...]
     answered: tuple[str, ...]
-    """By whom its faults were answered."""
+    """By whom its failures were answered."""
 
 
 def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: bool) -> Run:
@@ -54,7 +54,7 @@ def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: 
 
 
 def _refused(where: Room, plan: Plan, way: Submission) -> float:
-    """A call that is refused, and of which nothing comes to be; then what was wrong is mended. Gives the seconds that it cost."""
+    """A call that is refused, and of which nothing comes to be; then what was wrong is recovered. Gives the seconds that it cost."""
     began = time.monotonic()
     with pytest.raises((BadRequest, NotAllowed)):
         submit(way, where.client, where.operator, where.site.desk, plan.specification, plan.job)
@@ -68,10 +68,10 @@ def _incidents(where: Room, *, expected: bool) -> tuple[tuple[str, ...], tuple[s
     wanted = {"job": where.measured()}
     if expected:
         until(lambda: where.operator.find_incidents(wanted).incidents, "the incident")
-    found = where.operator.find_incidents(wanted).incidents
-    whole = [where.operator.incident(one["id"]) for one in found]
-    by = {decision["by"] for one in whole for decision in one["decisions"]}
-    return tuple(sorted({one["cause"] for one in found})), tuple(sorted(by))
+    incidents = where.operator.find_incidents(wanted).incidents
+    whole = [where.operator.incident(incident["id"]) for incident in incidents]
+    by = {decision["by"] for incident in whole for decision in incident["decisions"]}
+    return tuple(sorted({incident["cause"] for incident in incidents})), tuple(sorted(by))
 
 
 def _core_seconds(where: Room) -> float:
@@ -95,7 +95,7 @@ class Cell:
     stage: str
     submission: str
     injected: str
-    mended: str
+    recovered: str
     state: str
     attempts: int
     causes: tuple[str, ...]
@@ -113,7 +113,7 @@ def measure_cell(site: FailureSite, scenario: Scenario, way: Submission) -> Cell
         scenario.stage,
         way.value,
         scenario.injected,
-        scenario.mended,
+        scenario.recovered,
         hurt.state,
         hurt.attempts,
         hurt.causes,

@@ -1,6 +1,6 @@
 """What each fault-tolerant pattern costs, for each of the four ways to submit a job (paper P0, sections 3A and 4).
 
-Messages, time and processor time of the same job with and without its fault, in turns on one real server, keeper and host.
+Messages, time and processor time of the same job with and without its failure, in turns on one real server, reconciler and host.
 
     just pattern-costs                 # seven rounds, and the page
     python -m tests.system.matrix.pattern_cost --rounds 1 --patterns re-submit --no-keep
@@ -39,10 +39,10 @@ ASKS_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Pattern:
-    """A fault, and the pattern that answers it."""
+    """A failure, and the pattern that answers it."""
 
     name: str
-    fault: str
+    failure: str
     cause: str
     step: Mapping[str, object] | None
     """Of the rule that answers; none: the job's own policy does."""
@@ -64,7 +64,7 @@ def _once(first: str) -> Callable[[Room, bool], str]:
 def _restaged(where: Room, failing: bool) -> SpecificationJson:
     path, web = f"/{uuid4().hex}", where.site.web
     web.files[path] = GOOD
-    web.faults[path] = [b"evil"] if failing else []
+    web.failures[path] = [b"evil"] if failing else []
     return where.spec(inputs=[{"name": "x", "source": web.url(path), "sha256": DIGEST}])
 
 
@@ -131,12 +131,12 @@ class Cost:
     """Seconds from the call to what the submitter learns; of a job that is fired and forgotten, to its end."""
     asked: int
     """Requests of the submitter."""
-    told: int
+    notified: int
     """Notifications to the submitter."""
     host_asked: int
     """Requests of the host, those among them by which it is alive and asks for work."""
     control_cpu: float
-    """Processor seconds of server and keeper meanwhile."""
+    """Processor seconds of server and reconciler meanwhile."""
     host_cpu: float
     """Of the pilot, and of what it ran."""
 
@@ -152,16 +152,16 @@ class Bench:
 
     @property
     def control(self) -> tuple[Started, ...]:
-        return (self.where.site.server, self.where.site.keeper)
+        return (self.where.site.server, self.where.site.reconciler)
 
 
 @contextmanager
 def bench(site: FailureSite) -> Iterator[Bench]:
     with room(site, failing=False) as where, cut_wire(site.server.url) as wire:
         where.reach(wire)
-        for one in PATTERNS:
-            if one.step is not None:
-                where.rule(one.cause, one.step)
+        for pattern in PATTERNS:
+            if pattern.step is not None:
+                where.rule(pattern.cause, pattern.step)
         yield Bench(where, wire, site.desk, where.host().started)
 
 
@@ -171,7 +171,7 @@ def measure(at: Bench, pattern: Pattern, way: Submission, *, failing: bool) -> C
     asked, host_asked = at.wire.requests, at.where.site.wire.requests
     control, host = _cpu(*at.control), _cpu(at.host)
     began = time.monotonic()
-    name, told = _submit(at, way, specification)
+    name, number = _submit(at, way, specification)
     wall = time.monotonic() - began
     asked, host_asked = at.wire.requests - asked, at.where.site.wire.requests - host_asked
     control, host = _cpu(*at.control) - control, _cpu(at.host) - host
@@ -179,10 +179,10 @@ def measure(at: Bench, pattern: Pattern, way: Submission, *, failing: bool) -> C
     wanted = (pattern.state, pattern.attempts) if failing else ("completed", 1)
     assert (job["state"], job["attempt"]) == wanted, (pattern.name, way.value, failing, job["state"], job["attempt"])
     if failing:
-        causes = {one["cause"] for one in at.where.operator.find_incidents({"job": name}).incidents}
+        causes = {incident["cause"] for incident in at.where.operator.find_incidents({"job": name}).incidents}
         assert causes == {pattern.cause}, causes
     return Cost(
-        pattern.name, way.value, failing, job["state"], job["attempt"], round(wall, 4), asked, told, host_asked,
+        pattern.name, way.value, failing, job["state"], job["attempt"], round(wall, 4), asked, number, host_asked,
         round(control, 3), round(host, 3),
     )  # fmt: skip
 
@@ -190,8 +190,8 @@ def measure(at: Bench, pattern: Pattern, way: Submission, *, failing: bool) -> C
 def _cpu(*processes: Started) -> float:
     """With the children that they have waited for."""
     ticks = 0
-    for one in processes:
-        fields = Path(f"/proc/{one.process.pid}/stat").read_text().rpartition(")")[2].split()
+    for started in processes:
+        fields = Path(f"/proc/{started.process.pid}/stat").read_text().rpartition(")")[2].split()
         ticks += sum(int(fields[place]) for place in (11, 12, 13, 14))
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -225,38 +225,38 @@ def _over(client: ForestayClient, name: str) -> bool:
 
 
 def measure_all(site: FailureSite, patterns: Sequence[Pattern], rounds: int) -> list[Cost]:
-    """Every pattern by every way, with and without its fault in turns, the first of the two changing from round to round."""
-    found: list[Cost] = []
+    """Every pattern by every way, with and without its failure in turns, the first of the two changing from round to round."""
+    costs: list[Cost] = []
     for number in range(rounds):
-        # A tenant of its own each: many faults of one cause would be a storm, and be held back.
+        # A tenant of its own each: many failures of one cause would be a storm, and be held back.
         with bench(site) as at:
             for failing in (False, True):  # the first of anything costs more
                 measure(at, patterns[0], Submission.SYNCHRONOUS, failing=failing)
             for pattern in patterns:
                 for way in Submission:
                     turns = (False, True) if number % 2 == 0 else (True, False)
-                    found += [measure(at, pattern, way, failing=failing) for failing in turns]
-    return found
+                    costs += [measure(at, pattern, way, failing=failing) for failing in turns]
+    return costs
 
 
 def table(costs: Sequence[Cost]) -> list[dict[str, Any]]:
-    """Medians of each pattern and way, with and without the fault; processor time as the mean, since its clock ticks coarsely."""
+    """Medians of each pattern and way, with and without the failure; processor time as the mean, since its clock ticks coarsely."""
     rows = []
-    names = list(dict.fromkeys((one.pattern, one.submission) for one in costs))
+    names = list(dict.fromkeys((cost.pattern, cost.submission) for cost in costs))
     for pattern, way in names:
         row: dict[str, Any] = {"pattern": pattern, "submission": way}
         for failing, word in ((False, "clean"), (True, "hurt")):
-            some = [one for one in costs if (one.pattern, one.submission, one.failing) == (pattern, way, failing)]
+            some = [cost for cost in costs if (cost.pattern, cost.submission, cost.failing) == (pattern, way, failing)]
             row[word] = {
                 "runs": len(some),
                 "attempts": some[0].attempts,
                 "state": some[0].state,
-                "wall": median(one.wall for one in some),
-                "asked": median(one.asked for one in some),
-                "told": median(one.told for one in some),
-                "host_asked": median(one.host_asked for one in some),
-                "control_cpu": round(sum(one.control_cpu for one in some) / len(some), 4),
-                "host_cpu": round(sum(one.host_cpu for one in some) / len(some), 4),
+                "wall": median(cost.wall for cost in some),
+                "asked": median(cost.asked for cost in some),
+                "told": median(cost.notified for cost in some),
+                "host_asked": median(cost.host_asked for cost in some),
+                "control_cpu": round(sum(cost.control_cpu for cost in some) / len(some), 4),
+                "host_cpu": round(sum(cost.host_cpu for cost in some) / len(some), 4),
             }
         rows.append(row)
     return rows
@@ -265,15 +265,15 @@ def table(costs: Sequence[Cost]) -> list[dict[str, Any]]:
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--patterns", default=",".join(one.name.replace(", ", "-") for one in PATTERNS))
+    parser.add_argument("--patterns", default=",".join(pattern.name.replace(", ", "-") for pattern in PATTERNS))
     parser.add_argument("--no-keep", action="store_true", help="write no results")
-    given = parser.parse_args()
-    wanted = given.patterns.split(",")
-    chosen = [one for one in PATTERNS if one.name.replace(", ", "-") in wanted]
+    args = parser.parse_args()
+    wanted = args.patterns.split(",")
+    chosen = [pattern for pattern in PATTERNS if pattern.name.replace(", ", "-") in wanted]
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         async with failure_site(Path(folder), free_tries="0,0") as site:
-            costs = await asyncio.to_thread(measure_all, site, chosen, given.rounds)
+            costs = await asyncio.to_thread(measure_all, site, chosen, args.rounds)
     rows = table(costs)
     for row in rows:
         clean, hurt = row["clean"], row["hurt"]
@@ -283,13 +283,13 @@ async def main() -> int:
             f" hosts {clean['host_asked']:g} → {hurt['host_asked']:g},"
             f" CPU {clean['control_cpu'] * 1e3:.0f} → {hurt['control_cpu'] * 1e3:.0f} ms\n"
         )
-    if not given.no_keep:
-        faults = {one.name: one.fault for one in PATTERNS}
-        told = {
-            "rounds": given.rounds, "load": [load, os.getloadavg()[0]], "asks_every": ASKS_EVERY, "faults": faults,
-            "rows": rows, "jobs": [asdict(one) for one in costs],
+    if not args.no_keep:
+        failures = {pattern.name: pattern.failure for pattern in PATTERNS}
+        figures = {
+            "rounds": args.rounds, "load": [load, os.getloadavg()[0]], "asks_every": ASKS_EVERY, "failures": failures,
+            "rows": rows, "jobs": [asdict(cost) for cost in costs],
         }  # fmt: skip
-        sys.stderr.write(f"raw figures in {keep('pattern_cost', [], told)}\n")
+        sys.stderr.write(f"raw figures in {keep('pattern_cost', [], figures)}\n")
     return 0
 
 

@@ -45,7 +45,7 @@ class Plan:
     cause: str = ""
     """Of the incident; empty: there is none."""
     again: Callable[[], SpecificationJson] | None = None
-    """The call itself is refused. This mends what was wrong, and gives what is submitted then."""
+    """The call itself is refused. This fixes what was wrong, and gives what is submitted then."""
 
 
 @dataclass
@@ -68,12 +68,12 @@ class Room:
 
     def host(self, name: str = "sound", **more: Any) -> Host:
         """A host that is there and ready."""
-        one = self.site.host(
+        host = self.site.host(
             self.tenant, name, outputs=more.pop("outputs", None) or self.folder / f"out-{name}", **more
         )
-        self.hosts.append(one)
-        until(lambda: [one for one in self.operator.pilots(state="alive") if one["host"] == name], f"host {name}")
-        return one
+        self.hosts.append(host)
+        until(lambda: [pilot for pilot in self.operator.pilots(state="alive") if pilot["host"] == name], f"host {name}")
+        return host
 
     def busy_host(self, name: str = "spare", *, disk: int = 1 << 32, **more: Any) -> Callable[[], None]:
         """A large host that has something else to do until it is let go: by calling what this gives back."""
@@ -98,11 +98,11 @@ class Room:
             "type": "abort",
             "condition": f'cause == "{cause}"',
             "conclusion": {"steps": [dict(step) for step in steps]},
-            "cornerstone": f"of-{cause}",
+            "reference_incident": f"of-{cause}",
             "context": {"cause": cause},
         }
-        made = self.operator.add_rule("domain/house", draft)
-        self.operator.set_rule_state("domain/house", str(made["rule"]), "active")
+        made = self.operator.add_rule("domain/site", draft)
+        self.operator.set_rule_state("domain/site", str(made["rule"]), "active")
         self.known()
 
     def known(self) -> None:
@@ -112,8 +112,8 @@ class Room:
 
     def measured(self) -> str:
         """The id of the job, as soon as it is there."""
-        found = until(self.jobs, "the job")
-        return str(found[0]["id"])
+        value = until(self.jobs, "the job")
+        return str(value[0]["id"])
 
     def jobs(self) -> list[Any]:
         return list(self.operator.find_jobs({"name": MEASURED}).jobs)

@@ -30,7 +30,7 @@ class Scenario:
     failure: str
     stage: str
     injected: str
-    mended: str
+    recovered: str
     """The pattern that answers it."""
     prepare: Callable[[Room], Plan]
     skips: tuple[str, ...] = ()
@@ -41,10 +41,10 @@ SCENARIOS: list[Scenario] = []
 
 
 def scenario(
-    failure: str, stage: str, injected: str, mended: str, *, skips: tuple[str, ...] = ()
+    failure: str, stage: str, injected: str, recovered: str, *, skips: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Room], Plan]], Callable[[Room], Plan]]:
     def keep(prepare: Callable[[Room], Plan]) -> Callable[[Room], Plan]:
-        SCENARIOS.append(Scenario(failure, stage, injected, mended, prepare, skips))
+        SCENARIOS.append(Scenario(failure, stage, injected, recovered, prepare, skips))
         return prepare
 
     return keep
@@ -72,7 +72,7 @@ def _begun(gate: Path) -> Path:
     return gate.with_name(f"{gate.name}-begun")
 
 
-def while_it_runs(room: Room, lose: Callable[[], None], mend: Callable[[], None]) -> Plan:
+def while_it_runs(room: Room, lose: Callable[[], None], recover: Callable[[], None]) -> Plan:
     gate = room.folder / "gate"
     room.host()
     if not room.failing:
@@ -82,13 +82,13 @@ def while_it_runs(room: Room, lose: Callable[[], None], mend: Callable[[], None]
         has_begun(gate)
         if room.failing:
             lose()
-            mend()
+            recover()
             gate.touch()
 
     return Plan(room.spec(gated(gate)), meanwhile=meanwhile, attempts=1, twice=True)
 
 
-def at_the_end(room: Room, lose: Callable[[], None], mend: Callable[[], None]) -> Plan:
+def at_the_end(room: Room, lose: Callable[[], None], recover: Callable[[], None]) -> Plan:
     gate = room.folder / "gate"
     host = room.host()
     if not room.failing:
@@ -100,7 +100,7 @@ def at_the_end(room: Room, lose: Callable[[], None], mend: Callable[[], None]) -
             lose()
             gate.touch()
             room.spooled(host)
-            mend()
+            recover()
 
     return Plan(room.spec(gated(gate)), meanwhile=meanwhile, attempts=1, twice=True)
 
@@ -135,9 +135,9 @@ def one_host_broken(room: Room, **more: Any) -> Callable[[], None]:
     return meanwhile
 
 
-def person(room: Room, mends: Callable[[], object] = nothing) -> None:
-    """A person finds the job in the inbox, mends what is wrong, and lets it go on."""
+def person(room: Room, recovers: Callable[[], object] = nothing) -> None:
+    """A person finds the job in the inbox, fixes what is wrong, and lets it go on."""
     if room.failing:
         room.incident("held")
-        mends()
-        room.operator.retry(room.measured(), reason="mended")
+        recovers()
+        room.operator.retry(room.measured(), reason="recovered")

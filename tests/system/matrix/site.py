@@ -1,4 +1,4 @@
-"""A real server, a real keeper, and hosts: real pilots whose disks, memory and ways to the server break as a test says."""
+"""A real server, a real reconciler, and hosts: real pilots whose disks, memory and ways to the server break as a test says."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class FailureSite:
     """A storage element that takes the outputs of hosts at `ELEMENT_SITE`."""
     wire: Wire
     """The only way from the hosts to the server."""
-    keeper: Started
+    reconciler: Started
     launcher: ThreadPoolExecutor
     """The one thread that starts processes: they die with it, and it lives as long as the site."""
     groups: list[Path] = field(default_factory=list)
@@ -131,18 +131,18 @@ class FailureSite:
 
     def recover(self) -> None:
         """As it was in the beginning, whatever a failed scenario left behind."""
-        self.wire.mend()
-        self.element.faults = []
+        self.wire.recover()
+        self.element.failures = []
         if self.server.process.poll() is not None:
             self.start_server()
-        if self.keeper.process.poll() is not None:
-            self.start_keeper()
+        if self.reconciler.process.poll() is not None:
+            self.start_reconciler()
 
-    def lose_keeper(self) -> None:
-        self.keeper.kill()
+    def lose_reconciler(self) -> None:
+        self.reconciler.kill()
 
-    def start_keeper(self) -> None:
-        self.keeper = self.launcher.submit(self.running.keeper).result()
+    def start_reconciler(self) -> None:
+        self.reconciler = self.launcher.submit(self.running.reconciler).result()
 
     def tenant(self) -> str:
         return f"t-{uuid4().hex[:8]}"
@@ -170,8 +170,8 @@ class FailureSite:
         """Start a pilot. `prepare` is a shell line that is run first, in file systems that only this pilot sees: `$WORK` and `$OUTPUTS` are its folders. An unprivileged one obeys the modes of files even as root."""
         place = self.folder / f"host-{uuid4().hex[:8]}"
         work, out = work or place / "work", outputs or place / "outputs"
-        for one in (work, out):
-            one.mkdir(parents=True, exist_ok=True)
+        for path in (work, out):
+            path.mkdir(parents=True, exist_ok=True)
         enrol = place / "enrol"
         write_private(enrol, self.running.domain.token("enrol", tenant=tenant, subject="enroller"))
         words = [sys.executable, "-m", "forestay_pilot", "--server", self.wire.url]
@@ -268,7 +268,7 @@ async def _running(folder: Path, element: Storage, settings: dict[str, Any]) -> 
         ):
             server = await running.server(port=port, url=wire.url)
             launcher = stack.enter_context(ThreadPoolExecutor(1))
-            site = FailureSite(running, server, folder, web, desk, element, wire, running.keeper(), launcher)
+            site = FailureSite(running, server, folder, web, desk, element, wire, running.reconciler(), launcher)
             try:
                 yield site
             finally:

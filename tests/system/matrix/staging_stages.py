@@ -1,4 +1,4 @@
-"""Failures on the way of files to and from storage elements, and of those who carry them: each a real one, with what mends it."""
+"""Failures on the way of files to and from storage elements, and of those who carry them: each a real one, with what fixes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from tests.system.matrix.room import Plan, Room
 from tests.system.matrix.scenario import GOOD, RESTAGE, person, scenario
 from tests.system.matrix.site import ELEMENT_SITE, until
-from tests.unit.pilot.storage_server import Fault
+from tests.unit.pilot.storage_server import Failure
 
 
 @scenario(
@@ -22,7 +22,7 @@ def preempted_at_staging(room: Room) -> Plan:
     (storage.folder / room.tenant).write_bytes(GOOD)
     first = room.host("first")
     if room.failing:
-        storage.faults = [Fault(delay=3.0)]
+        storage.failures = [Failure(delay=3.0)]
 
     def meanwhile() -> None:
         if room.failing:
@@ -46,7 +46,7 @@ def server_lost_at_staging(room: Room) -> Plan:
     (storage.folder / room.tenant).write_bytes(GOOD)
     room.host()
     if room.failing:
-        storage.faults = [Fault(delay=2.0)]
+        storage.failures = [Failure(delay=2.0)]
 
     def meanwhile() -> None:
         room.state("running", "completed")
@@ -55,8 +55,8 @@ def server_lost_at_staging(room: Room) -> Plan:
             room.site.lose_server()
             room.site.start_server()
 
-    given = {"name": "x", "source": f"{storage.url}/{room.tenant}"}
-    return Plan(room.spec(inputs=[given]), meanwhile=meanwhile, attempts=1, twice=True)
+    fields = {"name": "x", "source": f"{storage.url}/{room.tenant}"}
+    return Plan(room.spec(inputs=[fields]), meanwhile=meanwhile, attempts=1, twice=True)
 
 
 @scenario(
@@ -70,12 +70,12 @@ def transfer_at_staging_out(room: Room) -> Plan:
     room.host(site=ELEMENT_SITE)
     storage = room.site.element
     if room.failing:
-        storage.faults = [Fault(status=503)] * 100
+        storage.failures = [Failure(status=503)] * 100
 
     def meanwhile() -> None:
         if room.failing:
             room.incident()
-            storage.faults = []
+            storage.failures = []
 
     return Plan(room.spec(), meanwhile=meanwhile, attempts=2, twice=True, cause="transfer")
 
@@ -89,5 +89,5 @@ def transfer_at_staging_out(room: Room) -> Plan:
 def no_right_at_staging_out(room: Room) -> Plan:
     room.host(site=ELEMENT_SITE)
     if room.failing:
-        room.site.element.faults = [Fault(status=403)]
+        room.site.element.failures = [Failure(status=403)]
     return Plan(room.spec(when_exhausted="hold"), meanwhile=lambda: person(room), cause="policy")

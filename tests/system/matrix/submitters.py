@@ -64,9 +64,9 @@ def _notification(
     desk.refusals[path] = desk.refusals.pop("next", 0)
     (accepted,) = client.submit([cast(NewJob, {**job, "callback": desk.url(path)})], spec)
     until(lambda: desk.seen.get(path), "the notification")
-    (told,) = desk.seen[path]
-    assert told["job"] == accepted["id"]
-    return str(told["state"])
+    (fields,) = desk.seen[path]
+    assert fields["job"] == accepted["id"]
+    return str(fields["state"])
 
 
 def _fire_and_forget(
@@ -78,7 +78,9 @@ def _fire_and_forget(
     state = operator.job(name)["state"]
 
     def alerts() -> list[Mapping[str, object]]:
-        return [one for one in operator.alerts() if one["job"] == name and one["alert"] == "forgotten-job-failed"]
+        return [
+            alert for alert in operator.alerts() if alert["job"] == name and alert["alert"] == "forgotten-job-failed"
+        ]
 
     if state == "completed":
         assert not alerts()

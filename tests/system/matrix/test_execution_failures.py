@@ -51,10 +51,10 @@ class Told:
 
 def told(client: ForestayClient, job: str) -> Told:
     """The one incident of a job."""
-    (found,) = client.find_incidents({"job": job}).incidents
-    context: dict[str, Any] = client.incident(found["id"])["context"]
+    (incident,) = client.find_incidents({"job": job}).incidents
+    context: dict[str, Any] = client.incident(incident["id"])["context"]
     evidence, finding = context["evidence"], context["finding"]
-    assert found["cause"] == finding["cause"]
+    assert incident["cause"] == finding["cause"]
     more = (str(evidence.get(name, "")) for name in ("error", "file"))
     return Told(context["failure"], evidence["stage"], finding["cause"], finding["retry"], *more)
 
@@ -115,12 +115,12 @@ DATA: dict[str, tuple[Callable[[FailureSite, Path], InputJson], Told]] = {
 
 
 @pytest.mark.ledger("P0-25")
-@pytest.mark.parametrize("case", DATA)
-def test_data_is_not_available(site: FailureSite, sound: ForestayClient, tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize("run", DATA)
+def test_data_is_not_available(site: FailureSite, sound: ForestayClient, tmp_path: Path, run: str) -> None:
     site.web.files["/good"] = b"good"
-    site.web.faults["/secret"], site.web.faults["/broken"] = [403], [503] * 3
-    given, expected = DATA[case]
-    job = failed(sound, spec("touch ran", given(site, tmp_path)))
+    site.web.failures["/secret"], site.web.failures["/broken"] = [403], [503] * 3
+    callback, expected = DATA[run]
+    job = failed(sound, spec("touch ran", callback(site, tmp_path)))
     assert told(sound, job) == expected
     assert "in/x from" in sound.log(job), "the log names the file and its source"
 
@@ -169,9 +169,9 @@ EXECUTING: dict[str, tuple[list[str] | str, dict[str, Any], Told]] = {
 
 
 @pytest.mark.ledger("P0-25")
-@pytest.mark.parametrize("case", EXECUTING)
-def test_a_job_fails_by_itself_or_is_not_given_enough(sound: ForestayClient, case: str) -> None:
-    command, more, expected = EXECUTING[case]
+@pytest.mark.parametrize("run", EXECUTING)
+def test_a_job_fails_by_itself_or_is_not_given_enough(sound: ForestayClient, run: str) -> None:
+    command, more, expected = EXECUTING[run]
     assert told(sound, failed(sound, spec(command, **more))) == expected
 
 
@@ -224,16 +224,16 @@ HOSTS: dict[str, tuple[str, SpecificationJson, Told]] = {
 
 
 @pytest.mark.ledger("P0-25")
-@pytest.mark.parametrize("case", HOSTS)
-def test_a_disk_is_full_or_cannot_be_written(site: FailureSite, tmp_path: Path, case: str) -> None:
-    prepare, specification, expected = HOSTS[case]
+@pytest.mark.parametrize("run", HOSTS)
+def test_a_disk_is_full_or_cannot_be_written(site: FailureSite, tmp_path: Path, run: str) -> None:
+    prepare, specification, expected = HOSTS[run]
     large = tmp_path / "large"
     large.write_bytes(b"\0" * MIB)
     tenant = site.tenant()
     host = site.host(tenant, "small", prepare=prepare)
-    given: NewJob = {"parameters": {"large": str(large), "outputs": str(host.outputs)}}
+    job: NewJob = {"parameters": {"large": str(large), "outputs": str(host.outputs)}}
     with site.client(tenant) as client:
-        assert told(client, failed(client, specification, given)) == expected
+        assert told(client, failed(client, specification, job)) == expected
     assert not list(host.outputs.rglob("manifest.json")), "nothing half done is left to be seen"
 
 
@@ -258,11 +258,13 @@ def test_what_cannot_be_cleared_away_costs_no_work_and_is_told(site: FailureSite
             client, spec("echo right > made; mkdir busy; mount -t tmpfs tmpfs busy", outputs=["made"]), timeout=PATIENCE
         )
         assert (ended["state"], ended["attempt"]) == ("completed", 1)
-        alerts = until(lambda: [one for one in client.alerts() if one["job"] == ended["id"]], "the alert")
-        assert [(one["alert"], "cluttered (EBUSY)" in one["words"]) for one in alerts] == [("cleanup-failed", True)]
+        alerts = until(lambda: [alert for alert in client.alerts() if alert["job"] == ended["id"]], "the alert")
+        assert [(alert["alert"], "cluttered (EBUSY)" in alert["words"]) for alert in alerts] == [
+            ("cleanup-failed", True)
+        ]
         assert told(client, ended["id"]) == Told("cleanup", "cleanup", "cleanup", "no", "EBUSY")
-        (found,) = client.find_incidents({"job": ended["id"]}).incidents
-        assert found["state"] == "ignored"
+        (incident,) = client.find_incidents({"job": ended["id"]}).incidents
+        assert incident["state"] == "ignored"
         manifest = Path(client.outputs(ended["id"])["manifest"]["path"])
         assert hashlib.sha256(manifest.read_bytes()).hexdigest() == client.outputs(ended["id"])["manifest"]["sha256"]
         again = run(client, spec("true"), timeout=PATIENCE)
@@ -271,7 +273,7 @@ def test_what_cannot_be_cleared_away_costs_no_work_and_is_told(site: FailureSite
 
 
 @pytest.mark.ledger("P0-25")
-def test_a_host_that_dies_is_no_fault_of_the_job(site: FailureSite, tmp_path: Path) -> None:
+def test_a_host_that_dies_is_no_failure_of_the_job(site: FailureSite, tmp_path: Path) -> None:
     tenant, gate = site.tenant(), tmp_path / "gate"
     doomed = site.host(tenant, "doomed")
     with site.client(tenant) as client:
@@ -283,7 +285,7 @@ def test_a_host_that_dies_is_no_fault_of_the_job(site: FailureSite, tmp_path: Pa
         doomed.started.kill()
         site.host(tenant, "sound")
         ended = until(lambda: _final(client, accepted["id"]), "its end")
-        assert (ended["state"], ended["attempt"], ended["faults"], ended["releases"]) == ("completed", 2, 0, 1)
+        assert (ended["state"], ended["attempt"], ended["failures"], ended["releases"]) == ("completed", 2, 0, 1)
         assert ended["last"]["host"] == "sound"
         assert client.find_incidents({"job": accepted["id"]}).incidents == []
         events = [line["event"] for line in client.story(accepted["id"])["story"]]
@@ -302,8 +304,8 @@ def test_a_job_whose_hosts_die_again_and_again_is_held_with_the_cause(site: Fail
             site.host(tenant, f"doomed-{lost}")
             until(lambda lost=lost: client.job(job)["releases"] == lost, f"loss {lost}")  # type: ignore[misc]
         until(lambda: client.find_incidents({"job": job, "state": "held"}).incidents, "the incident", 90)
-        (found,) = client.find_incidents({"job": job}).incidents
-        context: dict[str, Any] = client.incident(found["id"])["context"]
+        (incident,) = client.find_incidents({"job": job}).incidents
+        context: dict[str, Any] = client.incident(incident["id"])["context"]
         finding = context["finding"]
         assert (context["failure"], finding["cause"], finding["retry"]) == ("resource unavailable", "node", "elsewhere")
         assert client.job(job)["state"] == "faulted"
@@ -324,11 +326,11 @@ def test_a_way_to_the_server_that_is_cut_costs_nothing(site: FailureSite, tmp_pa
         spool = host.jobs.parent / "spool"
         until(lambda: list(spool.glob("*.json")), "the end in the spool")
         assert client.job(accepted["id"])["state"] in ("running", "available"), "the server heard nothing"
-        site.wire.mend()
+        site.wire.recover()
         ended = until(lambda: _final(client, accepted["id"]), "its end")
-        assert (ended["state"], ended["attempt"], ended["faults"]) == ("completed", 1, 0)
+        assert (ended["state"], ended["attempt"], ended["failures"]) == ("completed", 1, 0)
 
 
 def _final(client: ForestayClient, job: str) -> Any:
-    found = client.job(job)
-    return found if found["state"] in FINAL else None
+    found_job = client.job(job)
+    return found_job if found_job["state"] in FINAL else None

@@ -32,13 +32,17 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Failur
 
 
 def found(failure: str, stage: str) -> Scenario:
-    (one,) = [one for one in SCENARIOS if (one.failure, one.stage) == (failure, stage)]
-    return one
+    (scenario,) = [
+        other_scenario
+        for other_scenario in SCENARIOS
+        if (other_scenario.failure, other_scenario.stage) == (failure, stage)
+    ]
+    return scenario
 
 
 @pytest.mark.ledger("P0-29")
 @pytest.mark.parametrize(("failure", "stage", "way"), SMALL)
-def test_a_failure_is_mended_and_its_submitter_sees_the_outcome(
+def test_a_failure_is_recovered_and_its_submitter_sees_the_outcome(
     site: FailureSite, failure: str, stage: str, way: Submission
 ) -> None:
     run = measure(site, found(failure, stage), way, failing=True)

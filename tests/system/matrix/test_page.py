@@ -21,18 +21,21 @@ def test_the_page_says_what_was_measured() -> None:
 
 
 def test_no_cell_that_can_exist_is_empty() -> None:
-    assert [one for one in FIGURES["empty"] if one["kind"] == NOT_YET] == []
+    assert [entry for entry in FIGURES["empty"] if entry["kind"] == NOT_YET] == []
 
 
 def test_every_cell_is_shown_or_says_why_not() -> None:
-    measured = [(one["failure"], one["stage"], one["submission"]) for one in FIGURES["cells"]]
-    told = {(one["failure"], one["stage"], one["submission"]): (one["kind"], one["why"]) for one in FIGURES["empty"]}
+    measured = [(cell["failure"], cell["stage"], cell["submission"]) for cell in FIGURES["cells"]]
+    fields = {
+        (entry["failure"], entry["stage"], entry["submission"]): (entry["kind"], entry["why"])
+        for entry in FIGURES["empty"]
+    }
     assert len(measured) == len(set(measured))
     for name, (kind, why) in ALL.items():
         if kind == SHOWN:
-            assert name in measured or told[name] == (NOT_YET, UNMEASURED)
+            assert name in measured or fields[name] == (NOT_YET, UNMEASURED)
         else:
             assert why
-            assert told[name] == (kind, why)
+            assert fields[name] == (kind, why)
             assert name not in measured
-    assert set(measured) | set(told) == set(ALL)
+    assert set(measured) | set(fields) == set(ALL)

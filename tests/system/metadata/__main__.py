@@ -25,7 +25,7 @@ def told(loads: list[Done]) -> dict[str, Any]:
     """Means of each arm."""
     names = ("completed", "wide_completed", "urgent_in_time", "urgent_seconds", "extra_attempts", "seconds")
     return {
-        word: {name: mean(getattr(one, name) for one in loads if one.metadata is metadata) for name in names}
+        word: {name: mean(getattr(load, name) for load in loads if load.metadata is metadata) for name in names}
         for word, metadata in (("with", True), ("without", False))
     }
 
@@ -36,20 +36,20 @@ async def main() -> int:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-keep", action="store_true", help="write no results")
-    given = parser.parse_args()
+    args = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         async with failure_site(Path(folder), free_tries="0,0") as site:
-            found, seconds = await asyncio.to_thread(diagnose, site, records(given.each))
-            loads = await asyncio.to_thread(in_turns, site, given.jobs, given.rounds)
+            diagnosed, seconds = await asyncio.to_thread(diagnose, site, records(args.each))
+            loads = await asyncio.to_thread(in_turns, site, args.jobs, args.rounds)
     figures = {
-        "diagnosis": summary(found, seconds),
-        "mixed load": told(loads) | {"jobs": given.jobs, "rounds": given.rounds},
+        "diagnosis": summary(diagnosed, seconds),
+        "mixed load": told(loads) | {"jobs": args.jobs, "rounds": args.rounds},
         "load": [load, os.getloadavg()[0]],
-        "loads": [asdict(one) for one in loads],
+        "loads": [asdict(other_load) for other_load in loads],
     }
     sys.stderr.write(f"{figures['diagnosis']}\n{figures['mixed load']}\n")
-    if not given.no_keep:
+    if not args.no_keep:
         sys.stderr.write(f"raw figures in {keep('metadata_value', [], figures)}\n")
     return 0
 

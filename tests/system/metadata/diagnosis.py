@@ -79,18 +79,18 @@ def records(each: int = 1) -> list[Record]:
         for line in file.read_text(encoding="utf-8").splitlines()
         if line.strip()
     ]
-    found = []
+    records = []
     for line in lines[::each]:
         read: dict[str, Any] = json.loads(line)
         wanted, source = read.pop("expect"), read.pop("source")
-        given = read.get("log_tail", "")
-        log = given if isinstance(given, str) else "\n".join(given)
+        log_tail = read.get("log_tail", "")
+        log = log_tail if isinstance(log_tail, str) else "\n".join(log_tail)
         ahead = "\n".join(chance.choice(ordinary) for _ in range(AHEAD))
         evidence = {**read, "log_tail": f"{ahead}\n{log}"}
-        found.append(
+        records.append(
             Record(source, log, evidence, frozenset({wanted["cause"], *wanted.get("also", [])}), wanted["retry"])
         )
-    return found
+    return records
 
 
 def diagnose(site: FailureSite, some: Sequence[Record]) -> tuple[list[Diagnosed], list[float]]:
@@ -105,9 +105,9 @@ def diagnose(site: FailureSite, some: Sequence[Record]) -> tuple[list[Diagnosed]
         for start in range(0, len(some), AT_ONCE):
             part = some[start : start + AT_ONCE]
             began = time.monotonic()
-            answers = engine.send(engine_calls.report(ENGINE, [_event(one) for one in part]))
+            answers = engine.send(engine_calls.report(ENGINE, [_event(record) for record in part]))
             seconds.append((time.monotonic() - began) / len(part))
-            names |= {str(one["incident"]): record for one, record in zip(answers, part, strict=True)}
+            names |= {str(answer["incident"]): record for answer, record in zip(answers, part, strict=True)}
         assert len(names) == len(some), "every failure is an incident of its own"
         return [_read(operator, name, record) for name, record in names.items()], seconds
 
@@ -116,9 +116,9 @@ def _event(record: Record) -> NewEvent:
     name = uuid4().hex
     return {
         "id": name,
-        "case": name,
-        "item": "step",
-        "kind": "item-aborted",
+        "run": name,
+        "task": "step",
+        "kind": "task-aborted",
         "evidence": dict(record.evidence),
         "otherwise": "hold",
     }
@@ -128,30 +128,31 @@ def _read(operator: ForestayClient, name: str, record: Record) -> Diagnosed:
     whole: Any = until(lambda: operator.incident(name), "the incident")
     finding: dict[str, Any] = whole["context"].get("finding", {})
     quoted = [str(line)[:WIDE] for line in finding.get("lines", [])[:QUOTED]]
-    said = [str(whole["cause"]), str(finding.get("words", "")), str(finding.get("advice", "")), *quoted]
+    names = [str(whole["cause"]), str(finding.get("words", "")), str(finding.get("advice", "")), *quoted]
     right = whole["cause"] in record.causes
     return Diagnosed(
         record.source,
         str(whole["cause"]),
         right,
         right and record.retry != "no" and finding.get("retry") == record.retry,
-        sum(map(len, said)),
+        sum(map(len, names)),
         len(record.log),
         len(str(record.evidence["log_tail"])),
     )
 
 
-def summary(found: Sequence[Diagnosed], seconds: Sequence[float]) -> dict[str, Any]:
+def summary(diagnosed: Sequence[Diagnosed], seconds: Sequence[float]) -> dict[str, Any]:
     """Means over all of them, and how much less there is to read."""
-    told: dict[str, Any] = {
-        "records": len(found),
-        "right": sum(one.right for one in found) / len(found),
-        "unknown": sum(one.cause == "unknown" for one in found) / len(found),
-        "nothing to read": sum(one.right and one.helped for one in found) / len(found),
+    result: dict[str, Any] = {
+        "records": len(diagnosed),
+        "right": sum(other_diagnosed.right for other_diagnosed in diagnosed) / len(diagnosed),
+        "unknown": sum(other_diagnosed.cause == "unknown" for other_diagnosed in diagnosed) / len(diagnosed),
+        "nothing to read": sum(other_diagnosed.right and other_diagnosed.helped for other_diagnosed in diagnosed)
+        / len(diagnosed),
         "seconds until on record": sum(seconds) / len(seconds),
     }
     for word, pointed in (("log", False), ("own lines", True)):
-        without = sum(one.without(pointed=pointed) for one in found) / len(found)
-        with_it = sum(one.with_metadata(pointed=pointed) for one in found) / len(found)
-        told[word] = {"without": without, "with": with_it, "less": 1 - with_it / without}
-    return told
+        without = sum(other_diagnosed.without(pointed=pointed) for other_diagnosed in diagnosed) / len(diagnosed)
+        with_it = sum(other_diagnosed.with_metadata(pointed=pointed) for other_diagnosed in diagnosed) / len(diagnosed)
+        result[word] = {"without": without, "with": with_it, "less": 1 - with_it / without}
+    return result

@@ -66,10 +66,10 @@ def load(site: FailureSite, jobs: int, *, metadata: bool) -> Done:
                 "outputs": ["made"],
                 "max_attempts": 2,
             }
-            given = METADATA[kind] if metadata else {}
-            many = [cast(NewJob, dict(given)) for _ in range(round(jobs * share))]
-            for one in where.operator.submit(many, spec):
-                kinds[one["id"]] = kind
+            fields = METADATA[kind] if metadata else {}
+            many = [cast(NewJob, dict(fields)) for _ in range(round(jobs * share))]
+            for accepted_json in where.operator.submit(many, spec):
+                kinds[accepted_json["id"]] = kind
         known: Mapping[str, Any] = wait(where.operator, list(kinds), timeout=LONGEST).known
         ended = {name: _at(known[name]["changed"]) for name in kinds}
         began = min(_at(known[name]["created"]) for name in kinds)

@@ -20,13 +20,13 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Failur
 @pytest.mark.ledger("P4-16")
 async def test_there_is_less_to_read_until_a_failure_is_understood(site: FailureSite) -> None:
     some = records(each=27)
-    found, seconds = await asyncio.to_thread(diagnose, site, some)
-    told = summary(found, seconds)
-    assert told["records"] == len(some) >= 30
-    assert told["right"] >= 0.8
+    diagnosed, seconds = await asyncio.to_thread(diagnose, site, some)
+    returned_summary = summary(diagnosed, seconds)
+    assert returned_summary["records"] == len(some) >= 30
+    assert returned_summary["right"] >= 0.8
     # The paper says 70 % less; a reader who is pointed to the right lines gains little, and that is said.
-    assert told["log"]["less"] >= 0.7
-    assert told["own lines"]["with"] < told["own lines"]["without"]
+    assert returned_summary["log"]["less"] >= 0.7
+    assert returned_summary["own lines"]["with"] < returned_summary["own lines"]["without"]
 
 
 @pytest.mark.ledger("P4-16")

@@ -25,21 +25,21 @@ async def _run(asked: argparse.Namespace) -> int:
             torn = made.log.count("Traceback")
     _tell(outcome, torn, asked.refused)
     if asked.keep:
-        asked.keep.write_text(json.dumps([asdict(one) for one in outcome.broken.values()], indent=1))
+        asked.keep.write_text(json.dumps([asdict(broken) for broken in outcome.broken.values()], indent=1))
     return 1 if outcome.broken or outcome.server_errors or torn else 0
 
 
-def _tell(outcome: Outcome, torn: int, told: int) -> None:
+def _tell(outcome: Outcome, torn: int, number: int) -> None:
     lines = [
-        f"\n{one.operation}: {one.check}, {one.status}\n{one.words}\n{one.curl}\n{one.answer}"
-        for one in outcome.broken.values()
+        f"\n{broken.operation}: {broken.check}, {broken.status}\n{broken.words}\n{broken.curl}\n{broken.answer}"
+        for broken in outcome.broken.values()
     ]
     lines += [
         f"allowed and refused {many} times: {label}: {place}"
-        for (label, place), many in outcome.refused.most_common(told)
+        for (label, place), many in outcome.refused.most_common(number)
     ]
     silent = sorted(set(outcome.asked) - set(outcome.reached))
-    slowest = sorted(outcome.slowest.items(), key=lambda one: -one[1])[:5]
+    slowest = sorted(outcome.slowest.items(), key=lambda pair: -pair[1])[:5]
     lines += [
         "\nslowest answers: " + ", ".join(f"{label} {seconds:.1f} s" for label, seconds in slowest),
         f"never answered well: {', '.join(silent) or 'none'}",

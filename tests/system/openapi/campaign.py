@@ -66,7 +66,7 @@ class Outcome:
     statuses: Counter[int] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
-    """Cases that an operation answered well."""
+    """Runs that an operation answered well."""
     broken: dict[tuple[str, str, int], Broken] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     """What the description allows and the route does not, by the place of it: no promise is broken, but more could be said."""
@@ -85,7 +85,7 @@ def campaign(
 ) -> Outcome:
     """Send at least so many cases, the same number to every operation; fewer when the time is over."""
     schema = schema_of(api)
-    operations = [one for one in operations_of(schema) if only in one.label]
+    operations = [operation for operation in operations_of(schema) if only in operation.label]
     random.Random(first).shuffle(operations)  # a short run then does not always ask the same few
     outcome = Outcome()
     started = time.monotonic()
@@ -118,7 +118,7 @@ def schema_of(api: dict[str, Any]) -> BaseSchema:
 
 def operations_of(schema: BaseSchema) -> list[Any]:
     """Every operation; one that cannot be understood fails the run."""
-    return [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]  # otherwise it raises
+    return [operation.ok() for operation in schema.get_all_operations()]  # type: ignore[union-attr]  # otherwise it raises
 
 
 @dataclass(slots=True)
@@ -184,8 +184,10 @@ class _Sender:
         if answer.status_code < 300:
             self.outcome.reached[case.operation.label] += 1
         if allowed and answer.status_code in (400, 422):
-            told = answer.json()
-            places = [f"{one['at']}: {one['detail']}" for one in told.get("errors", [])] or [str(told.get("detail"))]
+            body = answer.json()
+            places = [f"{other_error['at']}: {other_error['detail']}" for other_error in body.get("errors", [])] or [
+                str(body.get("detail"))
+            ]
             self.outcome.refused.update((case.operation.label, place[:200]) for place in places)
         for failure in _failures(case, answer):
             self._broke(case, type(failure).__name__, answer.status_code, str(failure), answer.text)
@@ -204,8 +206,8 @@ class _Sender:
     def _name(self, part: Any, names: Mapping[str, Sequence[object]]) -> None:
         """Put what is there in the place of texts of that name, at any depth."""
         if isinstance(part, list):
-            for one in part:
-                self._name(one, names)
+            for other_part in part:
+                self._name(other_part, names)
         elif isinstance(part, dict):
             for name, value in part.items():
                 if isinstance(value, str) and names.get(name) and self.dice.random() < REAL:
@@ -243,11 +245,11 @@ def wait_briefly(case: Case[Any]) -> None:
 def _tame(value: Any) -> Any:
     """With plain texts: what a route takes is stricter than what can be said in its description."""
     if isinstance(value, str):
-        return "".join(one for one in value if one.isascii() and (one.isalnum() or one in "-_.")) or "plain"
+        return "".join(name for name in value if name.isascii() and (name.isalnum() or name in "-_.")) or "plain"
     if isinstance(value, list):
-        return [_tame(one) for one in value]
+        return [_tame(entry) for entry in value]
     if isinstance(value, dict):
-        return {_tame(name): _tame(one) for name, one in value.items() if name not in WILD}
+        return {_tame(name): _tame(entry) for name, entry in value.items() if name not in WILD}
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 from tests import servers
-from tests.live.case_site import new_namespace
+from tests.live.run_site import new_namespace
 from tests.unit.apps.server.processes import Processes, processes
 from tests.unit.apps.server.running import Domain
 from tests.unit.apps.server.sites.test_sites import said
@@ -30,10 +30,10 @@ tasks:
   load: {command: [load], when_exhausted: hold, max_attempts: 1}
   tell: {command: [tell], after: [load]}
 """
-EXLET = "forestay: 1\nname: again\nsteps:\n- {action: resubmit}\n"
+PLAYBOOK = "forestay: 1\nname: again\nsteps:\n- {action: resubmit}\n"
 TASK = {"name": SECRET, "executors": [{"image": "none", "command": ["true"]}]}
 BAD_END = {
-    "outcome": "fault",
+    "outcome": "failure",
     "reason": "exit",
     "exit_code": 1,
     "wall": 0.5,
@@ -87,8 +87,9 @@ class Ground:
             "POST /v1/jobs": {"specification": {"command": ["true"]}, "jobs": [{}, {"priority": 3}]},
             "POST /v1/flows": {"text": FLOW},
             "POST /v1/cases": {"flow": self.names["version"][0], "params": {}},
-            "PUT /v1/exlets/{name}": {"text": EXLET},
-            "POST /v1/rules/{level}/{name}": rule | {"cornerstone": incident, "context": None, "confirmed": True},
+            "PUT /v1/playbooks/{name}": {"text": PLAYBOOK},
+            "POST /v1/rules/{level}/{name}": rule
+            | {"reference_incident": incident, "context": None, "confirmed": True},
             "POST /v1/rules/test": {
                 "type": "abort",
                 "incident": incident,
@@ -96,8 +97,8 @@ class Ground:
                 "rule_set": None,
                 "version": None,
             },
-            "POST /v1/incidents/{incident}/exlet": {"exlet": "", "text": EXLET},
-            "POST /v1/cases/{case}/triggers": {"trigger": "", "new": "something new", "item": ""},
+            "POST /v1/incidents/{incident}/playbook": {"playbook": "", "text": PLAYBOOK},
+            "POST /v1/cases/{run}/triggers": {"trigger": "", "new": "something new", "task": ""},
             "POST /v1/jobs/{job}/continue": {"holder": "ada"},
             "PUT /v1/sites/{site}": said(),
             "POST /ga4gh/tes/v1/tasks": TASK,
@@ -119,8 +120,8 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
         return answer.json()
 
     jobs = [
-        one["id"]
-        for one in do(
+        job["id"]
+        for job in do(
             "POST",
             "/v1/jobs",
             {"specification": {"name": SECRET, "command": ["true"]}, "jobs": [{"labels": {"word": SECRET}}] * 4},
@@ -139,26 +140,26 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
             "claims"
         ]
         assert claims, "no job to claim"
-        ends = [{name: one[name] for name in ("job", "generation", "attempt", "claim")} | BAD_END for one in claims[:1]]
-        assert own.post(f"/v1/pilots/{pilot}/ends", json={"ends": ends}).status_code == 200
+        ends = [
+            {name: claim[name] for name in ("job", "generation", "attempt", "claim")} | BAD_END for claim in claims[:1]
+        ]
+        assert own.post(f"/v1/pilots/{pilot}/completions", json={"completions": ends}).status_code == 200
     task = do("POST", "/ga4gh/tes/v1/tasks", TASK)["id"]
     version = do("POST", "/v1/flows", {"text": FLOW})["version"]
     case = do("POST", "/v1/cases", {"flow": version})["id"]
-    do("PUT", "/v1/exlets/again", {"text": EXLET})
+    do("PUT", "/v1/playbooks/again", {"text": PLAYBOOK})
     incident = _incident(ada)
     rule = {"type": "abort", "condition": 'cause == "memory"', "conclusion": {"steps": [{"action": "resubmit"}]}}
-    added = do("POST", "/v1/rules/domain/asked", rule | {"cornerstone": incident})
+    added = do("POST", "/v1/rules/domain/asked", rule | {"reference_incident": incident})
     do("PUT", "/v1/sites/hall", said())
     do("POST", "/v1/sites/hall/launches", {"launches": [{"launch": "l-1", "size": "small"}]})
-    events = [{"id": "e-1", "case": "c-1", "kind": "case-started", "flow": "nightly"}]
-    theirs = do("POST", "/v1/engines/script/events", {"events": events})["answers"][0]["case"]
+    events = [{"id": "e-1", "run": "c-1", "kind": "run-started", "flow": "nightly"}]
+    theirs = do("POST", "/v1/engines/script/events", {"events": events})["answers"][0]["run"]
     return {
         "job": jobs,
-        "case": [case, theirs],
+        "run": [case, theirs],
         "version": [version],
-        "item": ["load", "tell"],
-        "run": [case],
-        "task": [task, "load"],
+        "task": [task, "load", "tell"],
         "engine": ["script"],
         "level": ["domain", "flow", "pack"],
         "name": ["again", "asked"],
@@ -169,8 +170,8 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
         "incident": [incident],
         "pilot": [pilot],
         "flow": [version],
-        "text": [FLOW, EXLET],
-        "cornerstone": [incident],
+        "text": [FLOW, PLAYBOOK],
+        "reference_incident": [incident],
         "claim": [claims[-1]["claim"]],
         "launch": ["l-1"],
         "size": ["small"],
@@ -179,18 +180,18 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
 
 
 def _incident(ada: httpx.Client) -> str:
-    """The incident that the fault has become, once the keeper has looked at it."""
+    """The incident that the failure has become, once the reconciler has looked at it."""
     give_up = time.monotonic() + 60
-    while not (found := ada.get("/v1/incidents").json()["incidents"]):
+    while not (incidents := ada.get("/v1/incidents").json()["incidents"]):
         assert time.monotonic() < give_up, "waited in vain for the incident"
         time.sleep(0.2)
-    first: str = found[0]["id"]
+    first: str = incidents[0]["id"]
     return first
 
 
 @contextmanager
 def _engine(there: Ground) -> Iterator[None]:
-    """The engine whose case is there: it answers its orders at once, half of them well. Otherwise every verb would wait for it."""
+    """The engine whose run is there: it answers its orders at once, half of them well. Otherwise every verb would wait for it."""
     over = threading.Event()
 
     def obey() -> None:
@@ -213,13 +214,13 @@ def _engine(there: Ground) -> Iterator[None]:
 
 @asynccontextmanager
 async def ground(kind: str, folder: Path) -> AsyncIterator[Ground]:
-    """Server, keeper and worker on a store of that kind; with something of everything in it."""
+    """Server, reconciler and orchestrator on a store of that kind; with something of everything in it."""
     namespace = await new_namespace()
     known = {"temporal": servers.temporal(), "temporal_namespace": namespace, "lease": 600}
     async with store_room(kind, folder) as url, processes(Domain(url, folder), folder, **known) as running:
         server = await running.server()
-        running.keeper()
-        running.worker()
+        running.reconciler()
+        running.orchestrator()
         made = Ground(running, server.url)
         await asyncio.to_thread(made.furnish)
         with _engine(made):

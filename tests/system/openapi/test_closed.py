@@ -87,7 +87,7 @@ def _foreign() -> str:
 
 def _shows(answer: Response, case: Case[Any], there: Ground) -> list[str]:
     """What of ours is in an answer to a stranger who did not name it."""
-    ours = [SECRET, *(name for key in ("job", "case", "incident", "request") for name in there.names[key])]
+    ours = [SECRET, *(name for key in ("job", "run", "incident", "request") for name in there.names[key])]
     asked = f"{case.path_parameters} {case.query} {case.body!r}"
     return [name for name in ours if name in answer.text and name not in asked]
 
@@ -111,17 +111,17 @@ def test_no_route_is_open(there: Ground, session: requests.Session) -> None:
         for what, headers in bad.items():
             answers = [case.call(base_url=there.url, session=session, headers=headers)]
             if case.media_type is not None:
-                said = headers | {"Content-Type": case.media_type}
+                headers_data = headers | {"Content-Type": case.media_type}
                 url = there.url + case.formatted_path
                 answers += [
-                    Response.from_any(session.request(case.method, url, data=content, headers=said))
+                    Response.from_any(session.request(case.method, url, data=content, headers=headers_data))
                     for content in (b"{", b"\xff", b"[" * 1000)
                 ]
             for answer in answers:
                 asked += 1
-                told = f"{case.operation.label} with {what}: {answer.status_code} {answer.text[:300]}"
-                assert answer.status_code == 401, told
-                assert _shows(answer, case, there) == [], told
+                text = f"{case.operation.label} with {what}: {answer.status_code} {answer.text[:300]}"
+                assert answer.status_code == 401, text
+                assert _shows(answer, case, there) == [], text
     assert asked > 800
 
 
@@ -134,12 +134,12 @@ def test_a_stranger_of_another_tenant_learns_nothing(there: Ground, session: req
         pilots = "{pilot}" in case.path
         headers = {"Authorization": f"Bearer {pilot_token if pilots else token}"}
         answer = case.call(base_url=there.url, session=session, headers=headers)
-        told = f"{case.operation.label}: {answer.status_code} {answer.text[:300]}"
-        assert answer.status_code < 500, told
-        assert _shows(answer, case, there) == [], told
+        text = f"{case.operation.label}: {answer.status_code} {answer.text[:300]}"
+        assert answer.status_code < 500, text
+        assert _shows(answer, case, there) == [], text
         if pilots or any(
-            f"{{{name}}}" in case.path for name in ("job", "case", "run", "task", "incident", "request", "version")
+            f"{{{name}}}" in case.path for name in ("job", "run", "run", "task", "incident", "request", "version")
         ):
             named += 1
-            assert answer.status_code in (401, 403, 404, 422), told
+            assert answer.status_code in (401, 403, 404, 422), text
     assert named > 50

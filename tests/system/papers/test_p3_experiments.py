@@ -98,9 +98,9 @@ def test_a_cache_shared_by_the_site_spares_w2_and_w3_the_storage_element() -> No
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("condition", experiments.HELD_TO)
 def test_look_ahead_and_re_staging_keep_to_the_clairvoyant_bound(workload: str, condition: str) -> None:
-    one = found(workload, condition, LOOK_AHEAD.name)
-    assert 1.0 <= one.over_bound.most <= experiments.GOAL
-    assert one.hit_ratio.mean == 1.0
+    row = found(workload, condition, LOOK_AHEAD.name)
+    assert 1.0 <= row.over_bound.most <= experiments.GOAL
+    assert row.hit_ratio.mean == 1.0
 
 
 @pytest.mark.parametrize("submission", Submission)
@@ -124,7 +124,7 @@ def test_a_run_is_its_seed() -> None:
 def test_many_jobs_on_few_pilots_stay_near_the_bound_though_caches_are_full() -> None:
     for name in WORKLOADS:
         workload = WORKLOADS[name](30)
-        one, over = experiments.run_one(workload, "d2f2", LOOK_AHEAD, 1, hosts=6)
-        assert one.evicted > 0
+        outcome, over = experiments.run_one(workload, "d2f2", LOOK_AHEAD, 1, hosts=6)
+        assert outcome.evicted > 0
         assert over < 1.05
-        assert one.hit_ratio > 0.95
+        assert outcome.hit_ratio > 0.95

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.apps.server.asks import problem, read, standing, steer, story, submit, submit_one
+from tests.unit.apps.server.asks import problem, read, status, steer, story, submit, submit_one
 from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot, own_manifest
 
@@ -42,7 +42,7 @@ async def test_every_transition_is_recorded_in_the_jobs_one_document(server: Run
         assert shown["state"] == "running"
         versions[job].append(shown["version"])
     assert await pilot.end(claims[good]) == ["committed"]
-    assert await pilot.end(claims[bad], outcome="fault", exit_code=1) == ["committed"]
+    assert await pilot.end(claims[bad], outcome="failure", exit_code=1) == ["committed"]
     for job, state in ((good, "completed"), (bad, "failed")):
         shown = await read(ada, job)
         assert shown["state"] == state
@@ -51,7 +51,7 @@ async def test_every_transition_is_recorded_in_the_jobs_one_document(server: Run
     lines = {job: [(line["rev"], line["event"], line["state"]) for line in await story(ada, job)] for job in claims}
     assert lines[good] == [(1, "create", "available"), (2, "claim", "running"), (3, "complete", "completed")]
     assert lines[bad] == [
-        (1, "create", "available"), (2, "claim", "running"), (3, "fault", "faulted"), (4, "give-up", "failed"),
+        (1, "create", "available"), (2, "claim", "running"), (3, "failure", "faulted"), (4, "give-up", "failed"),
     ]  # fmt: skip
     await server.refresh()
     assert (await ada.get("/v1/jobs/counts")).json()["counts"] == {"completed": 1, "failed": 1}, "one document a job"
@@ -68,10 +68,10 @@ async def test_exactly_one_of_many_claimers_wins(server: RunningServer, other: R
     jobs = [await submit_one(ada)]
     asking = [asyncio.create_task(pilot.claim(wait=6)) for pilot in pilots]
     jobs += [await submit_one(ada) for _ in range(4)]
-    given = [claim for claims in await asyncio.gather(*asking) for claim in claims]
-    assert sorted(claim["job"] for claim in given) == sorted(jobs)
-    assert {claim["attempt"] for claim in given} == {1}
-    for claim in given:
+    claims = [claim for claims in await asyncio.gather(*asking) for claim in claims]
+    assert sorted(claim["job"] for claim in claims) == sorted(jobs)
+    assert {claim["attempt"] for claim in claims} == {1}
+    for claim in claims:
         shown = await read(ada, claim["job"])
         assert (shown["claim"]["id"], shown["attempt"]) == (claim["claim"], 1)
         assert [line["event"] for line in await story(ada, claim["job"])] == ["create", "claim"]
@@ -84,7 +84,7 @@ async def test_of_many_writes_on_one_version_the_store_acknowledges_one(
     """Section 3.1, steps b to d, at the store itself: every writer read the same version."""
     job = await submit_one(server.person("submitter", tenant=tenant), {"hold": True})
     await steer(server.person("submitter", tenant=tenant), job, "continue")
-    stores = [one.services.components.store for one in (server, other)]
+    stores = [running_server.services.components.store for running_server in (server, other)]
     stored = (await stores[0].get([job]))[job]
 
     async def write(place: int) -> bool:
@@ -97,7 +97,7 @@ async def test_of_many_writes_on_one_version_the_store_acknowledges_one(
 
 
 @pytest.mark.ledger("P4-03")
-@pytest.mark.parametrize("outcome", ["ok", "fault"])
+@pytest.mark.parametrize("outcome", ["ok", "failure"])
 async def test_a_lost_holder_cannot_overwrite(
     server: RunningServer, other: RunningServer, tenant: str, outcome: str
 ) -> None:
@@ -111,18 +111,18 @@ async def test_a_lost_holder_cannot_overwrite(
     await steer(operator, job, "release", expected_attempt=1, expected_claim=first["claim"], reason="the node is down")
     successor = await ScriptedPilot.register(other, tenant)
     second = await successor.claim_one()
-    running = await standing(operator, job)
+    running = await status(operator, job)
     assert await lost.end(first, outcome=outcome, log_tail="too late") == ["superseded"]
-    assert await standing(operator, job) == running, "nothing was overwritten"
+    assert await status(operator, job) == running, "nothing was overwritten"
     manifest = own_manifest(second)
     assert await successor.end(second, manifest=manifest) == ["committed"]
-    done = await standing(operator, job)
+    done = await status(operator, job)
     assert (done["state"], done["winner"]) == ("completed", {"attempt": 2, "manifest": manifest})
     assert await lost.end(first, outcome=outcome) == ["superseded"]
-    assert await standing(operator, job) == done
+    assert await status(operator, job) == done
     await server.refresh()
     evidence = (await operator.get(f"/v1/jobs/{job}/story")).json()["evidence"]
-    assert [one["ending"]["attempt"] for one in evidence if one["kind"] == "late-end"] == [1]
+    assert [entry["ending"]["attempt"] for entry in evidence if entry["kind"] == "late-completion"] == [1]
 
 
 @pytest.mark.ledger("P4-03")
@@ -139,7 +139,7 @@ async def test_completion_or_failure_is_recorded_with_what_the_pilot_saw(server:
         "cpu": 2.25,
         "peak_memory": 1 << 30,
     }
-    assert await pilot.end(await pilot.claim_one(), outcome="fault", **facts) == ["committed"]
+    assert await pilot.end(await pilot.claim_one(), outcome="failure", **facts) == ["committed"]
     shown = await read(ada, job)
     assert shown["state"] == "failed"
     assert {name: shown["last"][name] for name in facts} == facts
@@ -156,23 +156,30 @@ async def test_the_heartbeat_is_stored_and_moves(server: RunningServer, other: R
     while len(claims) < 3:
         claims += [claim["claim"] for claim in await pilot.claim(most=3)]
     for expected in (1, 2, 3):
-        await pilot.beat(*claims)
-        sheets = await other.services.components.pilots.sheets(fresh=True)
-        (beat,) = [sheet.beats[pilot.name] for sheet in sheets if pilot.name in sheet.beats]
-        assert beat.counter == expected
-        assert sorted(beat.claims) == sorted(claims)
-    servers = {sheet.server for sheet in sheets}
-    assert len(sheets) <= 4 * len(servers), "as many documents as servers times buckets, however many jobs"
+        await pilot.heartbeat(*claims)
+        heartbeat_pages = await other.services.components.pilots.heartbeat_pages(fresh=True)
+        (heartbeat,) = [
+            heartbeat_page.heartbeats[pilot.name]
+            for heartbeat_page in heartbeat_pages
+            if pilot.name in heartbeat_page.heartbeats
+        ]
+        assert heartbeat.counter == expected
+        assert sorted(heartbeat.claims) == sorted(claims)
+    servers = {heartbeat_page.server for heartbeat_page in heartbeat_pages}
+    assert len(heartbeat_pages) <= 4 * len(servers), "as many documents as servers times buckets, however many jobs"
 
     async def of_servers() -> int:
-        return sum(sheet.counter for sheet in await other.services.components.pilots.sheets(fresh=True))
+        return sum(
+            heartbeat_page.counter
+            for heartbeat_page in await other.services.components.pilots.heartbeat_pages(fresh=True)
+        )
 
     before = await of_servers()
 
     async def moved() -> bool:
         return await of_servers() > before
 
-    await until(moved, "the servers' own beats to move")
+    await until(moved, "the servers' own heartbeats to move")
 
 
 @pytest.mark.ledger("P4-06")
@@ -196,7 +203,7 @@ async def test_an_administrator_releases_a_lock_by_hand(server: RunningServer, t
     problem(await steer(admin, job, "release", **seen), 409)
     assert (await read(admin, job))["claim"]["id"] == second["claim"]
     words = [line["words"] for line in await story(admin, job)]
-    assert words[2] == "root took the claim of attempt 1 away: node 7 burnt down."
+    assert words[2] == "root released the claim of attempt 1: node 7 burnt down."
 
 
 @pytest.mark.ledger("P4-07")
@@ -214,7 +221,7 @@ async def test_the_metadata_is_kept_and_searchable(own_domain: Domain, tenant: s
         pilot = await ScriptedPilot.register(server, tenant)
         first = await pilot.claim_one()
         assert first["job"] == wanted, "the higher priority goes first"
-        assert await pilot.end(first, outcome="fault", exit_code=7) == ["committed"]
+        assert await pilot.end(first, outcome="failure", exit_code=7) == ["committed"]
         await server.refresh()
         for filters in (
             {"min_expected_runtime": 500},
@@ -222,7 +229,7 @@ async def test_the_metadata_is_kept_and_searchable(own_domain: Domain, tenant: s
             {"min_priority": 40},
             {"owner": "lovelace"},
             {"team": "engines"},
-            {"min_faults": 1},
+            {"min_failures": 1},
             {"min_attempt": 1},
             {"min_cpus": 8},
             {"min_memory": 1 << 33},
@@ -230,14 +237,14 @@ async def test_the_metadata_is_kept_and_searchable(own_domain: Domain, tenant: s
             {"min_gpus": 1},
             {"min_exit_code": 7, "max_exit_code": 7},
         ):
-            found = (await operator.get("/v1/jobs", params=filters)).json()["jobs"]
-            assert [job["id"] for job in found] == [wanted], filters
+            jobs = (await operator.get("/v1/jobs", params=filters)).json()["jobs"]
+            assert [job["id"] for job in jobs] == [wanted], filters
         ordered = (await operator.get("/v1/jobs", params={"sort": "-expected_runtime"})).json()["jobs"]
         assert ordered[0]["id"] == wanted
         for by, counted in (("owner", {"lovelace": 1, "babbage": 1}), ("priority", {"42": 1, "1": 1})):
             assert (await operator.get("/v1/jobs/counts", params={"by": by})).json()["counts"] == counted
         history = [(line["event"], line["attempt"]) for line in await story(operator, wanted)]
-        assert history == [("create", 0), ("claim", 1), ("fault", 1), ("retry", 1)]
+        assert history == [("create", 0), ("claim", 1), ("failure", 1), ("retry", 1)]
         again: dict[str, int] = {}
         while wanted not in again:
             again |= {claim["job"]: claim["attempt"] for claim in await pilot.claim(most=2)}

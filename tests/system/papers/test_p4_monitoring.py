@@ -38,33 +38,33 @@ class FastClock:
 
 @asynccontextmanager
 async def _monitored(domain: Domain) -> AsyncIterator[tuple[RunningServer, ReconcilerComponents]]:
-    """A server and a keeper with all its loops, for real."""
-    async with domain.server(lease=LEASE) as server, domain.keeper(lease=LEASE, scan_every=0.1) as keeper:
-        keeper.orphans.clock = FastClock()
-        keeper.orphans.sweep = 5.0
-        keeper.runtimes.every = keeper.callbacks.every = 0.1
-        loops = asyncio.create_task(run_loops(keeper.loops()))
+    """A server and a reconciler with all its loops, for real."""
+    async with domain.server(lease=LEASE) as server, domain.reconciler(lease=LEASE, scan_every=0.1) as reconciler:
+        reconciler.orphans.clock = FastClock()
+        reconciler.orphans.sweep = 5.0
+        reconciler.runtimes.every = reconciler.callbacks.every = 0.1
+        loops = asyncio.create_task(run_loops(reconciler.loops()))
         try:
-            yield server, keeper
+            yield server, reconciler
         finally:
             await stop(loops)
 
 
 class Beating:
-    """A pilot that beats in the background, several times a lease of the scanner's."""
+    """A pilot that heartbeats in the background, several times a lease of the scanner's."""
 
     def __init__(self, pilot: ScriptedPilot, *claims: dict[str, Any]) -> None:
         self.pilot = pilot
         self.claims = [claim["claim"] for claim in claims]
 
     async def __aenter__(self) -> Beating:
-        await self.pilot.beat(*self.claims)
-        self._task = asyncio.create_task(self._beat())
+        await self.pilot.heartbeat(*self.claims)
+        self._task = asyncio.create_task(self._heartbeat())
         return self
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         while True:
-            await self.pilot.beat(*self.claims)
+            await self.pilot.heartbeat(*self.claims)
             await asyncio.sleep(LEASE / SPEED / 3)
 
     async def __aexit__(self, *_: object) -> None:
@@ -79,26 +79,26 @@ async def _released(client: Any, job: str) -> bool:
 @pytest.mark.ledger("P4-05")
 async def test_a_job_whose_pilot_fell_silent_is_found_and_released(own_domain: Domain, tenant: str) -> None:
     """Section 3.3, strategy 2. Deliberate difference: silence alone makes an orphan; a job that runs longer than
-    expected while its pilot beats is not one, it only raises an alert."""
-    async with _monitored(own_domain) as (server, keeper):
+    expected while its pilot heartbeats is not one, it only raises an alert."""
+    async with _monitored(own_domain) as (server, reconciler):
         ada = server.person("submitter", tenant=tenant)
         await submit(ada, *[{"expected_runtime": 1}] * 2)
         silent, alive = [await ScriptedPilot.register(server, tenant) for _ in range(2)]
         orphan, kept = await silent.claim_one(), await alive.claim_one()
-        await silent.beat(orphan["claim"])
+        await silent.heartbeat(orphan["claim"])
         async with Beating(alive, kept):
             await until(lambda: _released(ada, orphan["job"]), "the orphan to be released")
             shown = await read(ada, orphan["job"])
             assert shown["overlap_possible"], "its death is not proven"
             line = (await story(ada, orphan["job"]))[-1]
             assert (line["event"], line["by"]) == ("release", "orphan watch")
-            assert line["words"] == "orphan watch took the claim of attempt 1 away: its pilot fell silent."
-            assert keeper.orphans.silent_found == 1
+            assert line["words"] == "orphan watch released the claim of attempt 1: its pilot fell silent."
+            assert reconciler.orphans.silent_found == 1
             assert (await read(ada, kept["job"]))["state"] == "running"
 
             async def both_late() -> bool:
                 alerts = (await ada.get("/v1/alerts")).json()["alerts"]
-                return {kept["job"]} <= {one["job"] for one in alerts if one["alert"] == "past-expected-runtime"}
+                return {kept["job"]} <= {alert["job"] for alert in alerts if alert["alert"] == "past-expected-runtime"}
 
             await until(both_late, "the alert of the job that runs on")
             successor = await ScriptedPilot.register(server, tenant)
@@ -106,21 +106,21 @@ async def test_a_job_whose_pilot_fell_silent_is_found_and_released(own_domain: D
 
 
 @pytest.mark.ledger("P4-14")
-async def test_a_lease_is_renewed_by_beats_and_ends_without_them(own_domain: Domain, tenant: str) -> None:
+async def test_a_lease_is_renewed_by_heartbeats_and_ends_without_them(own_domain: Domain, tenant: str) -> None:
     """Section 5.1 (future work there): expiry, renewal for long-running jobs, recovery of what expired."""
-    async with _monitored(own_domain) as (server, keeper):
+    async with _monitored(own_domain) as (server, reconciler):
         ada = server.person("submitter", tenant=tenant)
         job = await submit_one(ada)
         pilot = await ScriptedPilot.register(server, tenant)
         claim = await pilot.claim_one()
         async with Beating(pilot, claim):
-            since = keeper.orphans.fair
+            since = reconciler.orphans.fair
 
             async def leases_over() -> bool:
-                return keeper.orphans.fair - since > 3 * patience(LEASE)
+                return reconciler.orphans.fair - since > 3 * patience(LEASE)
 
             await until(leases_over, "three times what a silent pilot is given")
-            assert (await read(ada, job))["state"] == "running", "each beat renews the lease"
+            assert (await read(ada, job))["state"] == "running", "each heartbeat renews the lease"
         await until(lambda: _released(ada, job), "the lease to end")
         successor = await ScriptedPilot.register(server, tenant)
         second = await successor.claim_one()
@@ -139,7 +139,7 @@ async def test_work_done_after_the_lease_is_kept_if_nobody_began_again(own_domai
         job = await submit_one(ada)
         pilot = await ScriptedPilot.register(server, tenant)
         claim = await pilot.claim_one()
-        await pilot.beat(claim["claim"])
+        await pilot.heartbeat(claim["claim"])
         await until(lambda: _released(ada, job), "the lease to end")
         assert await pilot.end(claim) == ["committed"]
         assert [line["event"] for line in await story(ada, job)] == ["create", "claim", "release", "adopt"]
@@ -147,15 +147,15 @@ async def test_work_done_after_the_lease_is_kept_if_nobody_began_again(own_domai
 
 @pytest.mark.ledger("P4-14")
 async def test_a_claim_whose_answer_was_lost_is_recovered(own_domain: Domain, tenant: str) -> None:
-    """The pilot lives and beats, but never heard of its claim: two beats later the job is free."""
-    async with _monitored(own_domain) as (server, keeper):
+    """The pilot lives and heartbeats, but never heard of its claim: two heartbeats later the job is free."""
+    async with _monitored(own_domain) as (server, reconciler):
         ada = server.person("submitter", tenant=tenant)
         job = await submit_one(ada)
         pilot = await ScriptedPilot.register(server, tenant)
         await pilot.claim_one()
         async with Beating(pilot):
             await until(lambda: _released(ada, job), "the claim that nobody knows of")
-        assert keeper.orphans.forgotten_found == 1
+        assert reconciler.orphans.forgotten_found == 1
         line = (await story(ada, job))[-1]
         assert line["words"].endswith("its pilot does not have the claim.")
         assert not (await read(ada, job))["overlap_possible"]
@@ -167,7 +167,7 @@ async def test_the_monitoring_service_watches_alerts_counts_and_lets_people_act(
 ) -> None:
     """Section 2.3: orphans by looking at long-running jobs, alerts past the expected runtime, metrics, and an
     interface for manual intervention."""
-    async with _monitored(own_domain) as (server, keeper):
+    async with _monitored(own_domain) as (server, reconciler):
         operator = server.person("operator", tenant=tenant)
         late, orphan = await submit(
             operator, {"expected_runtime": 1, "name": "late", "priority": 5}, {"name": "orphan"}
@@ -176,12 +176,12 @@ async def test_the_monitoring_service_watches_alerts_counts_and_lets_people_act(
         first = await alive.claim_one()
         assert first["job"] == late
         second = await silent.claim_one()
-        await silent.beat(second["claim"])
+        await silent.heartbeat(second["claim"])
         async with Beating(alive, first):
             await until(lambda: _released(operator, orphan), "the orphan to be released")
 
             async def alerted() -> list[dict[str, Any]]:
-                return [one for one in (await operator.get("/v1/alerts")).json()["alerts"] if one["job"] == late]
+                return [alert for alert in (await operator.get("/v1/alerts")).json()["alerts"] if alert["job"] == late]
 
             (alert,) = await until(alerted, "the alert")
             assert (alert["alert"], alert["attempt"]) == ("past-expected-runtime", 1)
@@ -191,7 +191,7 @@ async def test_the_monitoring_service_watches_alerts_counts_and_lets_people_act(
             assert len(await alerted()) == 1, "once an attempt"
             (evidence,) = (await operator.get(f"/v1/jobs/{late}/story")).json()["evidence"]
             assert evidence["kind"] == "alert"
-            counted = {sample.name: sample.value for sample in keeper.samples() if not sample.labels}
+            counted = {sample.name: sample.value for sample in reconciler.samples() if not sample.labels}
             assert counted["forestay_orphans_silent_total"] == 1
             assert counted["forestay_runtime_alerts_total"] >= 1
             text = (await operator.get("/metrics")).text
@@ -199,7 +199,7 @@ async def test_the_monitoring_service_watches_alerts_counts_and_lets_people_act(
             assert families["forestay_claims_granted"].samples[0].value >= 2
 
             async def known_silent() -> bool:
-                states = {one["id"]: one["state"] for one in (await operator.get("/v1/pilots")).json()["pilots"]}
+                states = {pilot["id"]: pilot["state"] for pilot in (await operator.get("/v1/pilots")).json()["pilots"]}
                 return bool((states[alive.name], states[silent.name]) == ("alive", "silent"))
 
             await until(known_silent, "the silent pilot to be shown as such")
@@ -227,23 +227,23 @@ async def test_clients_submit_query_and_are_notified(own_domain: Domain, tenant:
             while len(ended) < 2:
                 for claim in await pilot.claim(most=2):
                     ok = claim["job"] == good
-                    assert await pilot.end(claim, outcome="ok" if ok else "fault", exit_code=0 if ok else 4) == [
+                    assert await pilot.end(claim, outcome="ok" if ok else "failure", exit_code=0 if ok else 4) == [
                         "committed"
                     ]
                     ended[claim["job"]] = "completed" if ok else "failed"
             assert ended == {good: "completed", bad: "failed"}
             await server.refresh()
-            found = (await ada.get("/v1/jobs", params={"state": ["completed", "failed"]})).json()["jobs"]
-            assert {job["id"]: job["state"] for job in found} == ended
+            jobs = (await ada.get("/v1/jobs", params={"state": ["completed", "failed"]})).json()["jobs"]
+            assert {job["id"]: job["state"] for job in jobs} == ended
             for job in ended:
                 event = await events.wait_for("job", partial(_is_of, job))
                 assert event.data["job"]["state"] == ended[job]
 
             async def told() -> bool:
                 shown = [(await read(ada, job))["callback"] for job in ended]
-                return all(one["done"] for one in shown)
+                return all(entry["done"] for entry in shown)
 
             await until(told, "both callbacks to be taken")
-            taken = {one.body["job"]: one.body["state"] for one in listener.seen}
+            taken = {delivered.body["job"]: delivered.body["state"] for delivered in listener.seen}
             assert taken == ended
             assert len(listener.seen) == 3, "the one that was refused came again"

@@ -1,6 +1,6 @@
 """Paper P4, sections 2.2 and 4: several servers, no duplicates, quick recovery, and the cost of a job as servers are added.
 
-Servers, keepers and pilots are processes here, and are killed.
+Servers, reconcilers and pilots are processes here, and are killed.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
     """Section 2.2: the service runs on several nodes; kill -9 of one in the middle of the work loses nothing.
 
     Real pilots, that know all three servers, write a line for each run; every job was begun, ended well, and has
-    exactly one attempt that counts. A claim whose answer died with the server is taken back by the keeper, since its pilot
+    exactly one attempt that counts. A claim whose answer died with the server is taken back by the reconciler, since its pilot
     does not name it.
     """
     lines = tmp_path / "runs"
     many = 60
-    async with processes(own_domain, tmp_path, lease=12) as house:
-        first, second, third = await house.servers(3)
-        house.keeper()
-        client = house.client(second, "submitter", tenant=tenant)
+    async with processes(own_domain, tmp_path, lease=12) as scenario:
+        first, second, third = await scenario.servers(3)
+        scenario.reconciler()
+        client = scenario.client(second, "submitter", tenant=tenant)
         for place in range(2):
             order = [first, second, third] if place == 0 else [third, first, second]
-            house.pilot(tenant, *order, slots=2, batch="4")
+            scenario.pilot(tenant, *order, slots=2, batch="4")
         command = ["sh", "-c", f"sleep 0.05; echo {{index}} >> {lines}"]
         jobs = await submit(client, *({"index": place} for place in range(many)), command=command)
 
@@ -67,7 +67,7 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
             shown = await read(client, job)
             assert shown["winner"]["attempt"] == shown["attempt"]
             claims = [line for line in await story(client, job) if line["event"] == "claim"]
-            assert len(claims) == shown["attempt"] >= runs[place], "every run is recorded"
+            assert len(claims) == shown["attempt"] >= runs[place], "every attempt is recorded"
 
 
 @only("postgresql")
@@ -75,10 +75,10 @@ async def test_no_server_is_needed_more_than_another(own_domain: Domain, tenant:
 async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
     """Section 4.2: five minutes on average there, from the crash until the work goes on. Here a pilot's death is known
     when the channel it held closes."""
-    async with processes(own_domain, tmp_path, lease=600) as house:
-        (server,) = await house.servers(1)
-        client = house.client(server, "submitter", tenant=tenant)
-        victim = house.pilot(tenant, server)
+    async with processes(own_domain, tmp_path, lease=600) as scenario:
+        (server,) = await scenario.servers(1)
+        client = scenario.client(server, "submitter", tenant=tenant)
+        victim = scenario.pilot(tenant, server)
         job = await submit_one(client, command=["sleep", "600"])
 
         async def state(wanted: str) -> bool:
@@ -101,10 +101,10 @@ async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain,
 async def test_work_goes_on_within_seconds_of_a_servers_crash(own_domain: Domain, tenant: str, tmp_path: Path) -> None:
     """Section 4.2, the other half: a server dies by kill -9. Its pilot's running job is not begun again, the pilot goes to
     the other server, and the next job is done there."""
-    async with processes(own_domain, tmp_path, lease=60) as house:
-        first, second = await house.servers(2)
-        client = house.client(second, "submitter", tenant=tenant)
-        house.pilot(tenant, first, second, slots=2)
+    async with processes(own_domain, tmp_path, lease=60) as scenario:
+        first, second = await scenario.servers(2)
+        client = scenario.client(second, "submitter", tenant=tenant)
+        scenario.pilot(tenant, first, second, slots=2)
         begun = tmp_path / "begun"
         long = await submit_one(client, command=["sh", "-c", f"touch {begun}; exec sleep 8"])
 
@@ -127,7 +127,7 @@ async def test_work_goes_on_within_seconds_of_a_servers_crash(own_domain: Domain
 
 @far
 @pytest.mark.ledger("P4-11")
-async def test_no_job_takes_effect_twice_and_every_extra_run_is_recorded(
+async def test_no_job_takes_effect_twice_and_every_extra_attempt_is_recorded(
     server: RunningServer, other: RunningServer, tenant: str
 ) -> None:
     """Section 4.1: 0.001 % of the jobs ran twice there. Deliberate difference: Forestay does not count runs but effects.
@@ -145,7 +145,7 @@ async def test_no_job_takes_effect_twice_and_every_extra_run_is_recorded(
     late: list[tuple[ScriptedPilot, dict[str, Any]]] = []
 
     async def bring(pilot: ScriptedPilot, claims: list[dict[str, Any]], where: RunningServer) -> None:
-        answer = await pilot.post("ends", {"ends": [end_of(claim) for claim in claims]}, where)
+        answer = await pilot.post("completions", {"completions": [end_of(claim) for claim in claims]}, where)
         for claim, result in zip(claims, answer.json()["results"], strict=True):
             if result["result"] == "committed":
                 effects[claim["job"]] += 1
@@ -158,20 +158,20 @@ async def test_no_job_takes_effect_twice_and_every_extra_run_is_recorded(
             runs.update(claim["job"] for claim in claims)
             if not claims:
                 continue
-            fault = chance.random()
-            if fault < 0.10:  # it vanishes with its claims, and says so only by its channel
+            failure = chance.random()
+            if failure < 0.10:  # it vanishes with its claims, and says so only by its channel
                 async with pilot.channel():
                     pass
                 late.extend((pilot, claim) for claim in claims)
                 pilot = await ScriptedPilot.register(home, tenant)
-            elif fault < 0.20:  # someone releases a job that runs; both holders bring an end
+            elif failure < 0.20:  # someone releases a job that runs; both holders bring an end
                 claim = claims[0]
                 seen = {"expected_attempt": claim["attempt"], "expected_claim": claim["claim"], "reason": "a mistake"}
                 await steer(operator, claim["job"], "release", **seen)
                 await bring(pilot, claims[1:], home) if claims[1:] else None
                 late.append((pilot, claim))
-            elif fault < 0.30:  # the answer is lost: the same ends again, at the other server; counted once
-                await pilot.post("ends", {"ends": [end_of(claim) for claim in claims]}, home)
+            elif failure < 0.30:  # the answer is lost: the same ends again, at the other server; counted once
+                await pilot.post("completions", {"completions": [end_of(claim) for claim in claims]}, home)
                 await bring(pilot, claims, (other, server)[number % 2])
             else:
                 await bring(pilot, claims, home)
@@ -185,38 +185,38 @@ async def test_no_job_takes_effect_twice_and_every_extra_run_is_recorded(
     assert set(effects) == set(jobs), "none is lost"
     assert max(effects.values()) == 1, "none takes effect twice"
     extra = [job for job in jobs if runs[job] > 1]
-    assert extra, "the faults made some run again"
+    assert extra, "the failures made some run again"
     for job in extra:
         shown = await read(operator, job)
         assert shown["state"] == "completed"
         claims = [line for line in await story(operator, job) if line["event"] == "claim"]
-        assert len(claims) == shown["attempt"] >= runs[job], "an extra run is not recorded"
+        assert len(claims) == shown["attempt"] >= runs[job], "an extra attempt is not recorded"
 
 
 @asynccontextmanager
 async def _measured(servers: list[Started]) -> AsyncIterator[list[float]]:
     """The processor seconds that the servers spend in the block, beyond what they spend idle."""
-    idle_from, idle_cpu = time.monotonic(), sum(one.cpu for one in servers)
+    idle_from, idle_cpu = time.monotonic(), sum(server.cpu for server in servers)
     await asyncio.sleep(2)
-    rate = (sum(one.cpu for one in servers) - idle_cpu) / (time.monotonic() - idle_from)
-    since, before = time.monotonic(), sum(one.cpu for one in servers)
+    rate = (sum(server.cpu for server in servers) - idle_cpu) / (time.monotonic() - idle_from)
+    since, before = time.monotonic(), sum(server.cpu for server in servers)
     spent: list[float] = []
     yield spent
-    spent.append(sum(one.cpu for one in servers) - before - rate * (time.monotonic() - since))
+    spent.append(sum(server.cpu for server in servers) - before - rate * (time.monotonic() - since))
 
 
 async def _cost_of_a_job(domain: Domain, folder: Path, tenant: str, many_servers: int) -> float:
     """Processor seconds of the servers for each job that is submitted, claimed and ended; the load grows with them."""
     many = 800 * many_servers
-    async with processes(domain, folder, lease=60) as house:
-        servers = await house.servers(many_servers)
-        clients = [house.client(one, "submitter", "enrol", tenant=tenant) for one in servers]
-        statuses = [house.client(one, "viewer", tenant=tenant) for one in servers]
+    async with processes(domain, folder, lease=60) as scenario:
+        servers = await scenario.servers(many_servers)
+        clients = [scenario.client(server, "submitter", "enrol", tenant=tenant) for server in servers]
+        statuses = [scenario.client(server, "viewer", tenant=tenant) for server in servers]
 
         async def shared() -> bool:
             known = [(await client.get("/v1/status")).json() for client in statuses]
-            return all(len(one["servers"]) == many_servers for one in known) and (
-                sum(one["slots_served"] for one in known) == SLOTS
+            return all(len(entry["servers"]) == many_servers for entry in known) and (
+                sum(entry["slots_served"] for entry in known) == SLOTS
             )
 
         await until(shared, "every server to see the others and to serve its share")
@@ -232,9 +232,9 @@ async def _cost_of_a_job(domain: Domain, folder: Path, tenant: str, many_servers
                 body = {"max": 16, "wait": 1, "resources": PLENTY}
                 claims = (await client.post(f"{path}/claims", json=body)).json()["claims"]
                 if claims:
-                    ends = {"ends": [end_of(claim) for claim in claims]}
-                    results = (await client.post(f"{path}/ends", json=ends)).json()["results"]
-                    assert {one["result"] for one in results} == {"committed"}
+                    ends = {"completions": [end_of(claim) for claim in claims]}
+                    results = (await client.post(f"{path}/completions", json=ends)).json()["results"]
+                    assert {result["result"] for result in results} == {"committed"}
                     ended += len(claims)
 
         async with _measured(servers) as spent:
@@ -255,7 +255,7 @@ async def test_a_job_costs_as_much_with_four_servers_as_with_one(
 ) -> None:
     """Section 4.3: linear scaling by adding nodes. On one machine that is: the processor seconds for a job stay
     constant from one to four servers. A small version, with room for a noisy machine; `just bench scale` has the figure."""
-    one = await _cost_of_a_job(own_domain, tmp_path, f"{tenant}-1", 1)
+    cost = await _cost_of_a_job(own_domain, tmp_path, f"{tenant}-1", 1)
     four = await _cost_of_a_job(own_domain, tmp_path, f"{tenant}-4", 4)
-    print(f"processor seconds a job: one server {one * 1000:.3f} ms, four servers {four * 1000:.3f} ms")  # noqa: T201
-    assert four < 1.5 * one
+    print(f"processor seconds a job: one server {cost * 1000:.3f} ms, four servers {four * 1000:.3f} ms")  # noqa: T201
+    assert four < 1.5 * cost

@@ -26,7 +26,7 @@ NAME = "inner"
 
 @dataclass(eq=False)
 class TaskServer:
-    """A domain of its own as the task server: its store, server, keeper and pilot are processes."""
+    """A domain of its own as the task server: its store, server, reconciler and pilot are processes."""
 
     running: Processes
     server: Started
@@ -68,7 +68,7 @@ async def inner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TaskS
         processes(Domain(store, folder), folder, lease=60, **settings) as running,
     ):
         server = await running.server()
-        running.keeper()
+        running.reconciler()
         running.pilot(INNER, server, slots=2)
         token = folder / "token"
         write_private(token, running.domain.token("submitter", tenant=INNER, subject="proxy"))
@@ -98,9 +98,9 @@ async def proxy(outer: Domain, inner: TaskServer, road: Road) -> AsyncIterator[P
         outer.server(
             downstreams=[downstream(inner, road.url, callbacks=True)], callback_hosts=("127.0.0.1",)
         ) as server,
-        outer.keeper(callback_hosts=("127.0.0.1",)) as keeper,
+        outer.reconciler(callback_hosts=("127.0.0.1",)) as reconciler,
     ):
-        loops = asyncio.create_task(run_loops(keeper.loops()))
+        loops = asyncio.create_task(run_loops(reconciler.loops()))
         try:
             made = Proxy(server, road)
             hint = made.relay.hint

@@ -71,7 +71,7 @@ class Road:
     def _spoil(self, path: str, shown: dict[str, Any], content: bytes) -> tuple[int, bytes]:
         gone = {self.first(name) for name in self.forgotten}
         if "tasks" in shown:
-            shown["tasks"] = [one for one in shown["tasks"] if one["id"] not in gone]
+            shown["tasks"] = [task for task in shown["tasks"] if task["id"] not in gone]
             return 200, orjson.dumps(shown)
         if path.rpartition("/")[2] in gone:
             return 404, b"{}"

@@ -40,6 +40,6 @@ def answers(shown: dict[str, Any]) -> dict[str, Any]:
     """What a client is told of a task, without what no two tasks have in common: ids, times, names of hosts."""
     (log,) = shown["logs"]
     kept = {key: value for key, value in shown.items() if key not in ("id", "creation_time", "logs")}
-    executors = [{key: one.get(key) for key in ("exit_code", "stdout", "stderr")} for one in log["logs"]]
-    outputs = sorted((one["path"], str(one["size_bytes"])) for one in log.get("outputs") or [])
+    executors = [{key: other_log.get(key) for key in ("exit_code", "stdout", "stderr")} for other_log in log["logs"]]
+    outputs = sorted((output["path"], str(output["size_bytes"])) for output in log.get("outputs") or [])
     return kept | {"executors ran": executors, "outputs brought": outputs}

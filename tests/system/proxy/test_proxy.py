@@ -50,9 +50,9 @@ async def test_the_same_tasks_get_the_same_answers_as_bare(inner: TaskServer, pr
     through.mkdir()
     wanted = await asyncio.gather(*(run(inner.client(), task) for task in many_kinds(bare)))
     seen = await asyncio.gather(*(run(proxy.client(), task) for task in many_kinds(through)))
-    for one, other in zip(wanted, seen, strict=True):
+    for first, other in zip(wanted, seen, strict=True):
         named = {str(bare): "OUT", str(through): "OUT"}
-        assert _named(answers(other), named) == _named(answers(one), named)
+        assert _named(answers(other), named) == _named(answers(first), named)
     assert (through / "out.txt").read_text() == (bare / "out.txt").read_text() == "BROUGHT\n"
 
 
@@ -65,7 +65,9 @@ def _named(shown: dict[str, Any], names: dict[str, str]) -> str:
 
 @pytest.mark.ledger("P0-14", "P0-17", "P0-23")
 @pytest.mark.parametrize("state", ["SYSTEM_ERROR", "PREEMPTED"])
-async def test_a_fault_of_the_server_is_mended_unseen(proxy: Proxy, road: Road, tmp_path: Path, state: str) -> None:
+async def test_a_failure_of_the_server_is_recovered_unseen(
+    proxy: Proxy, road: Road, tmp_path: Path, state: str
+) -> None:
     name = f"first-{state}"
     road.ended_as[name] = state
     client = proxy.client()
@@ -83,8 +85,10 @@ async def test_a_fault_of_the_server_is_mended_unseen(proxy: Proxy, road: Road, 
     assert seen <= {"QUEUED", "INITIALIZING", "RUNNING", "COMPLETE"}, "the client saw something of it"
     assert len(shown["logs"]) == 1
     assert len(road.tasks(name)) == 2
-    told = await conversation(proxy, task)
-    assert [one["task"] for one in told["exchanges"]] == road.tasks(name), "the old id stands for the new task"
+    returned_conversation = await conversation(proxy, task)
+    assert [exchange["task"] for exchange in returned_conversation["exchanges"]] == road.tasks(name), (
+        "the old id stands for the new task"
+    )
     assert runs(tmp_path / "ran") == 2
 
 
@@ -92,11 +96,11 @@ async def conversation(proxy: Proxy, task: str) -> dict[str, Any]:
     person = proxy.server.person("viewer", tenant=TENANT)
 
     async def written() -> Any:
-        told = (await person.get(f"/v1/jobs/{task}/conversation")).json()
-        return told if told["exchanges"] and told["exchanges"][-1]["attempt"] == told["attempt"] else None
+        body = (await person.get(f"/v1/jobs/{task}/conversation")).json()
+        return body if body["exchanges"] and body["exchanges"][-1]["attempt"] == body["attempt"] else None
 
-    told: dict[str, Any] = await until(written, "the conversation")
-    return told
+    result: dict[str, Any] = await until(written, "the conversation")
+    return result
 
 
 @pytest.mark.ledger("P0-14", "P0-17")
@@ -119,10 +123,10 @@ async def test_a_creation_whose_answer_is_lost_is_found_again_and_not_sent_twice
 
 
 async def test_what_fails_by_itself_fails_as_it_would_bare(proxy: Proxy, road: Road) -> None:
-    shown = await run(proxy.client(), shell("its-own-fault", "exit 7"))
+    shown = await run(proxy.client(), shell("its-own-failure", "exit 7"))
     assert shown["state"] == "EXECUTOR_ERROR"
     assert shown["logs"][0]["logs"][0]["exit_code"] == 7
-    assert len(road.tasks("its-own-fault")) == 1
+    assert len(road.tasks("its-own-failure")) == 1
 
 
 async def test_what_is_cancelled_is_cancelled_at_the_server_too(
@@ -157,16 +161,19 @@ async def test_a_callback_is_registered_again_for_the_task_that_is_sent_again(pr
         }
         answer = await person.post("/v1/jobs", json=body)
         assert answer.status_code == 201, answer.text
-        (job,) = [one["id"] for one in answer.json()["jobs"]]
+        (job,) = [other_job["id"] for other_job in answer.json()["jobs"]]
 
         async def told() -> bool:
             return bool(listener.seen)
 
         await until(told, "the callback")
-    assert [(one.body["job"], one.body["state"]) for one in listener.seen] == [(job, "completed")]
+    assert [(delivered.body["job"], delivered.body["state"]) for delivered in listener.seen] == [(job, "completed")]
     first, second = road.tasks("told")
     told_of = await conversation(proxy, job)
-    assert [(one["task"], one["registered"]) for one in told_of["exchanges"]] == [(first, True), (second, True)]
+    assert [(exchange["task"], exchange["registered"]) for exchange in told_of["exchanges"]] == [
+        (first, True),
+        (second, True),
+    ]
     assert told_of["callback"]["url"] == listener.url("/told")
     for task in (first, second):
 

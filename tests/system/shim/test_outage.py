@@ -40,12 +40,12 @@ def known(slurm: OwnSlurm, tmp_path: Path) -> dict[str, str]:
     return slurm.environment | more
 
 
-def begin(known: dict[str, str], folder: Path, *words: str, given: str | None = None) -> subprocess.Popen[str]:
+def begin(known: dict[str, str], folder: Path, *words: str, text: str | None = None) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         words, env=known, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
-    process.stdin.write(given or "")
+    process.stdin.write(text or "")
     process.stdin.close()
     process.stdin = None
     return process
@@ -67,23 +67,23 @@ def test_while_somebody_watches_every_call_waits_for_the_scheduler_for_so_long(
     calls = [
         begin(known, tmp_path, "sbatch", *out, "--wrap", "echo worked"),
         begin(known, tmp_path, "sbatch", *out, "work.sh"),
-        begin(known, tmp_path, "sbatch", *out, given=SCRIPT),
+        begin(known, tmp_path, "sbatch", *out, text=SCRIPT),
         begin(known, tmp_path, "squeue", "-h", "-o", "%i"),
         begin(known, tmp_path, "scontrol", "show", "config"),
     ]
-    answers = [(*one.communicate(timeout=60), one.returncode) for one in refused]
-    waiting = [one.poll() for one in calls]
+    answers = [(*process.communicate(timeout=60), process.returncode) for process in refused]
+    waiting = [call.poll() for call in calls]
     slurm.order("launch", "slurm", "ctld")
-    said = [one.communicate(timeout=60) for one in calls]
+    outputs = [call.communicate(timeout=60) for call in calls]
     assert answers[0][2] == 1
     assert UNREACHED in answers[0][1]
     assert answers[1] == answers[2] == answers[0]
     assert waiting == [None] * len(calls)
-    assert [(one.returncode, err) for one, (_, err) in zip(calls, said, strict=True)] == [(0, "")] * len(calls)
-    jobs = {text.strip() for text, _ in said[:3]}
+    assert [(call.returncode, err) for call, (_, err) in zip(calls, outputs, strict=True)] == [(0, "")] * len(calls)
+    jobs = {text.strip() for text, _ in outputs[:3]}
     assert len(jobs) == 3
     assert set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%i").split()) - before == jobs
-    assert {one.name.partition(".")[0] for one in (tmp_path / "spool" / "new").iterdir()} == jobs
+    assert {path.name.partition(".")[0] for path in (tmp_path / "spool" / "new").iterdir()} == jobs
     until(lambda: all(_worked(tmp_path, job) for job in jobs), 60, "the jobs to work")
 
 

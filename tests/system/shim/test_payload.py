@@ -44,8 +44,8 @@ def folder() -> Iterator[Path]:
     address("SLURM_CONF")
     with TemporaryDirectory(prefix="fs") as name:
         place = Path(name)
-        for one in ("records", "spool/new", "tmp"):
-            (place / one).mkdir(parents=True)
+        for value in ("records", "spool/new", "tmp"):
+            (place / value).mkdir(parents=True)
         install(place / "bin", place / "records")
         yield place
 
@@ -80,11 +80,11 @@ def test_a_job_sees_no_difference(folder: Path, way: str) -> None:
         words = {"wrap": ["--wrap", "./wrapped a 'b  c'", "--mem=300"], "input": []}.get(
             way, [f"{folder}/work.sh", "a", "b  c"]
         )
-        said = call(
-            through, "sbatch", *out, *words, given=script if way == "input" else None, TMPDIR=str(folder / "tmp")
+        result = call(
+            through, "sbatch", *out, *words, given_input=script if way == "input" else None, TMPDIR=str(folder / "tmp")
         )
-        assert said.returncode == 0, said.stderr
-        jobs[arm] = said.stdout.strip()
+        assert result.returncode == 0, result.stderr
+        jobs[arm] = result.stdout.strip()
     give_up = time.monotonic() + 120
     while time.monotonic() < give_up:
         so_far = record(folder, jobs["shim"])
@@ -96,9 +96,9 @@ def test_a_job_sees_no_difference(folder: Path, way: str) -> None:
     bare, shim = (accounted(job, "JobName,ExitCode,ReqMem") for job in jobs.values())
     assert shim == bare
     for name in ("out", "err"):
-        one, other = ((folder / f"{arm}.{name}").read_text() for arm in jobs)
+        first, other = ((folder / f"{arm}.{name}").read_text() for arm in jobs)
         neutral = [
-            text.replace(f"job{int(jobs[arm]):05d}", "JOB") for arm, text in zip(jobs, (one, other), strict=True)
+            text.replace(f"job{int(jobs[arm]):05d}", "JOB") for arm, text in zip(jobs, (first, other), strict=True)
         ]
         assert _without_nodes(neutral[1]) == _without_nodes(neutral[0])
     assert record(folder, jobs["bare"]) is None
@@ -159,16 +159,16 @@ def test_what_it_does_not_understand_it_leaves_alone(folder: Path, words: tuple[
 
 
 def test_who_wants_no_record_has_none(folder: Path) -> None:
-    said = call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1", FORESTAY_SHIM_RECORD="off")
-    assert ended(said.stdout.strip()) == "COMPLETED"
-    assert record(folder, said.stdout.strip()) is None
+    result = call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1", FORESTAY_SHIM_RECORD="off")
+    assert ended(result.stdout.strip()) == "COMPLETED"
+    assert record(folder, result.stdout.strip()) is None
 
 
 def test_records_that_cannot_be_written_change_nothing(folder: Path) -> None:
     (folder / "records").rmdir()
     (folder / "records").write_text("")
-    said = call(folder, "sbatch", "--parsable", "-o", f"{folder}/out", "--wrap", "echo done")
-    assert ended(said.stdout.strip()) == "COMPLETED"
+    result = call(folder, "sbatch", "--parsable", "-o", f"{folder}/out", "--wrap", "echo done")
+    assert ended(result.stdout.strip()) == "COMPLETED"
     assert (folder / "out").read_text() == "done\n"
 
 

@@ -25,29 +25,31 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def call(folder: Path | None, *words: str, given: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+def call(
+    folder: Path | None, *words: str, given_input: str | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     """A command, through the shim if a folder is given."""
     known = dict(os.environ) | more
     if folder is not None:
         known |= {"PATH": f"{folder / 'bin'}:{known['PATH']}", "FORESTAY_SHIM_SPOOL": str(folder / "spool")}
     return subprocess.run(
-        words, input=given, capture_output=True, text=True, env=known, cwd=folder, check=False, timeout=90
+        words, input=given_input, capture_output=True, text=True, env=known, cwd=folder, check=False, timeout=90
     )
 
 
 def words_left(folder: Path) -> dict[str, list[str]]:
     """What the shim left, by job."""
     files = sorted((folder / "spool" / "new").iterdir())
-    return {one.name.partition(".")[0]: one.read_bytes().decode().split("\0")[:-1] for one in files}
+    return {file.name.partition(".")[0]: file.read_bytes().decode().split("\0")[:-1] for file in files}
 
 
 def ended(job: str) -> str:
     """The state that Slurm itself tells once the job has ended."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
-        found = call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout.strip()
-        if found and found not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"):
-            return found
+        stdout = call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout.strip()
+        if stdout and stdout not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"):
+            return stdout
         time.sleep(0.1)
     raise AssertionError(f"job {job} has not ended")
 
@@ -81,8 +83,8 @@ def test_says_what_slurm_says(folder: Path, words: tuple[str, ...]) -> None:
 
 
 def test_leaves_word_of_what_was_queued(folder: Path) -> None:
-    said = call(folder, "sbatch", *HELD, FORESTAY_CASE="run 7")
-    job = said.stdout.split()[-1]
+    result = call(folder, "sbatch", *HELD, FORESTAY_RUN="run 7")
+    job = result.stdout.split()[-1]
     call(None, "scancel", job)
     assert words_left(folder) == {job: ["1", job, "", str(folder), "run 7"]}
     (file,) = (folder / "spool" / "new").iterdir()
@@ -91,8 +93,8 @@ def test_leaves_word_of_what_was_queued(folder: Path) -> None:
 
 
 def test_a_script_may_come_on_standard_input(folder: Path) -> None:
-    said = call(folder, "sbatch", "--parsable", "-o", "out", given="#!/bin/sh\necho given\nexit 4\n")
-    assert ended(said.stdout.strip()) == "FAILED"
+    result = call(folder, "sbatch", "--parsable", "-o", "out", given_input="#!/bin/sh\necho given\nexit 4\n")
+    assert ended(result.stdout.strip()) == "FAILED"
     assert (folder / "out").read_text() == "given\n"
 
 
@@ -125,36 +127,36 @@ def test_fails_open(folder: Path, spool: str) -> None:
         (place / "new").write_text("")
     elif spool == "full":
         (place / "new").symlink_to("/dev/full")
-    said = call(folder, "sbatch", *HELD)
-    assert (said.returncode, said.stderr) == (0, "")
-    call(None, "scancel", said.stdout.split()[-1])
+    result = call(folder, "sbatch", *HELD)
+    assert (result.returncode, result.stderr) == (0, "")
+    call(None, "scancel", result.stdout.split()[-1])
 
 
 def test_off_is_off(folder: Path) -> None:
-    said = call(folder, "sbatch", *HELD, FORESTAY_SHIM="off")
-    call(None, "scancel", said.stdout.split()[-1])
-    assert said.returncode == 0
+    result = call(folder, "sbatch", *HELD, FORESTAY_SHIM="off")
+    call(None, "scancel", result.stdout.split()[-1])
+    assert result.returncode == 0
     assert not words_left(folder)
 
 
 def test_two_copies_do_not_call_each_other(folder: Path) -> None:
     subprocess.run([SHIM, "--install", folder / "more"], check=True, stderr=subprocess.PIPE)
-    said = call(folder, "sbatch", "--version", PATH=f"{folder / 'more'}:{os.environ['PATH']}")
-    assert said.stdout.startswith("slurm")
+    result = call(folder, "sbatch", "--version", PATH=f"{folder / 'more'}:{os.environ['PATH']}")
+    assert result.stdout.startswith("slurm")
 
 
 def test_without_slurm_it_says_what_to_do(folder: Path) -> None:
-    said = subprocess.run(
+    result = subprocess.run(
         [folder / "bin" / "sbatch"], env={"PATH": str(folder / "bin")}, capture_output=True, text=True, check=False
     )
-    assert said.returncode == 127
-    assert "FORESTAY_SHIM_REAL" in said.stderr
+    assert result.returncode == 127
+    assert "FORESTAY_SHIM_REAL" in result.stderr
 
 
 def test_what_goes_on_for_ever_is_shown_as_it_comes(folder: Path) -> None:
     (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
-    said = call(folder, "timeout", "3.5", "stdbuf", "-oL", "squeue", "-i", "1", "-o", "looked %i")
-    assert said.stdout.count("looked") >= 2
+    result = call(folder, "timeout", "3.5", "stdbuf", "-oL", "squeue", "-i", "1", "-o", "looked %i")
+    assert result.stdout.count("looked") >= 2
 
 
 def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
@@ -190,8 +192,8 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
         assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", *words).stdout == "RUNNING\n"
     assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", foreign).stdout == "FAILED\n"
     assert "FAILED" in call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", f"{bad},{foreign}").stdout
-    assert [one for place, one in enumerate(seen) if place not in (0, 3, 6, 9)] == [
-        one for place, one in enumerate(bare) if place not in (0, 3, 6, 9)
+    assert [name for place, name in enumerate(seen) if place not in (0, 3, 6, 9)] == [
+        name for place, name in enumerate(bare) if place not in (0, 3, 6, 9)
     ]
     for stale in (f"{int(time.time()) - 1}\n", "soon\n", ""):
         watch.write_text(stale)
@@ -271,7 +273,7 @@ HETEROGENEOUS = "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
 def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Path, script: str) -> None:
     """The base id names several jobs, so no element of it may be shown in the state of another."""
     (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
-    job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", given=script).stdout.strip()
+    job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", given_input=script).stdout.strip()
     assert set(ended_elements(job)) == {"FAILED"}
     for words in (
         ("squeue", "-t", "all", "-j", job),

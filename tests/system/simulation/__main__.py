@@ -20,7 +20,9 @@ def main() -> int:
         return _again(arguments.seed, arguments.protocol)
     seeds = [*kept_seeds(), *range(arguments.first, arguments.first + arguments.schedules)]
     began = time.monotonic()
-    campaign = run_campaign(dict.fromkeys(seeds), jobs=arguments.jobs, told=_progress(len(dict.fromkeys(seeds)), began))
+    campaign = run_campaign(
+        dict.fromkeys(seeds), jobs=arguments.jobs, on_event=_progress(len(dict.fromkeys(seeds)), began)
+    )
     if sys.stderr.isatty():
         print(end="\r\033[K", file=sys.stderr)
     print("\n".join(campaign.table()))

@@ -44,7 +44,7 @@ class Auditor:
         self.tally: Counter[str] = Counter()
         self.documents: dict[str, JobDocument] = {}
         self.records: dict[str, Record] = {}
-        self.late_ends: set[tuple[str, str]] = set()
+        self.late_completions: set[tuple[str, str]] = set()
         self.specifications: set[str] = set()
         self.claims: dict[str, Effect] = {}
         """Every claim that the store acknowledged."""
@@ -86,8 +86,8 @@ class Auditor:
             self.claims[new.claim.id] = Effect(name, new.token, new.claim.id)
         if new.last is not None:
             self.ended.add(new.last.claim)
-        if new.held_end is not None:
-            self.kept.add(new.held_end.claim)
+        if new.held_completion is not None:
+            self.kept.add(new.held_completion.claim)
         if old is not None:
             self._compare(name, old, new)
         elif new.claim is not None:
@@ -112,8 +112,8 @@ class Auditor:
     def record_committed(self, name: str, _before: Entry[Any] | None, after: Entry[Any]) -> None:
         record: Record = after.value
         self.records[name] = record
-        if record.kind == "late-end":
-            self.late_ends.add((record.job, ending_from_json(record.body["ending"]).claim))  # type: ignore[arg-type]
+        if record.kind == "late-completion":
+            self.late_completions.add((record.job, ending_from_json(record.body["ending"]).claim))  # type: ignore[arg-type]
 
     def specification_committed(self, name: str, _before: Entry[Any] | None, _after: Entry[Any]) -> None:
         self.specifications.add(name)
@@ -164,7 +164,7 @@ class Auditor:
 
     def unsettled(self) -> list[str]:
         """Accepted jobs that are neither final nor waiting for a person."""
-        return [job for job in self.accepted if (one := self.documents.get(job)) is None or not _at_rest(one)]
+        return [job for job in self.accepted if (document := self.documents.get(job)) is None or not _at_rest(document)]
 
     def judge(self, *, at_rest: bool) -> None:
         """Hold everything against everything; whether all is at rest only if it was left in peace for long enough."""
@@ -186,8 +186,8 @@ class Auditor:
             self._judge_notices(job, document)
 
     def _judge_keys(self) -> None:
-        standing: Counter[str] = Counter(document.labels["key"] for document in self.documents.values())
-        for key, count in standing.items():
+        status: Counter[str] = Counter(document.labels["key"] for document in self.documents.values())
+        for key, count in status.items():
             if count > self.asked[key]:
                 self.blame("key doubled", f"{key}: {count} jobs stand, {self.asked[key]} were asked for")
 
@@ -196,23 +196,23 @@ class Auditor:
         for record in self.records.values():
             if record.kind == "chapter":
                 chapters.setdefault(record.job, []).append(record)
-        told: dict[str, set[tuple[int, str]]] = {}
+        fields: dict[str, set[tuple[int, str]]] = {}
         for job, document in self.documents.items():
-            story = whole_story(document, [chapter_of(one) for one in chapters.get(job, [])])
+            story = whole_story(document, [chapter_of(chapter) for chapter in chapters.get(job, [])])
             if [line.rev for line in story] != list(range(1, document.rev + 1)):
                 self.blame("I6 hole in the story", f"{job}: {[line.rev for line in story]} of {document.rev}")
             claims = [(line.attempt, line.note.split()[1]) for line in story if line.event == Event.CLAIM]
             if len({attempt for attempt, _ in claims}) < len(claims):
                 self.blame("I3 token given twice", f"{job}: {claims}")
-            told[job] = set(claims)
+            fields[job] = set(claims)
         for start in self.starts:
-            if (start.token.attempt, start.claim) not in told.get(start.job, ()):
+            if (start.token.attempt, start.claim) not in fields.get(start.job, ()):
                 self.blame("I6 start not in the story", f"{start}")
         self.tally["two runs at the same time"] += len(self.overlapping)
         self.tally["the same, not marked as possible"] += sum(
             not self.documents[job].overlap_possible for job in self.overlapping if job in self.documents
         )
-        self.tally["extra run"] += sum(count - 1 for count in Counter(one.job for one in self.starts).values())
+        self.tally["extra attempt"] += sum(count - 1 for count in Counter(start.job for start in self.starts).values())
 
     def _judge_answers(self) -> None:
         for ending, job, result in self.answers:
@@ -221,7 +221,7 @@ class Auditor:
                 self.blame("end told committed does not exist", f"{job} {ending}")
             if result is CompletionStatus.HELD and claim not in self.kept | self.ended:
                 self.blame("end told held does not exist", f"{job} {ending}")
-            if result is CompletionStatus.SUPERSEDED and (job, claim) not in self.late_ends:
+            if result is CompletionStatus.SUPERSEDED and (job, claim) not in self.late_completions:
                 self.blame("superseded end not kept", f"{job} {ending}")
 
     def _judge_outputs(self, job: str, document: JobDocument) -> None:
@@ -241,10 +241,10 @@ class Auditor:
             self.blame("I5 consumers saw two outputs", f"{job}: {sorted(misled)} and {winner.manifest.path}")
 
     def _judge_notices(self, job: str, document: JobDocument) -> None:
-        told = self.notices.get(job, set())
+        reported = self.notices.get(job, set())
         meant = (document.state.value, f"{job}:{document.generation}.{document.attempt}")
-        if told - {meant} or (told and not document.final):
-            self.blame("callback told what is not so", f"{job}: {sorted(told)} but {meant}")
+        if reported - {meant} or (reported and not document.final):
+            self.blame("callback told what is not so", f"{job}: {sorted(reported)} but {meant}")
 
 
 def _at_rest(document: JobDocument) -> bool:

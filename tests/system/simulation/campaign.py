@@ -23,7 +23,7 @@ FAULTS = (
     "stale primary", "write to a stale primary", "failover", "rolled back", "primary crash", "primary cut off",
     "store outage", "request in an outage", "read lost", "link: request lost", "link: answer lost", "partition",
     "channel break", "server kill", "server pause", "pilot kill", "pilot vanish", "pilot pause", "pilot goodbye",
-    "site lost", "keeper kill", "keeper pause", "part of an answer lost", "operator: cancel", "operator: hold", "operator: release", "operator: force",
+    "site lost", "reconciler kill", "reconciler pause", "part of an answer lost", "operator: cancel", "operator: hold", "operator: release", "operator: force",
     "claimed in the creating write", "first claim confirmed", "first claim taken away",
 )  # fmt: skip
 """What must have happened in a campaign, or it proves nothing."""
@@ -122,7 +122,7 @@ def _one(seed: int) -> Outcome:
 
 
 def run_campaign(
-    seeds: Iterable[int], *, jobs: int, told: Callable[[Campaign], None] = lambda _campaign: None
+    seeds: Iterable[int], *, jobs: int, on_event: Callable[[Campaign], None] = lambda _campaign: None
 ) -> Campaign:
     """Run the schedules of these seeds, several at once."""
     campaign = Campaign()
@@ -133,6 +133,6 @@ def run_campaign(
         for outcomes in pool.imap_unordered(_run, chunks):
             for outcome in outcomes:
                 campaign.add(outcome)
-            told(campaign)
+            on_event(campaign)
     campaign.failed.sort(key=lambda report: report.seed)
     return campaign

@@ -64,8 +64,8 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "pilot pause": (4.0, 1.0, 45.0),
     "pilot goodbye": (1.0, 0.0, 0.0),
     "site lost": (0.7, 0.0, 0.0),
-    "keeper kill": (1.5, 0.5, 20.0),
-    "keeper pause": (1.0, 0.5, 30.0),
+    "reconciler kill": (1.5, 0.5, 20.0),
+    "reconciler pause": (1.0, 0.5, 30.0),
     "channel break": (4.0, 0.0, 0.0),
     "partition": (2.0, 1.0, 30.0),
 }
@@ -73,12 +73,12 @@ KINDS: dict[str, tuple[float, float, float]] = {
 
 def draw_events(rng: Random, seconds: float) -> list[Event]:
     """The faults of one schedule in order."""
-    found: list[Event] = []
+    events: list[Event] = []
     for kind, (often, shortest, longest) in KINDS.items():
         weight = rng.choice((0.0, 0.0, 1.0, 2.0))
         expected = often * weight * seconds / 60
         count = int(expected) + (rng.random() < expected % 1)
         for _ in range(count):
             lasts = shortest + (longest - shortest) * rng.random() ** 2
-            found.append(Event(rng.random() * seconds, kind, lasts, rng.random()))
-    return sorted(found)
+            events.append(Event(rng.random() * seconds, kind, lasts, rng.random()))
+    return sorted(events)

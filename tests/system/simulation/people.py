@@ -68,7 +68,7 @@ class People:
                 await asyncio.sleep(0.3)
                 continue
             repeats -= 1
-            names = [one.id for one in accepted]
+            names = [entry.id for entry in accepted]
             self.world.auditor.submitted(key, names)
             if self.jobs[-len(names) :] != names:
                 self.jobs += names

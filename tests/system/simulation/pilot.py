@@ -1,4 +1,4 @@
-"""A simulated pilot that keeps to the HTTP interface's contract: beats, a channel, claims, payloads, ends kept until settled."""
+"""A simulated pilot that keeps to the HTTP interface's contract: heartbeats, a channel, claims, payloads, ends kept until settled."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SimPilot:
         self.address = self.rng.randrange(len(world.servers))
         self.held: dict[str, Held] = {}
         self.inherited: dict[str, Held] = {}
-        """Ends that a dead pilot of this host had kept on its disk; sent as they are, and not named in beats."""
+        """Ends that a dead pilot of this host had kept on its disk; sent as they are, and not named in heartbeats."""
         if heir_of is not None:
             kept = heir_of.inherited | heir_of.held
             self.inherited = {claim: held for claim, held in kept.items() if held.report is not None}
@@ -85,7 +85,7 @@ class SimPilot:
                 self.id = f"{self.id}x"
                 await asyncio.sleep(0.3)
         self.lease_until = sent + self.lease
-        for work in (self._beat_loop(), self._channel_loop(), self._claim_loop(), self._end_loop()):
+        for work in (self._heartbeat_loop(), self._channel_loop(), self._claim_loop(), self._end_loop()):
             self.actor.spawn(work)
 
     async def _call(self, handler: Handler, patience: float = CALL) -> Any:
@@ -96,16 +96,16 @@ class SimPilot:
             self.address = (self.address + 1) % len(self.world.servers)
             raise
 
-    async def _beat_loop(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         while True:
             began = self.world.loop.time()
             self.counter += 1
-            beat = Heartbeat(self.counter, self.session, int(self.lease), tuple(self.held))
+            heartbeat = Heartbeat(self.counter, self.session, int(self.lease), tuple(self.held))
             every = self.lease / 3
             while self.world.loop.time() < began + every:
                 sent = self.world.loop.time()
                 try:
-                    await self._call(partial(_beat, pilot=self.id, beat=beat), patience=every / 2)
+                    await self._call(partial(_heartbeat, pilot=self.id, heartbeat=heartbeat), patience=every / 2)
                     self.lease_until = sent + self.lease
                     break
                 except LinkLost:
@@ -160,12 +160,12 @@ class SimPilot:
     async def _claim_loop(self) -> None:
         while True:
             self.room.clear()
-            running = [one for one in self.held.values() if one.report is None]
+            running = [entry for entry in self.held.values() if entry.report is None]
             most = self.slots - len(running)
             if most <= 0 or self.leaving:
                 await self.room.wait()
                 continue
-            free = Resources(cpus=self.resources.cpus - sum(one.job.resources.cpus for one in running))
+            free = Resources(cpus=self.resources.cpus - sum(entry.job.resources.cpus for entry in running))
             try:
                 granted = await self._call(
                     partial(_claim, pilot=self, free=free, most=most),
@@ -187,7 +187,7 @@ class SimPilot:
         while self.lease_until < world.loop.time() and not held.stop.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.5)  # nothing is begun under a lapsed lease
         if held.stop.is_set():
-            self._put(held, AttemptOutcome.FAULT, "not-started")
+            self._put(held, AttemptOutcome.FAILURE, "not-started")
             return
         world.auditor.started(job.id, job.token, held.claim)
         seconds = 0.05 + 8.0 * self.rng.random() ** 3
@@ -197,9 +197,9 @@ class SimPilot:
         except TimeoutError:
             pass
         if held.stop.is_set():
-            self._put(held, AttemptOutcome.FAULT, "cancelled")
+            self._put(held, AttemptOutcome.FAILURE, "cancelled")
         elif self.rng.random() < world.plan.faulty:
-            self._put(held, AttemptOutcome.FAULT, "exit")
+            self._put(held, AttemptOutcome.FAILURE, "exit")
         else:
             path = f"{job.id}/{job.generation}.{job.attempt}.{held.claim[:8]}"
             world.auditor.effect(path, job.id, job.token, held.claim)
@@ -212,7 +212,7 @@ class SimPilot:
             held.claim,
             outcome,
             reason,
-            int(outcome is AttemptOutcome.FAULT),
+            int(outcome is AttemptOutcome.FAILURE),
             host=self.host,
             manifest=manifest,
         )
@@ -226,10 +226,10 @@ class SimPilot:
         while True:
             await self.ended.wait()
             self.ended.clear()
-            pending = [one for one in (self.inherited | self.held).values() if one.report is not None]
+            pending = [entry for entry in (self.inherited | self.held).values() if entry.report is not None]
             if not pending:
                 continue
-            reports = [one.report for one in pending if one.report is not None]
+            reports = [entry.report for entry in pending if entry.report is not None]
             try:
                 results = await self._call(partial(_end, pilot=self.id, reports=reports), patience=2 * CALL)
             except LinkLost:
@@ -237,15 +237,15 @@ class SimPilot:
                 self.ended.set()
                 continue
             assert isinstance(results, list)
-            for one, answer in zip(pending, results, strict=True):
-                assert one.report is not None
+            for entry, answer in zip(pending, results, strict=True):
+                assert entry.report is not None
                 if answer.result is CompletionStatus.UNKNOWN:
                     self.ended.set()
                     continue
-                self.world.auditor.answered(one.report.ending, one.job.id, answer.result)
+                self.world.auditor.answered(entry.report.ending, entry.job.id, answer.result)
                 self.world.tally[f"end {answer.result}"] += 1
-                self.held.pop(one.claim, None)
-                self.inherited.pop(one.claim, None)
+                self.held.pop(entry.claim, None)
+                self.inherited.pop(entry.claim, None)
             if self.ended.is_set():
                 await asyncio.sleep(0.3)
 
@@ -274,8 +274,8 @@ class SimPilot:
         self.kill(silent=False)
 
 
-def _beat(server: SimServer, *, pilot: str, beat: Heartbeat) -> Coroutine[Any, Any, Any]:
-    return server.beat(pilot, beat)
+def _heartbeat(server: SimServer, *, pilot: str, heartbeat: Heartbeat) -> Coroutine[Any, Any, Any]:
+    return server.heartbeat(pilot, heartbeat)
 
 
 def _claim(server: SimServer, *, pilot: SimPilot, free: Resources, most: int) -> Coroutine[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""Servers and keepers of the simulated world: the real services, joined as the real processes join them."""
+"""Servers and reconcilers of the simulated world: the real services, joined as the real processes join them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tests.system.simulation.world import World
 
 LEASE = 9
-CLAIMS = ClaimSettings(window=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0, foreign_window=3)
-BEATS = HeartbeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=2.0)
+CLAIMS = ClaimSettings(buffer=6, low_water=3, bulk=4, look=4, look_again=4.0, idle=1.0, foreign_buffer=3)
+HEARTBEATS = HeartbeatSettings(buckets=2, own=2.0, look=4.0, dead_after=9.0, forget_after=2.0)
 DROP_AFTER = 20.0
 SCAN_EVERY = 2.0
 ORDERS_EVERY = 4.0
@@ -75,7 +75,7 @@ class SimIds:
 
 
 class _Process:
-    """What servers and keepers have in common."""
+    """What servers and reconcilers have in common."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -111,28 +111,28 @@ class SimServer(_Process):
         self.held: dict[str, tuple[PilotChannel, SimPilot]] = {}
         ids = SimIds(world.rng("ids", self.name))
         self.claims = ClaimDispatcher(self.store, self.writer, self.clock, ids, CLAIMS)
-        self.ends = JobCompletions(self.store, self.writer, self.clock)
+        self.completions = JobCompletions(self.store, self.writer, self.clock)
         submit = NaiveSubmit if world.protocol == "naive" else JobSubmitter
         self.submit = submit(
             self.store, self.clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
         )
         self.steer = JobControl(self.store, self.writer, self.clock)
-        self.beats = Heartbeats(
-            self.store, self.clock, server=self.name, settings=BEATS, shared_out=self.claims.assign_hash_slots
+        self.heartbeats = Heartbeats(
+            self.store, self.clock, server=self.name, settings=HEARTBEATS, shared_out=self.claims.assign_hash_slots
         )
         self.channels = PilotChannels(
             self.store,
             self.store,
-            self.beats,
+            self.heartbeats,
             self.release,
             self.clock,
-            self.ends.held_by,
+            self.completions.held_by,
             every=ORDERS_EVERY,
             pulse=PULSE,
         )
         self.outputs = CommittedOutputs(self.writer)
         self.writer.listeners += [self.claims.notice, self.outputs.notice]
-        for loop in (self.claims.run, self.ends.run, self.beats.run, self.channels.run):
+        for loop in (self.claims.run, self.completions.run, self.heartbeats.run, self.channels.run):
             self.keep(loop)
 
     # -- what pilots ask; the same steps as behind the HTTP interface ------------------------------------------
@@ -144,9 +144,9 @@ class SimServer(_Process):
             raise LinkLost("503")
         return LEASE
 
-    async def beat(self, pilot: str, beat: Heartbeat) -> None:
+    async def heartbeat(self, pilot: str, heartbeat: Heartbeat) -> None:
         try:
-            await self.beats.beat(pilot, beat)
+            await self.heartbeats.heartbeat(pilot, heartbeat)
         except Transient as error:
             raise LinkLost("503") from error
 
@@ -174,8 +174,8 @@ class SimServer(_Process):
         granted = await self.claims.claim(
             pilot=pilot, host=host, tenant="lab", free=free, most=most, batch=1, wait=wait
         )
-        self.ends.granted(granted)
-        names = [one.document.specification for one in granted]
+        self.completions.granted(granted)
+        names = [stored.document.specification for stored in granted]
         try:
             specifications = await self.store.get_specifications(names) if names else {}
             if all(name in specifications for name in names):
@@ -187,13 +187,13 @@ class SimServer(_Process):
         raise LinkLost("503")
 
     async def end(self, reports: Sequence[CompletionReport], pilot: str) -> Sequence[CompletionReply]:
-        return await self.ends.end(reports, pilot=pilot, tenant="lab")
+        return await self.completions.end(reports, pilot=pilot, tenant="lab")
 
     async def goodbye(self, pilot: str) -> None:
         self.channels.dismiss(pilot)
         try:
             await self.release.of_pilots([pilot], by=pilot, reason="its pilot deregistered", overlap_possible=False)
-            self.beats.forget(pilot)
+            self.heartbeats.forget(pilot)
             await self.release.mark(pilot, PilotState.GONE, "it deregistered")
         except PortError as error:
             raise LinkLost("503") from error
@@ -239,11 +239,11 @@ class SimNotify:
             raise Transient("no answer")
 
 
-class SimKeeper(_Process):
-    """One keeper, from its start until it is killed."""
+class SimReconciler(_Process):
+    """One reconciler, from its start until it is killed."""
 
     def __init__(self, world: World, number: int, life: int) -> None:
-        super().__init__(world, f"keeper-{number}-{life}")
+        super().__init__(world, f"reconciler-{number}-{life}")
         self.orphans = OrphanScanner(
             self.store,
             self.store,

@@ -52,7 +52,7 @@ class Cluster:
         rng: Random,
         tally: Counter[str],
         *,
-        told: Mapping[str, Told],
+        fields: Mapping[str, Told],
         number_only: bool = False,
         through_json: bool = False,
     ) -> None:
@@ -63,9 +63,9 @@ class Cluster:
         self.chances = Chances()
         self.outage = False
         self.through_json = through_json
-        names = ("jobs", "records", "specifications", "pilots", "beats")
+        names = ("jobs", "records", "specifications", "pilots", "heartbeats")
         self.shards: dict[str, Shard[Any]] = {
-            name: Shard(name, rng, tally, told.get(name, _nobody), number_only=number_only) for name in names
+            name: Shard(name, rng, tally, fields.get(name, _nobody), number_only=number_only) for name in names
         }
         self._replicated: dict[str, float] = {}
 
@@ -227,21 +227,23 @@ class Client:
         def look(shard: Shard[Any], _now: float) -> dict[str, Entry[Any]]:
             return {name: entry for name in names if (entry := shard.get(name)) is not None}
 
-        found: dict[str, Entry[Any]] = await self._read(index, look)
-        return found
+        entries: dict[str, Entry[Any]] = await self._read(index, look)
+        return entries
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
     async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
         assert len({change.document.id for change in changes}) == len(changes), "a bulk names a document twice"
-        return await self._write("jobs", [(one.document.id, one.expected, self._sent(one.document)) for one in changes])
+        return await self._write(
+            "jobs", [(change.document.id, change.expected, self._sent(change.document)) for change in changes]
+        )
 
     def _sent(self, document: JobDocument) -> JobDocument:
         return job_from_json(job_to_json(document)) if self.cluster.through_json else document
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
-        found = await self._get("jobs", jobs)
-        return {name: Stored(entry.value, entry.version) for name, entry in found.items()}
+        entries = await self._get("jobs", jobs)
+        return {name: Stored(entry.value, entry.version) for name, entry in entries.items()}
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
@@ -249,22 +251,22 @@ class Client:
         by, down = sort.removeprefix("-"), sort.startswith("-")
 
         def look(shard: Shard[Any], now: float) -> JobPage:
-            found = [
+            results = [
                 (_fields(entry)[by], name, entry) for name, entry in shard.search(now).items() if _matches(query, entry)
             ]
-            found.sort(key=lambda one: one[:2], reverse=down)
+            results.sort(key=lambda result: result[:2], reverse=down)
             if cursor is not None:
                 key, _, name = cursor.partition("|")
                 after = (int(key), name)
-                found = [one for one in found if (one[:2] < after if down else one[:2] > after)]
-            page = found[:limit]
+                results = [result for result in results if (result[:2] < after if down else result[:2] > after)]
+            page = results[:limit]
             for _, _, entry in page:
                 entry.read_dirty |= not entry.committed
-            following = f"{page[-1][0]}|{page[-1][1]}" if len(found) > limit else None
+            following = f"{page[-1][0]}|{page[-1][1]}" if len(results) > limit else None
             return JobPage([Stored(entry.value, entry.version) for _, _, entry in page], following)
 
-        found: JobPage = await self._read("jobs", look)
-        return found
+        job_page: JobPage = await self._read("jobs", look)
+        return job_page
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
         def look(shard: Shard[Any], now: float) -> dict[str, int]:
@@ -272,8 +274,8 @@ class Client:
                 Counter(str(_fields(entry)[by]) for entry in shard.search(now).values() if _matches(query, entry))
             )
 
-        found: dict[str, int] = await self._read("jobs", look)
-        return found
+        result: dict[str, int] = await self._read("jobs", look)
+        return result
 
     async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
         raise NotImplementedError("nothing that is simulated looks back")
@@ -290,29 +292,31 @@ class Client:
     # -- specifications and records ----------------------------------------------------------------------------
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
-        await self._create("specifications", [(one.id, None, one) for one in specifications])
+        await self._create(
+            "specifications", [(specification.id, None, specification) for specification in specifications]
+        )
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
         return {name: entry.value for name, entry in (await self._get("specifications", ids)).items()}
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
-        return await self._create("records", [(one.id, None, one) for one in records])
+        return await self._create("records", [(record.id, None, record) for record in records])
 
     async def _create(self, index: str, lines: Sequence[Line]) -> list[bool]:
         """Create-only, by the law of the port: what is said to stand stays."""
         results = await self._write(index, lines)
-        if any(isinstance(one, Unknown) for one in results):
+        if any(isinstance(write_result, Unknown) for write_result in results):
             raise Transient("not every document is surely stored")
-        standing = [name for (name, _, _), one in zip(lines, results, strict=True) if isinstance(one, Conflicted)]
-        if standing:
+        status = [name for (name, _, _), result in zip(lines, results, strict=True) if isinstance(result, Conflicted)]
+        if status:
             # A conflict may be with a writing that is rolled back: only an acknowledged one over it says that it stays.
-            found = await self._get(index, standing)
-            if len(found) < len(standing):
+            entries = await self._get(index, status)
+            if len(entries) < len(status):
                 raise Transient("a document that stood cannot be read")
-            again = await self._write(index, [(name, entry.version, entry.value) for name, entry in found.items()])
-            if not all(isinstance(one, Written) for one in again):
+            again = await self._write(index, [(name, entry.version, entry.value) for name, entry in entries.items()])
+            if not all(isinstance(write_result, Written) for write_result in again):
                 raise Transient("a document that stood could not be confirmed")
-        return [isinstance(one, Written) for one in results]
+        return [isinstance(write_result, Written) for write_result in results]
 
     async def get_record(self, record: str) -> Record | None:
         entry = (await self._get("records", [record])).get(record)
@@ -329,7 +333,7 @@ class Client:
         limit: int = 1000,
     ) -> Sequence[Record]:
         def look(shard: Shard[Any], now: float) -> list[Record]:
-            found = [
+            values = [
                 entry.value
                 for entry in shard.search(now).values()
                 if (kind is None or entry.value.kind == kind)
@@ -337,12 +341,12 @@ class Client:
                 and (tenant is None or entry.value.tenant == tenant)
                 and (since is None or entry.value.at >= since)
             ]
-            return sorted(found, key=lambda one: (one.at, one.id), reverse=newest_first)[:limit]
+            return sorted(values, key=lambda value: (value.at, value.id), reverse=newest_first)[:limit]
 
         records: list[Record] = await self._read("records", look)
         return records
 
-    # -- pilots and beats --------------------------------------------------------------------------------------
+    # -- pilots and heartbeats --------------------------------------------------------------------------------------
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
         return (await self._write("pilots", [(pilot.id, expected, pilot)]))[0]
@@ -355,30 +359,32 @@ class Client:
         def look(shard: Shard[Any], now: float) -> list[Pilot]:
             return [entry.value for entry in shard.search(now).values() if state is None or entry.value.state == state]
 
-        found: list[Pilot] = await self._read("pilots", look)
-        return found
+        pilots: list[Pilot] = await self._read("pilots", look)
+        return pilots
 
-    async def put_sheet(self, sheet: HeartbeatPage) -> None:
-        (result,) = await self._write("beats", [(f"{sheet.server}/{sheet.bucket}", ANYWAY, sheet)])
+    async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
+        (result,) = await self._write(
+            "heartbeats", [(f"{heartbeat_page.server}/{heartbeat_page.bucket}", ANYWAY, heartbeat_page)]
+        )
         if not isinstance(result, Written):
-            raise Transient("the sheet may not be stored")
+            raise Transient("the heartbeat page may not be stored")
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
+    async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
         def look(shard: Shard[Any], now: float) -> list[HeartbeatPage]:
             if fresh:
                 shard.refresh(now)
             return [entry.value for entry in shard.search(now).values() if entry.value is not None]
 
-        found: list[HeartbeatPage] = await self._read("beats", look)
-        return [one for one in found if one.server != but_of]
+        heartbeat_pages: list[HeartbeatPage] = await self._read("heartbeats", look)
+        return [heartbeat_page for heartbeat_page in heartbeat_pages if heartbeat_page.server != but_of]
 
-    async def drop_sheets(self, server: str) -> None:
+    async def drop_heartbeat_pages(self, server: str) -> None:
         def look(shard: Shard[Any], now: float) -> list[str]:
             shard.refresh(now)
-            return [name for name, one in shard.search(now).items() if one.value and one.value.server == server]
+            return [name for name, entry in shard.search(now).items() if entry.value and entry.value.server == server]
 
-        names: list[str] = await self._read("beats", look)
-        await self._write("beats", [(name, ANYWAY, None) for name in names])
+        names: list[str] = await self._read("heartbeats", look)
+        await self._write("heartbeats", [(name, ANYWAY, None) for name in names])
 
 
 def _fields(entry: Entry[Any]) -> dict[str, Any]:

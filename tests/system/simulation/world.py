@@ -17,7 +17,7 @@ from tests.system.simulation.faults import QUIET, Chances, Event, draw_chances, 
 from tests.system.simulation.link import Link
 from tests.system.simulation.people import People
 from tests.system.simulation.pilot import SimPilot
-from tests.system.simulation.server import SimKeeper, SimServer
+from tests.system.simulation.server import SimReconciler, SimServer
 from tests.system.simulation.shard import Shard
 from tests.system.simulation.store import Cluster
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
@@ -37,7 +37,7 @@ class Plan:
     """What a seed says about its schedule."""
 
     servers: int
-    keepers: int
+    reconcilers: int
     pilots: int
     batches: tuple[tuple[float, int], ...]
     """When the client submits, and how many jobs."""
@@ -63,7 +63,7 @@ def make_plan(seed: int) -> Plan:
         jobs -= count
     return Plan(
         servers=rng.randint(2, 4),
-        keepers=rng.randint(1, 2),
+        reconcilers=rng.randint(1, 2),
         pilots=3 + int(8 * rng.random() ** 1.5),
         batches=tuple(batches),
         faulty=rng.choice((0.0, 0.1, 0.4)),
@@ -103,7 +103,7 @@ class World:
             Actor(self.loop, "store"),
             self.rng("store"),
             self.tally,
-            told={
+            fields={
                 "jobs": self.auditor.job_committed,
                 "records": self.auditor.record_committed,
                 "specifications": self.auditor.specification_committed,
@@ -113,7 +113,7 @@ class World:
         )
         self.link = Link(self.loop, self.rng("link"), self.tally)
         self.servers: list[SimServer | None] = [None] * self.plan.servers
-        self.keepers: list[SimKeeper | None] = [None] * self.plan.keepers
+        self.reconcilers: list[SimReconciler | None] = [None] * self.plan.reconcilers
         self.pilots: list[SimPilot] = []
         self.people = People(self)
         self.lives = 0
@@ -155,8 +155,8 @@ class World:
         plan, world = self.plan, self.loop.world
         for address in range(plan.servers):
             self.start_server(address)
-        for number in range(plan.keepers):
-            self.start_keeper(number)
+        for number in range(plan.reconcilers):
+            self.start_reconciler(number)
         for _ in range(plan.pilots):
             self.start_pilot()
         for place, (at, count) in enumerate(plan.batches):
@@ -188,11 +188,11 @@ class World:
                 self.start_server(address)
             else:
                 server.actor.thaw()
-        for number, keeper in enumerate(self.keepers):
-            if keeper is None:
-                self.start_keeper(number)
+        for number, reconciler in enumerate(self.reconcilers):
+            if reconciler is None:
+                self.start_reconciler(number)
             else:
-                keeper.actor.thaw()
+                reconciler.actor.thaw()
         alive = [pilot for pilot in self.pilots if not pilot.actor.dead]
         for pilot in alive:
             pilot.actor.thaw()
@@ -219,9 +219,9 @@ class World:
         self.lives += 1
         self.servers[address] = SimServer(self, address, self.lives)
 
-    def start_keeper(self, number: int) -> None:
+    def start_reconciler(self, number: int) -> None:
         self.lives += 1
-        self.keepers[number] = SimKeeper(self, number, self.lives)
+        self.reconcilers[number] = SimReconciler(self, number, self.lives)
 
     def start_pilot(self, *, strong: bool = False, heir_of: SimPilot | None = None) -> None:
         pilot = SimPilot(self, len(self.pilots), strong=strong, heir_of=heir_of)
@@ -249,7 +249,11 @@ class World:
         return list(shards.values()) if pick > 0.8 else [shards[names[int(pick * 1000) % len(names)]]]
 
     def _primary_crash(self, event: Event) -> bool:
-        hit = [one for one in self._shards(event.pick) if one.replica is not None and not one.cut and not one.down]
+        hit = [
+            shard
+            for shard in self._shards(event.pick)
+            if shard.replica is not None and not shard.cut and not shard.down
+        ]
         for shard in hit:
             shard.down = True
             self.loop.world.later(event.lasts, self._crashed, shard)
@@ -262,7 +266,7 @@ class World:
             self.loop.world.later(2.0, shard.heal, self.loop.time() + 2.0)
 
     def _primary_cut_off(self, event: Event) -> bool:
-        hit = [one for one in self._shards(event.pick) if not one.down and one.cut_off()]
+        hit = [shard for shard in self._shards(event.pick) if not shard.down and shard.cut_off()]
         for shard in hit:
             self.loop.world.later(event.lasts * 0.3, self._replaced, shard, event)
         return bool(hit)
@@ -306,26 +310,26 @@ class World:
         self.loop.world.later(event.lasts, server.actor.thaw)
         return True
 
-    def _keeper_kill(self, event: Event) -> bool:
-        number = int(event.pick * len(self.keepers))
-        keeper = self.keepers[number]
-        if keeper is None:
+    def _reconciler_kill(self, event: Event) -> bool:
+        number = int(event.pick * len(self.reconcilers))
+        reconciler = self.reconcilers[number]
+        if reconciler is None:
             return False
-        keeper.actor.kill()
-        self.keepers[number] = None
-        self.loop.world.later(event.lasts, self._restart_keeper, number)
+        reconciler.actor.kill()
+        self.reconcilers[number] = None
+        self.loop.world.later(event.lasts, self._restart_reconciler, number)
         return True
 
-    def _restart_keeper(self, number: int) -> None:
-        if self.keepers[number] is None:
-            self.start_keeper(number)
+    def _restart_reconciler(self, number: int) -> None:
+        if self.reconcilers[number] is None:
+            self.start_reconciler(number)
 
-    def _keeper_pause(self, event: Event) -> bool:
-        keeper = self.keepers[int(event.pick * len(self.keepers))]
-        if keeper is None or keeper.actor.frozen:
+    def _reconciler_pause(self, event: Event) -> bool:
+        reconciler = self.reconcilers[int(event.pick * len(self.reconcilers))]
+        if reconciler is None or reconciler.actor.frozen:
             return False
-        keeper.actor.freeze()
-        self.loop.world.later(event.lasts, keeper.actor.thaw)
+        reconciler.actor.freeze()
+        self.loop.world.later(event.lasts, reconciler.actor.thaw)
         return True
 
     def _pilot(self, event: Event) -> SimPilot | None:

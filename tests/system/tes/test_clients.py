@@ -65,7 +65,7 @@ def test_toil_takes_the_exit_code_of_the_last_log(client: tes.HTTPClient) -> Non
     assert seen.logs[-1].logs[-1].exit_code == 9
 
 
-def test_an_attempt_that_is_mended_is_not_shown(plain: httpx.Client, client: tes.HTTPClient, tmp_path: Path) -> None:
+def test_an_attempt_that_is_recovered_is_not_shown(plain: httpx.Client, client: tes.HTTPClient, tmp_path: Path) -> None:
     """The second attempt is the one that is seen, and no state says that there was a first."""
     mark = tmp_path / "mark"
     body = {
@@ -80,7 +80,7 @@ def test_an_attempt_that_is_mended_is_not_shown(plain: httpx.Client, client: tes
     seen = client.get_task(name, "FULL")
     assert len(seen.logs) == 1
     assert seen.logs[0].metadata["attempt"] == "2"
-    assert [one.exit_code for one in seen.logs[0].logs] == [0]
+    assert [log.exit_code for log in seen.logs[0].logs] == [0]
 
 
 def test_files_come_and_go_by_http(client: tes.HTTPClient, tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ class TestCreate:
 
     def test_everything_that_was_said_is_shown(self, alone: httpx.Client) -> None:
         task = seen(alone, made(alone, **FULL))
-        wanted = {**FULL, "inputs": [{"type": "FILE", **one} for one in FULL["inputs"]]}
-        wanted["outputs"] = [{"type": "FILE", **one} for one in FULL["outputs"]]
+        wanted = {**FULL, "inputs": [{"type": "FILE", **input_} for input_ in FULL["inputs"]]}
+        wanted["outputs"] = [{"type": "FILE", **output} for output in FULL["outputs"]]
         wanted["resources"] = {**FULL["resources"], "backend_parameters_strict": False}
         wanted["executors"] = [FULL["executors"][0], {**ECHO, "ignore_error": False}]
         assert {name: task[name] for name in wanted} == wanted
@@ -112,7 +112,7 @@ class TestCreate:
             ({"executors": []}, "at least one"),
             ({"executors": [{"image": "alpine"}]}, "command"),
             ({"executors": [ECHO], "inputs": [{"path": "/a"}]}, "url"),
-            ({"executors": [ECHO], "inputs": [{"path": "a", "url": "/a"}]}, "whole path"),
+            ({"executors": [ECHO], "inputs": [{"path": "a", "url": "/a"}]}, "absolute path"),
             ({"executors": [ECHO], "inputs": [{"path": "/a", "url": "ftp://x/y"}]}, "file://"),
             ({"executors": [ECHO], "inputs": [{"path": "/a", "url": "https://elsewhere.example/y"}]}, "staging_hosts"),
             ({"executors": [ECHO], "inputs": [{"path": "/a", "url": "s3://bucket/y"}]}, "bucket"),
@@ -140,10 +140,13 @@ class TestCreate:
         assert "system_logs" not in seen(alone, name, "BASIC")["logs"][0]
 
     @pytest.mark.parametrize(
-        ("given", "word"), [({"VmSize": "big"}, "vmsize"), ({"priority": "high"}, "sense"), ({"wall": "soon"}, "sense")]
+        ("backend_parameters", "word"),
+        [({"VmSize": "big"}, "vmsize"), ({"priority": "high"}, "invalid"), ({"wall": "soon"}, "invalid")],
     )
-    def test_strict_backend_parameters_must_be_known(self, alone: httpx.Client, given: Json, word: str) -> None:
-        resources = {"backend_parameters": given, "backend_parameters_strict": True}
+    def test_strict_backend_parameters_must_be_known(
+        self, alone: httpx.Client, backend_parameters: Json, word: str
+    ) -> None:
+        resources = {"backend_parameters": backend_parameters, "backend_parameters_strict": True}
         refused(alone.post("/v1/tasks", json={"executors": [ECHO], "resources": resources}), 400, word)
 
     def test_gibibytes_are_what_a_gb_of_memory_means(self, alone: httpx.Client) -> None:
@@ -187,17 +190,17 @@ class TestGet:
 class TestList:
     def test_pages_have_every_task_once(self, fresh: httpx.Client, base: str) -> None:
         names = [made(fresh, name=f"n{number}") for number in range(7)]
-        found: list[str] = []
+        ids: list[str] = []
         token = ""
         for _ in range(10):
             page = fresh.get(f"{base}/tasks", params={"page_size": 3, "page_token": token}).json()
             assert len(page["tasks"]) <= 3
-            assert all(one.keys() == {"id", "state"} for one in page["tasks"])
-            found += [one["id"] for one in page["tasks"]]
+            assert all(task.keys() == {"id", "state"} for task in page["tasks"])
+            ids += [task["id"] for task in page["tasks"]]
             token = page.get("next_page_token", "")
             if not token:
                 break
-        assert sorted(found) == sorted(names)
+        assert sorted(ids) == sorted(names)
 
     @pytest.mark.parametrize("size", [0, -1, 2048, "many"])
     def test_pages_have_a_sensible_size(self, fresh: httpx.Client, base: str, size: object) -> None:
@@ -218,7 +221,7 @@ class TestList:
         made(fresh, name="beta-1")
         name = made(fresh, name="alpha-1")
         page = fresh.get(f"{base}/tasks", params={"name_prefix": "alpha"}).json()
-        assert [one["id"] for one in page["tasks"]] == [name]
+        assert [task["id"] for task in page["tasks"]] == [name]
         assert fresh.get(f"{base}/tasks", params={"name_prefix": "lpha"}).json()["tasks"] == []
 
     def test_tasks_are_found_by_their_state(self, fresh: httpx.Client, base: str) -> None:
@@ -226,7 +229,7 @@ class TestList:
         fresh.post(f"{base}/tasks/{cancelled}:cancel")
         for state, wanted in {"QUEUED": [queued], "CANCELED": [cancelled], "COMPLETE": [], "PAUSED": []}.items():
             page = fresh.get(f"{base}/tasks", params={"state": state}).json()
-            assert [one["id"] for one in page["tasks"]] == wanted, state
+            assert [task["id"] for task in page["tasks"]] == wanted, state
         refused(fresh.get(f"{base}/tasks", params={"state": "DONE"}), 400, "state")
 
     @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ class TestList:
     ) -> None:
         name = made(fresh, tags=tags)
         page = fresh.get("/v1/tasks", params={"tag_key": keys, "tag_value": values}).json()
-        assert [one["id"] for one in page["tasks"]] == ([name] if match else [])
+        assert [task["id"] for task in page["tasks"]] == ([name] if match else [])
 
 
 class TestCancel:
@@ -303,4 +306,4 @@ def test_py_tes_reads_the_service_and_the_list(site: Site) -> None:
     client = site.client(tenant=f"q-{uuid4().hex[:8]}")
     assert client.get_service_info().type["artifact"] == "tes"
     name = client.create_task(tes.Task(executors=[tes.Executor(image="alpine", command=["true"])]))
-    assert [one.id for one in client.list_tasks(view="FULL", page_size=5).tasks] == [name]
+    assert [task.id for task in client.list_tasks(view="FULL", page_size=5).tasks] == [name]

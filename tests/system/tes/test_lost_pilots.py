@@ -45,7 +45,7 @@ async def test_the_outputs_of_a_killed_attempt_are_never_seen(site: Site, tmp_pa
 
     await until(over, "the end")
     assert states <= {"QUEUED", "INITIALIZING", "RUNNING", "COMPLETE"}
-    assert [(out / one).read_text() for one in "ab"] == ["2\n", "2\n"]
+    assert [(out / char).read_text() for char in "ab"] == ["2\n", "2\n"]
     (log,) = (await client.get(f"{BASE}/tasks/{name}", params={"view": "FULL"})).json()["logs"]
     assert log["metadata"]["attempt"] == "2"
-    assert {one["path"] for one in log["outputs"]} == {"/o/a", "/o/b"}
+    assert {output["path"] for output in log["outputs"]} == {"/o/a", "/o/b"}

@@ -69,7 +69,7 @@ def test_where_no_view_can_be_had_paths_are_changed_in_words(tmp_path: Path, mon
     assert (tmp_path / "root" / "data" / "out.txt").read_text() == "hello\n"
     report = read_report(str(tmp_path))
     assert report["logs"][0]["stdout"] == f"{tmp_path}/root/data/in.txt2 /usr/data/in.txt\n"
-    assert "in words" in report["system"][0]
+    assert "not in their images" in report["system"][0]
 
 
 def test_a_container_is_given_the_tasks_folders_and_its_variables_by_the_environment(

@@ -86,7 +86,7 @@ def test_py_tes_posts_again_after_a_lost_answer_and_one_task_is_made(site: Site,
         name = client.create_task(tes.Task(name="once", executors=[shell("true")]))
         assert between.posts == ["/ga4gh/tes/v1/tasks", "/v1/tasks"]
         assert [name] == between.lost
-        assert [one.id for one in client.list_tasks().tasks] == [name]
+        assert [task.id for task in client.list_tasks().tasks] == [name]
         second = client.create_task(tes.Task(name="once", executors=[shell("true")]))
         assert second != name, "one that is meant is another"
 
@@ -99,8 +99,8 @@ async def test_an_answer_that_says_it_failed_is_followed_by_the_same_task(
     real = type(submit).submit_named
     failing = [True]
 
-    async def once(self: Any, *given: Any, **more: Any) -> Any:
-        made = await real(self, *given, **more)
+    async def once(self: Any, *arguments: Any, **more: Any) -> Any:
+        made = await real(self, *arguments, **more)
         if failing and self is submit:
             failing.pop()
             raise Transient("the store did not answer")
@@ -111,7 +111,7 @@ async def test_an_answer_that_says_it_failed_is_followed_by_the_same_task(
     problem(await ada.post("/ga4gh/tes/v1/tasks", json=TASK), 503)
     first = (await ada.post("/ga4gh/tes/v1/tasks", json=TASK)).json()["id"]
     await server.refresh()
-    assert [one["id"] for one in (await ada.get("/v1/tasks")).json()["tasks"]] == [first]
+    assert [task["id"] for task in (await ada.get("/v1/tasks")).json()["tasks"]] == [first]
     assert (await ada.post("/ga4gh/tes/v1/tasks", json=TASK)).json()["id"] != first
 
 
@@ -133,8 +133,8 @@ async def test_the_same_key_is_the_same_task_at_any_server(
 async def test_tasks_that_are_meant_are_as_many_as_were_asked_for_at_any_servers(
     server: RunningServer, other: RunningServer, tenant: str
 ) -> None:
-    doors = [one.person("submitter", tenant=tenant) for one in (server, other)]
+    doors = [running_server.person("submitter", tenant=tenant) for running_server in (server, other)]
     names = [(await doors[turn % 2].post("/ga4gh/tes/v1/tasks", json=TASK)).json()["id"] for turn in range(8)]
     assert len(set(names)) == 8
     crowd = await asyncio.gather(*(doors[turn % 2].post("/v1/tasks", json=TASK | {"name": "x"}) for turn in range(20)))
-    assert all(one.status_code == 200 for one in crowd)
+    assert all(response.status_code == 200 for response in crowd)

@@ -53,7 +53,7 @@ def test_executors_run_in_order_and_share_volumes_and_inputs(client: tes.HTTPCli
     seen = ended(client, task)
     assert seen.state == "COMPLETE", seen.logs
     assert (tmp_path / "log").read_text() == "from the script\nmore\ngood day\n"
-    assert [one.exit_code for one in seen.logs[0].logs] == [0, 0, 0]
+    assert [log.exit_code for log in seen.logs[0].logs] == [0, 0, 0]
     assert not seen.logs[0].logs[0].stdout, "volumes start empty"
 
 
@@ -71,7 +71,7 @@ def test_a_failing_executor_ends_the_task_and_its_outputs_are_brought_all_the_sa
     assert seen.state == "EXECUTOR_ERROR"
     assert (tmp_path / "exitcode").read_text() == "3\n"
     assert not (tmp_path / "never").exists()
-    assert [one.exit_code for one in seen.logs[0].logs] == [3]
+    assert [log.exit_code for log in seen.logs[0].logs] == [3]
     assert seen.logs[0].logs[0].stderr == "no luck\n"
 
 
@@ -85,7 +85,7 @@ def test_an_error_that_is_to_be_ignored_lets_the_next_executor_run(plain: httpx.
     name = plain.post(f"{BASE}/tasks", json=body).json()["id"]
     assert client.wait(name, timeout=60).state == "COMPLETE"
     logs = plain.get(f"{BASE}/tasks/{name}", params={"view": "FULL"}).json()["logs"][0]["logs"]
-    assert [one["exit_code"] for one in logs] == [7, 0]
+    assert [log["exit_code"] for log in logs] == [7, 0]
 
 
 def test_a_program_that_is_not_there_is_the_executors_error(client: tes.HTTPClient) -> None:
@@ -109,7 +109,7 @@ def test_folders_go_in_and_out(client: tes.HTTPClient, tmp_path: Path) -> None:
     assert (tmp_path / "target" / "deep" / "a").read_text() == "a"
     assert (tmp_path / "target" / "b").read_text() == "b"
     assert (source / "b").read_text() == "b", "what a task does to its inputs does not change them"
-    assert {one.path for one in seen.logs[0].outputs} == {"/out/deep/a", "/out/b"}
+    assert {output.path for output in seen.logs[0].outputs} == {"/out/deep/a", "/out/b"}
 
 
 @pytest.mark.parametrize("prefix", ["/work", "/work/"])
@@ -136,8 +136,8 @@ def test_wildcards_give_each_file_its_own_address(
     }
     name = plain.post(f"{BASE}/tasks", json=body).json()["id"]
     assert client.wait(name, timeout=60).state == "COMPLETE"
-    assert sorted(one.name for one in (tmp_path / "all").iterdir()) == ["1.txt", "2.txt"]
-    assert sorted(one.name for one in (tmp_path / "some" / "sub").iterdir()) == ["a1", "b2"]
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["1.txt", "2.txt"]
+    assert sorted(path.name for path in (tmp_path / "some" / "sub").iterdir()) == ["a1", "b2"]
     assert not (tmp_path / "none").exists()
 
 
@@ -197,7 +197,7 @@ def test_a_password_may_be_the_token(site: Site) -> None:
     assert answer.status_code == 401
 
 
-def test_a_task_is_a_job_of_the_house(plain: httpx.Client, client: tes.HTTPClient) -> None:
+def test_a_task_is_a_forestay_job(plain: httpx.Client, client: tes.HTTPClient) -> None:
     seen = ended(client, tes.Task(name="named", tags={"project": "x"}, executors=[shell("echo hi")]))
     job: dict[str, Any] = plain.get(f"/v1/jobs/{seen.id}").json()
     assert job["state"] == "completed"

@@ -78,18 +78,18 @@ def test_an_input_whose_replica_is_down_comes_from_another(storage: Stored, tmp_
         (evidence,) = person.get(f"/v1/jobs/{shown.id}/story").json()["evidence"]
     (came,) = evidence["staging"]
     assert came["element"] == "far"
-    assert any("near" in one for one in came["failed"]), "the nearer one was tried first"
+    assert any("near" in entry for entry in came["failed"]), "the nearer one was tried first"
 
 
 def test_what_is_no_file_of_the_catalogue_is_refused(storage: Stored) -> None:
-    given = {"executors": [{"image": "alpine", "command": ["true"]}]}
+    fields = {"executors": [{"image": "alpine", "command": ["true"]}]}
     with storage.site.plain() as person:
         for wrong in (
             {"inputs": [{"url": "lfn:../x", "path": "/in/x"}]},
             {"inputs": [{"url": "lfn:/data/x", "path": "/in/x", "type": "DIRECTORY"}]},
             {"outputs": [{"url": "lfn:/data/x", "path": "/out/x"}]},
         ):
-            assert person.post("/ga4gh/tes/v1/tasks", json=given | wrong).status_code == 400, wrong
+            assert person.post("/ga4gh/tes/v1/tasks", json=fields | wrong).status_code == 400, wrong
 
 
 @pytest.mark.ledger("P0-08")
@@ -108,7 +108,7 @@ def test_inputs_and_outputs_on_s3(storage: Stored) -> None:
     assert shown.state == "COMPLETE", shown.logs[0].system_logs
     assert httpx.get(signed("GET", f"{storage.folder}/made/out.txt")).text == "BROUGHT\n"
     assert httpx.get(signed("GET", f"{storage.folder}/all/deep/one")).text == "1\n"
-    assert sorted(one.url for one in shown.logs[0].outputs) == [
+    assert sorted(output.url for output in shown.logs[0].outputs) == [
         f"{storage.bucket}/all/deep/one",
         f"{storage.bucket}/made/out.txt",
     ]
@@ -118,4 +118,4 @@ def test_an_object_that_is_not_there_is_told(storage: Stored) -> None:
     task = tes.Task(inputs=[tes.Input(url=f"{storage.bucket}/nothing", path="/in/x")], executors=[shell("cat /in/x")])
     shown = ended(storage.site.client(), task)
     assert shown.state == "SYSTEM_ERROR"
-    assert any("NoSuchKey" in one for one in shown.logs[0].system_logs), shown.logs[0].system_logs
+    assert any("NoSuchKey" in system_log for system_log in shown.logs[0].system_logs), shown.logs[0].system_logs

@@ -57,15 +57,15 @@ def _ended(name: str, ending_outcome: AttemptOutcome, **more: object) -> JobDocu
 
 def documents() -> list[JobDocument]:
     """A job in each of the ways it can stand."""
-    tie = FlowRef("case-1", "align.1", "v" * 64, -1, 0, 3)
+    flow_ref = FlowRef("run-1", "align.1", "v" * 64, -1, 0, 3)
     released = release(
-        _claimed("released"), claim_id="c" * 32, now=NOW + 3, by="keeper", reason="silent", overlap_possible=True
+        _claimed("released"), claim_id="c" * 32, now=NOW + 3, by="reconciler", reason="silent", overlap_possible=True
     )
     return [
         _made("available", index=3, callback="https://example.org/told"),
         _claimed("running"),
-        _ended("faulted", AttemptOutcome.FAULT),
-        _ended("completed", AttemptOutcome.OK, tie=tie),
+        _ended("faulted", AttemptOutcome.FAILURE),
+        _ended("completed", AttemptOutcome.OK, flow_ref=flow_ref),
         released,  # type: ignore[list-item]
         hold(_made("held"), holder="ada", now=NOW + 1, by="ada", reason="wait"),  # type: ignore[list-item]
         cancel(_made("cancelled"), now=NOW + 1, by="ada", reason="a mistake"),  # type: ignore[list-item]
@@ -75,7 +75,7 @@ def documents() -> list[JobDocument]:
 def main() -> None:
     settings = {name: json.loads(Settings(state="/x").model_dump_json())[name] for name in Settings.model_fields}  # type: ignore[arg-type]
     kept = {
-        "documents": [job_to_json(one) for one in documents()],
+        "documents": [job_to_json(document) for document in documents()],
         "specification": specification_to_json(SPEC),
         "settings": settings,
     }

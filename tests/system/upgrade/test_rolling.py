@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests import servers
-from tests.live.case_site import new_namespace
+from tests.live.run_site import new_namespace
 from tests.system.upgrade.previous import previous_python
 from tests.unit.apps.server.processes import Processes, Started, processes
 from tests.unit.apps.server.running import Domain, until
@@ -43,42 +43,42 @@ class Release:
     async def start(self) -> Started:
         self.all.python = self.python
         self.server = await self.all.server()
-        self.others = [self.all.keeper(), self.all.worker(), self.all.pilot(TENANT, self.server, slots=4)]
+        self.others = [self.all.reconciler(), self.all.orchestrator(), self.all.pilot(TENANT, self.server, slots=4)]
         return self.server
 
     def stop(self) -> None:
         """In order, as an operator does it."""
         assert self.server is not None
-        for one in (*reversed(self.others), self.server):
-            one.process.terminate()
-            one.process.wait(60)
+        for started in (*reversed(self.others), self.server):
+            started.process.terminate()
+            started.process.wait(60)
 
 
 async def submit(client: httpx.AsyncClient, many: int) -> list[str]:
     body = {"specification": {"command": ["sh", "-c", "sleep 0.05"], "name": "short"}, "jobs": [{}] * many}
     answer = await client.post("/v1/jobs", json=body)
     assert answer.status_code == 201, answer.text
-    return [one["id"] for one in answer.json()["jobs"]]
+    return [job["id"] for job in answer.json()["jobs"]]
 
 
 async def read(client: httpx.AsyncClient, path: str) -> dict[str, Any]:
     answer = await client.get(path)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def all_completed(client: httpx.AsyncClient, jobs: list[str]) -> None:
     async def over() -> bool:
-        return all([(await read(client, f"/v1/jobs/{one}"))["state"] == "completed" for one in jobs])
+        return all([(await read(client, f"/v1/jobs/{job}"))["state"] == "completed" for job in jobs])
 
     await until(over, "all jobs to be completed", 180)
 
 
-async def item_runs(client: httpx.AsyncClient, case: str, task: str) -> None:
+async def task_runs(client: httpx.AsyncClient, run: str, task: str) -> None:
     async def runs() -> bool:
-        items = (await read(client, f"/v1/cases/{case}"))["items"]
-        return any(one["id"].startswith(task) and one["state"] == "running" for one in items)
+        tasks = (await read(client, f"/v1/runs/{run}"))["tasks"]
+        return any(other_task["id"].startswith(task) and other_task["state"] == "running" for other_task in tasks)
 
     await until(runs, f"task {task} to run", 180)
 
@@ -92,29 +92,29 @@ async def test_forward_beside_each_other_and_back(tmp_path: Path) -> None:
             before, now = Release(started, before_python), Release(started, sys.executable)
             roles = ("submitter", "operator")
 
-            # The release before, alone: jobs, and a case that stays under way through all that follows.
+            # The release before, alone: jobs, and a run that stays under way through all that follows.
             old = started.client(await before.start(), *roles, tenant=TENANT)
             jobs = await submit(old, 20)
             flow = await old.post("/v1/flows", json={"text": FLOW.replace("FOLDER", str(tmp_path))})
             assert flow.status_code in (200, 201), flow.text
-            case = (await old.post("/v1/cases", json={"flow": flow.json()["version"]})).json()["id"]
-            await item_runs(old, case, "one")
+            run = (await old.post("/v1/runs", json={"flow": flow.json()["version"]})).json()["id"]
+            await task_runs(old, run, "one")
             await all_completed(old, jobs)
 
             # Both together, then this one alone.
             new = started.client(await now.start(), *roles, tenant=TENANT)
             jobs += await submit(old, 20) + await submit(new, 20)
             await all_completed(new, jobs)
-            assert {(await read(old, f"/v1/jobs/{one}"))["state"] for one in jobs} == {"completed"}
+            assert {(await read(old, f"/v1/jobs/{job}"))["state"] for job in jobs} == {"completed"}
             (tmp_path / "one").touch()
-            await item_runs(new, case, "two")
+            await task_runs(new, run, "two")
             before.stop()
             jobs += await submit(new, 20)
             await all_completed(new, jobs)
             waits = (await submit_held(new))[0]
             await put_unknown_field(url, waits)
             (tmp_path / "two").touch()
-            await item_runs(new, case, "three")
+            await task_runs(new, run, "three")
 
             # And back: what the newer one wrote is read, steered and rewritten by the older, which keeps what it does not know.
             now.stop()
@@ -127,13 +127,13 @@ async def test_forward_beside_each_other_and_back(tmp_path: Path) -> None:
             (tmp_path / "three").touch()
 
             async def ended() -> bool:
-                return bool((await read(old, f"/v1/cases/{case}"))["ended"])
+                return bool((await read(old, f"/v1/runs/{run}"))["ended"])
 
-            await until(ended, "the case to end", 180)
-            assert (await read(old, f"/v1/cases/{case}"))["state"] == "completed"
-            for one in jobs:
-                told = await read(old, f"/v1/jobs/{one}/story")
-                events = [line["event"] for line in told["story"]]
+            await until(ended, "the run to end", 180)
+            assert (await read(old, f"/v1/runs/{run}"))["state"] == "completed"
+            for job in jobs:
+                fields = await read(old, f"/v1/jobs/{job}/story")
+                events = [line["event"] for line in fields["story"]]
                 assert events.count("complete") == 1, events
             assert len(jobs) == 100
             assert await unknown_field(url, waits) == {"kept": True}
@@ -142,7 +142,7 @@ async def test_forward_beside_each_other_and_back(tmp_path: Path) -> None:
 async def submit_held(client: httpx.AsyncClient) -> list[str]:
     body = {"specification": {"command": ["true"], "name": "held"}, "jobs": [{"hold": True}]}
     answer = await client.post("/v1/jobs", json=body)
-    return [one["id"] for one in answer.json()["jobs"]]
+    return [job["id"] for job in answer.json()["jobs"]]
 
 
 async def put_unknown_field(url: str, job: str) -> None:

@@ -1,4 +1,4 @@
-"""A user's walk through the command line: the real server, keeper and pilot on SQLite, started by `forestay dev`."""
+"""A user's walk through the command line: the real server, reconciler and pilot on SQLite, started by `forestay dev`."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Laptop:
     port: int
     dev: subprocess.Popen[bytes] | None = None
 
-    def __call__(self, *words: str, code: int = 0, given: str = "", **environment: str) -> str:
+    def __call__(self, *words: str, code: int = 0, stdin: str = "", **environment: str) -> str:
         """Run a command, expect its exit code, and give its stdout."""
-        ended = self.run(*words, given=given, **environment)
+        ended = self.run(*words, stdin=stdin, **environment)
         assert ended.exit_code == code, (words, ended.exit_code, ended.stdout[-2000:], ended.stderr[-2000:])
         return ended.stdout
 
-    def run(self, *words: str, given: str = "", **environment: str) -> Result:
+    def run(self, *words: str, stdin: str = "", **environment: str) -> Result:
         """In this process, which spares the machine a hundred starts of Python; the server is another process."""
         own = self.environment() | environment
         ended = CliRunner().invoke(
-            entry.app, words, input=given, env={name: own.get(name) for name in {*os.environ, *own}}
+            entry.app, words, input=stdin, env={name: own.get(name) for name in {*os.environ, *own}}
         )
         if ended.exception is not None and not isinstance(ended.exception, SystemExit):
             raise ended.exception
@@ -87,10 +87,10 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    one = Laptop(tmp_path_factory.mktemp("laptop"), port)
-    one.start()
-    yield one
-    one.stop()
+    laptop = Laptop(tmp_path_factory.mktemp("laptop"), port)
+    laptop.start()
+    yield laptop
+    laptop.stop()
 
 
 def test_submit_wait_and_look(laptop: Laptop) -> None:
@@ -187,8 +187,8 @@ def test_an_array_searched_counted_and_waited_for(laptop: Laptop) -> None:
         "submit", "--count", "30", "--name", "array", "--label", "run=1", "--team", "t", "--", "echo", "{index}"
     ).split()
     assert len(set(ids)) == 30
-    told = laptop("wait", "--timeout", "90", "-", given="\n".join(ids))
-    assert told.split()[1::2] == ["completed"] * 30
+    returned_laptop = laptop("wait", "--timeout", "90", "-", stdin="\n".join(ids))
+    assert returned_laptop.split()[1::2] == ["completed"] * 30
     assert laptop.json("jobs", "--name", "array", "--by", "state") == {"counts": {"completed": 30}}
     assert set(laptop("jobs", "--label", "run=1", "--team", "t", "--all", "--ids").split()) == set(ids)
     place = next(job for job in laptop.json("jobs", "--name", "array", "--all")["jobs"] if job["index"] == 17)
@@ -218,7 +218,7 @@ def test_a_client_submits_asks_and_is_told_of_the_end(laptop: Laptop, told: Told
 
 def test_a_job_past_its_expected_runtime_raises_an_alert(laptop: Laptop) -> None:
     job = laptop("submit", "--expected-runtime", "1s", "--name", "long", "--", "sleep", "600").strip()
-    until(lambda: job in [one["job"] for one in laptop.json("alerts")["alerts"]])
+    until(lambda: job in [alert["job"] for alert in laptop.json("alerts")["alerts"]])
     assert "Alert: job long" in laptop("story", job)
     laptop("cancel", job)
 

@@ -37,7 +37,7 @@ def dev(programs: Path, folder: Path) -> Iterator[dict[str, str]]:
         "XDG_STATE_HOME": f"{folder}/state",
         "XDG_CONFIG_HOME": f"{folder}/config",
         "LANG": "C.UTF-8",
-        # Nothing here runs a case.
+        # Nothing here runs a run.
         "FORESTAY_TEMPORAL_PROGRAM": "none",
     }
     process = start_dev(programs, environment, folder / "dev.log")
@@ -61,8 +61,8 @@ def run(page: str, programs: Path, folder: Path, may_fail: dict[str, int] | None
 
 def after(shown: str, command: str) -> str:
     """What was shown between a command and the next."""
-    _, found, rest = shown.partition(f"$ {command}")
-    assert found, f"{command} was not typed"
+    _, text, rest = shown.partition(f"$ {command}")
+    assert text, f"{command} was not typed"
     return rest.partition("\n$ ")[0]
 
 
@@ -73,7 +73,7 @@ def test_your_first_rule(tmp_path: Path) -> None:
     assert "(shadow)" in after(shown, "forestay rules show")
     assert "no wrong decisions" in after(shown, "forestay rules replay")
     assert after(shown, "forestay wait $(forestay jobs").count(" completed") == 3
-    assert "Retrying (exlet" in after(shown, "forestay story")
+    assert "Retrying (playbook" in after(shown, "forestay story")
 
 
 def test_shadow_for_two_weeks_then_the_report(tmp_path: Path) -> None:

@@ -39,20 +39,20 @@ def _post(route: str, **says: Any) -> Act:
     return Act("POST", route, says)
 
 
-INBOX, EXLET = "/v1/inbox/acts", "/v1/incidents/{incident}/exlet"
+INBOX, PLAYBOOK = "/v1/inbox/acts", "/v1/incidents/{incident}/playbook"
 ACTS: dict[str, Act] = {
     "log out": Act("DELETE", "/v1/session"),
     "try a group again: one": _post(INBOX, do="retry", reach="one"),
     "try a group again: ten": _post(INBOX, do="retry", reach="ten"),
     "try a group again: all": _post(INBOX, do="retry", reach="all"),
     "continue despite failures": _post(INBOX, anyway=True),
-    "carry out an exlet on a group": _post(INBOX, do="exlet"),
+    "carry out a playbook on a group": _post(INBOX, do="playbook"),
     "give a group up": _post(INBOX, do="cancel"),
     "agree": _post("/v1/approvals/{request}", agree=True),
-    "try a storm on one again": _post("/v1/brakes/groups", do="try"),
-    "let all of a storm through": _post("/v1/brakes/groups", do="all"),
-    "launch a kept exlet": _post(EXLET, exlet=...),
-    "launch a drawn exlet": _post(EXLET, text=...),
+    "try a storm on one again": _post("/v1/safeguards/groups", do="try"),
+    "let all of a storm through": _post("/v1/safeguards/groups", do="all"),
+    "launch a kept playbook": _post(PLAYBOOK, playbook=...),
+    "launch a drawn playbook": _post(PLAYBOOK, text=...),
     "look at the path through the rules": _post("/v1/rules/test"),
     "try a condition": _post("/v1/rules/check"),
     "replay": _post("/v1/rules/{level}/{name}/replay"),
@@ -61,11 +61,11 @@ ACTS: dict[str, Act] = {
     "let a rule act": _post("/v1/rules/{level}/{name}/rules/{rule}/state", state="active"),
     "take a rule back to shadow": _post("/v1/rules/{level}/{name}/rules/{rule}/state", state="shadow"),
     "go back to a version": _post("/v1/rules/{level}/{name}/rollback"),
-    "suspend a case": _post("/v1/cases/{case}/verbs", verb="suspend"),
-    "continue a case": _post("/v1/cases/{case}/verbs", verb="continue"),
-    "continue a case for who holds it": _post("/v1/cases/{case}/verbs", verb="continue", holder=...),
-    "raise what the rules offer": _post("/v1/cases/{case}/triggers", trigger=...),
-    "raise what no rule foresees": _post("/v1/cases/{case}/triggers", new=...),
+    "suspend a run": _post("/v1/runs/{run}/verbs", verb="suspend"),
+    "continue a run": _post("/v1/runs/{run}/verbs", verb="continue"),
+    "continue a run for who holds it": _post("/v1/runs/{run}/verbs", verb="continue", holder=...),
+    "raise what the rules offer": _post("/v1/runs/{run}/triggers", trigger=...),
+    "raise what no rule foresees": _post("/v1/runs/{run}/triggers", new=...),
     "hold a job": _post("/v1/jobs/{job}/hold"),
     "continue a job": _post("/v1/jobs/{job}/continue"),
     "cancel a job": _post("/v1/jobs/{job}/cancel"),

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import BrowserContext, Error, Locator, Page, Request, Response, expect
-from tests.live.case_site import TENANT
+from tests.live.run_site import TENANT
 from tests.system.web.acts import Asked
 from tests.unit.apps.server.running import RunningServer, until
 
@@ -26,8 +26,8 @@ PHONE = {"width": 390, "height": 844}
 def chromium() -> str:
     """The browser's program; a missing one fails the test, since a skipped proof would look like a proof."""
     for name in (os.environ.get("FORESTAY_TEST_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
-        if name and (found := shutil.which(name)):
-            return found
+        if name and (program := shutil.which(name)):
+            return program
     pytest.fail("there is no Chromium; install the system's package `chromium`", pytrace=False)
 
 
@@ -62,7 +62,7 @@ class Person:
     ) -> Person:
         page = await context.new_page()
         person = cls(name, server, context, page)
-        page.on("console", lambda said: person._heard(said.type, said.text))
+        page.on("console", lambda worker: person._heard(worker.type, worker.text))
         page.on("pageerror", lambda error: person.refused.append(str(error)))
         page.on("request", lambda request: person.asked.append(request))
         page.on("response", person._answered)
@@ -104,11 +104,11 @@ class Person:
         await self._still()
         # By the debugger's door: the page's own policy lets no foreign script in.
         await self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        found: dict[str, Any] = await self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        fields: dict[str, Any] = await self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         bad = [
-            (one["id"], one["impact"], [node["html"][:200] + " :: " + node["failureSummary"][:300] for node in one["nodes"][:4]])
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
+            (violation["id"], violation["impact"], [node["html"][:200] + " :: " + node["failureSummary"][:300] for node in violation["nodes"][:4]])
+            for violation in fields["violations"]
+            if violation["impact"] in ("serious", "critical")
         ]  # fmt: skip
         assert bad == [], json.dumps(bad, indent=1)
 

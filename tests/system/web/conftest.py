@@ -1,4 +1,4 @@
-"""What the tests of the pages share: one real site with cases, and a real Chromium."""
+"""What the tests of the pages share: one real site with runs, and a real Chromium."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
-from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.live.run_site import TENANT, RunSite, run_site
 from tests.system.web.acts import ACTS
 from tests.system.web.browser import PHONE, WIDE, Person, chromium
 from tests.unit.apps.server.asks import submit
@@ -30,27 +30,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CaseSite]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunSite]:
     if page_routes._shell() is None:
         pytest.fail("the pages are not built: just pages", pytrace=False)
     folder = tmp_path_factory.mktemp("pages")
     # All tests fail jobs at this one site: in sum they would be a storm, and hold back what the next test waits for.
-    settings: dict[str, Any] = {"second_person": "on", "peer_hosts": ("127.0.0.1",), "storm_faults": 10_000}
-    async with case_site("sqlite", folder, **settings) as one:
-        yield one
+    settings: dict[str, Any] = {"approvals": "on", "peer_hosts": ("127.0.0.1",), "storm_failures": 10_000}
+    async with run_site("sqlite", folder, **settings) as site:
+        yield site
 
 
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as play:
         words = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        one = await play.chromium.launch(executable_path=chromium(), args=words)
-        yield one
-        await one.close()
+        browser = await play.chromium.launch(executable_path=chromium(), args=words)
+        yield browser
+        await browser.close()
 
 
 @pytest.fixture
-async def log_in(request: pytest.FixtureRequest, site: CaseSite, browser: Browser) -> AsyncIterator[LogIn]:
+async def log_in(request: pytest.FixtureRequest, site: RunSite, browser: Browser) -> AsyncIterator[LogIn]:
     """Somebody with these roles at a browser of their own."""
     people: list[Person] = []
 
@@ -63,22 +63,22 @@ async def log_in(request: pytest.FixtureRequest, site: CaseSite, browser: Browse
         return people[-1]
 
     yield come
-    done = {name for name, act in ACTS.items() for one in people for asked in one.acted if act.was(asked)}
-    for one in people:
+    done = {name for name, act in ACTS.items() for person in people for asked in person.acted if act.was(asked)}
+    for person in people:
         if request.node.stash.get(FAILED, False):
-            print(await one.seen())  # noqa: T201 - what they saw when the test failed
-        await one.context.close()
+            print(await person.seen())  # noqa: T201 - what they saw when the test failed
+        await person.context.close()
     if not request.node.stash.get(FAILED, False):
         claimed = {name for mark in request.node.iter_markers("acts") for name in mark.args}
         assert claimed <= done, f"the test says that it does {sorted(claimed - done)}"
 
 
 @pytest.fixture
-def broken(site: CaseSite) -> Callable[..., Awaitable[list[str]]]:
+def broken(site: RunSite) -> Callable[..., Awaitable[list[str]]]:
     """Jobs that fail and wait for a person; the ids of their incidents."""
 
     async def submit_broken(many: int, name: str, owner: str = "ada", **fate: Any) -> list[str]:
-        bad = {"outcome": "fault", "exit_code": 1} | fate
+        bad = {"outcome": "failure", "exit_code": 1} | fate
         before = site.fate
         site.fate = lambda claim: bad if claim["name"] == name else before(claim)
         person = site.server.person("submitter", tenant=TENANT, subject=owner)
@@ -87,14 +87,14 @@ def broken(site: CaseSite) -> Callable[..., Awaitable[list[str]]]:
         )
 
         async def waits() -> list[str] | None:
-            found = []
+            ids = []
             for job in jobs:
                 answer = await person.get("/v1/incidents", params={"job": job, "state": "held"})
-                found += [one["id"] for one in answer.json()["incidents"]]
-            return found if len(found) == many else None
+                ids += [incident["id"] for incident in answer.json()["incidents"]]
+            return ids if len(ids) == many else None
 
-        found: list[str] = await until(waits, "the faults to wait", 60)
+        result: list[str] = await until(waits, "the failures to wait", 60)
         site.fate = before
-        return found
+        return result
 
     return submit_broken

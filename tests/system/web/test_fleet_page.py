@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.conftest import LogIn
 from tests.system.web.test_overview_page import asked
 from tests.unit.apps.server.asks import submit
@@ -21,7 +21,7 @@ TRICK = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-async def crew(site: CaseSite) -> list[ScriptedPilot]:
+async def crew(site: RunSite) -> list[ScriptedPilot]:
     """Pilots of two sites; they take no jobs."""
     agent = site.server.person("site", tenant=TENANT, subject="agent")
     assert (await agent.put("/v1/sites/hall", json=HELLO)).status_code == 200
@@ -45,7 +45,7 @@ async def test_a_first_visit_to_the_fleet_teaches_how_pilots_come(log_in: LogIn)
 
 
 @pytest.mark.acts("drain a pilot")
-async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
+async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: RunSite) -> None:
     ann = await log_in("ann", "operator")
     ann.asked.clear()
     await ann.open("/fleet?span=hour")
@@ -82,7 +82,7 @@ async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[S
 
 
 @pytest.mark.acts("close a host", "close a host for a time", "open a host")
-async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
+async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[ScriptedPilot], site: RunSite) -> None:
     ann = await log_in("ann", "operator", dark=True)
     await ann.open("/fleet?tab=hosts")
     page = ann.page
@@ -103,8 +103,8 @@ async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[Sc
     await dialog.get_by_role("button", name="Open", exact=True).click()
     await expect(row.get_by_text("open", exact=True)).to_be_visible()
     log = (await site.server.person("operator", tenant=TENANT).get("/v1/audit")).json()["entries"]
-    told = [(one["what"], one["why"]) for one in log if one["on"] == "n3" and one["by"] == "ann"]
-    assert told == [("close host", "its disk is replaced"), ("open host", "it has a new one")]
+    results = [(entry["what"], entry["why"]) for entry in log if entry["on"] == "n3" and entry["by"] == "ann"]
+    assert results == [("close host", "its disk is replaced"), ("open host", "it has a new one")]
     await page.get_by_role("button", name="Close n3").click()
     await dialog.get_by_role("textbox", name="Duration").click()
     await page.get_by_role("option", name="an hour").click()
@@ -116,7 +116,7 @@ async def test_a_host_is_closed_and_opened_with_why(log_in: LogIn, crew: list[Sc
 
 
 @pytest.mark.acts("drain a site")
-async def test_a_whole_site_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: CaseSite) -> None:
+async def test_a_whole_site_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: RunSite) -> None:
     ann = await log_in("ann", "operator")
     await ann.open("/fleet")
     await ann.page.get_by_role("button", name="Drain annex").click()
@@ -131,7 +131,7 @@ async def test_a_whole_site_is_drained(log_in: LogIn, crew: list[ScriptedPilot],
     assert first.pilot.drain == "", "another site's"
 
 
-async def test_how_inputs_came_is_drawn(log_in: LogIn, site: CaseSite) -> None:
+async def test_how_inputs_came_is_drawn(log_in: LogIn, site: RunSite) -> None:
     staging = [{"name": f"f{place}", "from": way} for place, way in enumerate(("cache", "cache", "peer", "element"))]
     site.fate = lambda claim: {"staging": staging} if claim["name"] == "reads" else {}
     person = site.server.person("submitter", tenant=TENANT)

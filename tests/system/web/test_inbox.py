@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.browser import ROOT
 from tests.system.web.conftest import LogIn
 
@@ -27,7 +27,7 @@ async def test_a_first_visit_teaches_what_to_do(log_in: LogIn) -> None:
 
 
 @pytest.mark.acts("try a group again: one", "try a group again: ten", "try a group again: all")
-async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+async def test_a_group_is_recovered_step_by_step(log_in: LogIn, broken: Broken, site: RunSite) -> None:
     await broken(14, "align", owner="abe", log_tail="something odd\n")
     await broken(2, "fetch", owner="bob", exit_code=137, oom_kills=1, peak_memory=1 << 30, log_tail="Killed\n")
     ann = await log_in("ann", "operator")
@@ -40,12 +40,12 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     await page.get_by_role("button", name="Open: Unknown, abe").click()
     panel = page.get_by_role("dialog")
     await expect(panel.get_by_role("heading", name="Actions")).to_be_visible()
-    one = panel.get_by_role("button", name="Apply to one")
-    await expect(one).to_be_disabled()
+    locator = panel.get_by_role("button", name="Apply to one")
+    await expect(locator).to_be_disabled()
     await panel.get_by_label("Reason").fill("the licence server is back")
     await ann.check()
     await ann.picture("inbox-group")
-    await one.click()
+    await locator.click()
     await expect(panel.get_by_text("1 succeeded")).to_be_visible()
     await panel.get_by_role("button", name="Then to ten").click()
     await expect(panel.get_by_text("10 succeeded")).to_be_visible()
@@ -57,13 +57,17 @@ async def test_a_group_is_mended_step_by_step(log_in: LogIn, broken: Broken, sit
     await expect(row).to_have_count(0)
     person = site.server.person("operator", tenant=TENANT)
     log = (await person.get("/v1/audit")).json()["entries"]
-    assert [one["detail"]["many"] for one in log if one["what"] == "inbox.retry" and "abe" in one["on"]] == [1, 10, 3]
+    assert [entry["detail"]["many"] for entry in log if entry["what"] == "inbox.retry" and "abe" in entry["on"]] == [
+        1,
+        10,
+        3,
+    ]
 
 
 @pytest.mark.acts("continue despite failures")
-async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broken, site: RunSite) -> None:
     await broken(3, "crash", owner="eve")
-    site.fate = lambda claim: {"outcome": "fault", "exit_code": 1} if claim["name"] == "crash" else {}
+    site.fate = lambda claim: {"outcome": "failure", "exit_code": 1} if claim["name"] == "crash" else {}
     ann = await log_in("ann", "operator")
     await ann.page.get_by_role("button", name="Open: Unknown, eve").click()
     panel = ann.page.get_by_role("dialog")
@@ -81,8 +85,8 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
 
 
 @pytest.mark.acts("give a group up")
-async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
-    (found,) = await broken(1, "hopeless", owner="gil")
+async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: RunSite) -> None:
+    (text,) = await broken(1, "hopeless", owner="gil")
     ann = await log_in("ann", "operator")
     await ann.page.get_by_role("button", name="Open: Unknown, gil").click()
     panel = ann.page.get_by_role("dialog")
@@ -91,7 +95,7 @@ async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: CaseSite
     await panel.get_by_role("button", name="Apply to one").click()
     await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
     person = site.server.person("viewer", tenant=TENANT)
-    job = (await person.get(f"/v1/incidents/{found}")).json()["job"]
+    job = (await person.get(f"/v1/incidents/{text}")).json()["job"]
     assert (await person.get(f"/v1/jobs/{job}")).json()["state"] in ("cancelled", "failed")
 
 
@@ -116,7 +120,7 @@ async def test_who_may_only_look_sees_no_act_and_could_not_do_it(log_in: LogIn, 
         panel = vic.page.get_by_role("dialog")
         await expect(panel.get_by_text("Actions need the role operator")).to_be_visible()
         assert await panel.get_by_role("button", name="Apply to one").count() == 0
-        said = await vic.page.evaluate(
+        value = await vic.page.evaluate(
             """async () => {
                 const { word } = await (await fetch('/v1/session')).json();
                 const body = JSON.stringify({cause: 'unknown', owner: 'lee', do: 'retry', reach: 'one', reason: 'x'});
@@ -127,7 +131,7 @@ async def test_who_may_only_look_sees_no_act_and_could_not_do_it(log_in: LogIn, 
                 return [act.status, forged.status];
             }"""
         )
-        assert said == [403, 403]
+        assert value == [403, 403]
 
 
 async def test_names_and_notes_from_outside_are_only_text(log_in: LogIn, broken: Broken) -> None:
@@ -144,7 +148,7 @@ async def test_names_and_notes_from_outside_are_only_text(log_in: LogIn, broken:
 
 
 @pytest.mark.acts("log out")
-async def test_the_pages_are_behind_the_door(log_in: LogIn, site: CaseSite) -> None:
+async def test_the_pages_are_behind_the_door(log_in: LogIn, site: RunSite) -> None:
     ann = await log_in("ann", "operator")
     await ann.page.get_by_role("button", name="ann").click()
     async with ann.page.expect_navigation():
@@ -155,7 +159,7 @@ async def test_the_pages_are_behind_the_door(log_in: LogIn, site: CaseSite) -> N
     await expect(ann.page.get_by_text("forestay link").first).to_be_visible()
 
 
-async def test_the_policy_lets_nothing_in_that_is_written_into_the_page(log_in: LogIn, site: CaseSite) -> None:
+async def test_the_policy_lets_nothing_in_that_is_written_into_the_page(log_in: LogIn, site: RunSite) -> None:
     ann = await log_in("ann", "operator")
     answer = await ann.page.goto(f"{site.server.url}/inbox")
     assert answer is not None
@@ -171,7 +175,7 @@ def test_the_first_page_is_small() -> None:
     """What a first visit to the inbox loads, as it goes over the wire."""
     index = (PAGES / "index.html").read_text(encoding="utf-8")
     wanted, seen, size = re.findall(r"/assets/([\w.-]+)", index), set[str](), len(gzip.compress(index.encode()))
-    wanted += [one.name for one in (PAGES / "assets").glob("inbox-*")]
+    wanted += [path.name for path in (PAGES / "assets").glob("inbox-*")]
     while wanted:
         name = wanted.pop()
         if name in seen:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.conftest import LogIn
 from tests.unit.apps.server.asks import submit_one
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.pages
 
 @pytest.mark.acts("try a job again")
 async def test_a_job_is_found_and_read_and_steered(
-    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
 ) -> None:
     await broken(2, "odd-one", owner="ida", log_tail="<script>alert(1)</script> \x1b[31mred\n")
     ann = await log_in("ann", "operator")
@@ -40,12 +40,12 @@ async def test_a_job_is_found_and_read_and_steered(
     await ann.check()
     await ann.picture("job")
     await page.get_by_role("button", name="Retry").click()
-    await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "completed")
+    await expect(page.locator("[data-status]")).to_have_attribute("data-status", "completed")
     assert ann.refused == []
 
 
 @pytest.mark.acts("hold a job", "continue a job", "cancel a job")
-async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: CaseSite) -> None:
+async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: RunSite) -> None:
     person = site.server.person("submitter", tenant=TENANT, subject="ida")
     job = await submit_one(person, name="parked", resources={"cpus": 1000})  # more than any pilot has
     ida = await log_in("ida", "submitter")
@@ -55,7 +55,7 @@ async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: C
     await page.get_by_role("button", name="Continue").click()
     await expect(page.get_by_role("button", name="Hold")).to_be_visible()
     await page.get_by_role("button", name="Cancel").click()
-    await expect(page.locator("[data-standing]")).to_have_attribute("data-standing", "cancelled")
+    await expect(page.locator("[data-status]")).to_have_attribute("data-status", "cancelled")
     assert await page.get_by_role("button", name="Retry").count() == 0
     await ida.check()
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.browser import Person
 from tests.system.web.conftest import LogIn
 from tests.unit.apps.server.asks import submit
@@ -20,7 +20,7 @@ Broken = Callable[..., Awaitable[list[str]]]
 
 def asked(person: Person) -> list[str]:
     """The routes of the server that the page has asked since it was opened last."""
-    paths = [urlsplit(one.url).path for one in person.asked]
+    paths = [urlsplit(request.url).path for request in person.asked]
     return sorted({path for path in paths if path.startswith("/v1/")})
 
 
@@ -32,11 +32,11 @@ async def test_a_first_visit_to_the_overview_teaches_what_to_do(log_in: LogIn) -
     await ann.check()
 
 
-async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Broken, site: CaseSite) -> None:
+async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Broken, site: RunSite) -> None:
     await broken(2, "seen-later", owner="ada", log_tail="odd\n")
     person = site.server.person("submitter", tenant=TENANT)
     again = await submit(person, name="twice", max_attempts=2, resources={"cpus": 4})
-    site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["attempt"] == 1 else {"wall": 1800.0}
+    site.fate = lambda claim: {"outcome": "failure", "exit_code": 9} if claim["attempt"] == 1 else {"wall": 1800.0}
 
     async def over() -> bool:
         return bool((await person.get(f"/v1/jobs/{again[0]}")).json()["state"] == "completed")
@@ -50,12 +50,12 @@ async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Br
     words = page.get_by_role("region", name="In words")
     await expect(words.get_by_text("In the last week")).to_be_visible()
     # The same answer for all who ask at about the same time.
-    told = (await site.server.person("viewer", tenant=TENANT).get("/v1/overview", params={"span": "week"})).json()
-    assert told["fates"]["mended"] >= 1
-    assert told["fates"]["core_hours_saved"] >= 2
-    await expect(words).to_contain_text(f"{sum(told['submitted']):,} jobs were submitted")
+    body = (await site.server.person("viewer", tenant=TENANT).get("/v1/overview", params={"span": "week"})).json()
+    assert body["fates"]["recovered"] >= 1
+    assert body["fates"]["core_hours_saved"] >= 2
+    await expect(words).to_contain_text(f"{sum(body['submitted']):,} jobs were submitted")
     await expect(words).to_contain_text(
-        f"{told['fates']['jobs']} jobs had a failure: {told['fates']['mended']} recovered"
+        f"{body['fates']['jobs']} jobs had a failure: {body['fates']['recovered']} recovered"
     )
     await expect(page.get_by_text("Core-hours saved").first).to_be_visible()
     for title in ("Finished jobs", "Queue wait", "Failures by cause"):
@@ -64,7 +64,7 @@ async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Br
     figure = page.get_by_role("figure", name="Finished jobs")
     await figure.get_by_text("As a table").click()
     cells = await figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
-    assert [int(one.replace(",", "")) for one in cells] == told["well"]
+    assert [int(cell.replace(",", "")) for cell in cells] == body["well"]
     await figure.get_by_text("As a table").click()
     await ann.check()
     await ann.picture("overview")

@@ -1,4 +1,4 @@
-"""A fault that nobody foresaw, mended wholly in the browser: its evidence is read, a rule is written from it, tried, promoted, and the waiting case goes on by it."""
+"""A failure that nobody foresaw, recovered wholly in the browser: its evidence is read, a rule is written from it, tried, promoted, and the waiting run goes on by it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
 from tests.live.rule_desk import incident
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.browser import write
 from tests.system.web.conftest import LogIn
 from tests.unit.apps.server.running import until
@@ -36,7 +36,7 @@ GIB = 1 << 30
 def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
     if claim["name"] == "eat" and claim["resources"]["memory"] < 2 * GIB:
         return {
-            "outcome": "fault",
+            "outcome": "failure",
             "exit_code": 137,
             "oom_kills": 1,
             "peak_memory": GIB,
@@ -47,10 +47,10 @@ def fate(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.acts("look at the path through the rules", "try a condition", "replay", "add a rule", "let a rule act")
 @pytest.mark.ledger("P1-28", "P1-31")
-async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(log_in: LogIn, site: CaseSite) -> None:
+async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(log_in: LogIn, site: RunSite) -> None:
     site.fate = fate
-    case = await site.start(FLOW)
-    found = await incident(site, case, "held")
+    run = await site.start(FLOW)
+    found_incident = await incident(site, run, "held")
     ann = await log_in("ann", "operator")
     page = ann.page
     await page.get_by_role("button", name="Open: Memory, ada").click()
@@ -83,7 +83,7 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await expect(truth).to_have_attribute("data-truth", "true")
     await page.get_by_label("Find a field").fill("")
 
-    # The exlet: checked as it is drawn.
+    # The playbook: checked as it is drawn.
     save = page.get_by_role("button", name="Add in shadow mode")
     await expect(save).to_be_disabled()
     palette = page.get_by_role("group", name="Available steps")
@@ -109,45 +109,45 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_case_goes_on(l
     await page.get_by_role("button", name="Promote").click()
     await expect(page.get_by_role("button", name="Back to shadow")).to_be_visible()
     await ann.picture("rules")
-    assert (await site.result(case))["outcome"] == "completed"
+    assert (await site.result(run))["outcome"] == "completed"
 
     async def answered() -> bool:
-        return bool((await incident(site, case, "complete"))["id"] == found["id"])
+        return bool((await incident(site, run, "complete"))["id"] == found_incident["id"])
 
     await until(answered, "the incident to be answered")
-    await ann.open(f"/incidents/{found['id']}")
+    await ann.open(f"/incidents/{found_incident['id']}")
     await expect(page.locator(".node[data-decides='true']")).to_be_visible()
     await expect(page.get_by_role("group", name="Playbook").get_by_text("resubmit", exact=False)).to_be_visible()
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("incident")
     dark = await log_in("ann", "operator", dark=True)
-    await dark.open(f"/incidents/{found['id']}")
+    await dark.open(f"/incidents/{found_incident['id']}")
     await expect(dark.page.locator(".node[data-decides='true']")).to_be_visible()
     await dark.check()
 
 
-@pytest.mark.acts("launch a drawn exlet")
+@pytest.mark.acts("launch a drawn playbook")
 @pytest.mark.ledger("P1-31")
-async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn, site: CaseSite) -> None:
-    site.fate = lambda claim: {"outcome": "fault", "exit_code": 3} if claim["attempt"] == 1 else {}
-    case = await site.start(ONCE)
-    found = await incident(site, case, "held")
+async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn, site: RunSite) -> None:
+    site.fate = lambda claim: {"outcome": "failure", "exit_code": 3} if claim["attempt"] == 1 else {}
+    run = await site.start(ONCE)
+    found_incident = await incident(site, run, "held")
     ann = await log_in("ann", "operator")
-    await ann.open(f"/rules/domain/house?from={found['id']}")
+    await ann.open(f"/rules/domain/site?from={found_incident['id']}")
     page = ann.page
     palette = page.get_by_role("group", name="Available steps")
     await palette.get_by_role("button", name="resubmit unchanged").click()
     await page.get_by_role("button", name="Run these steps for this incident now").click()
     await expect(page.get_by_text("Done:")).to_be_visible()
-    assert (await site.result(case))["outcome"] == "completed"
+    assert (await site.result(run))["outcome"] == "completed"
     site.fate = lambda _claim: {}
 
 
 @pytest.mark.acts("go back to a version", "let a rule act", "take a rule back to shadow")
-async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseSite) -> None:
+async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: RunSite) -> None:
     ann = await log_in("ann", "rule-author")
-    await ann.open("/rules/domain/house")
+    await ann.open("/rules/domain/site")
     page = ann.page
     await page.get_by_role("button", name="What changed").first.click()
     await expect(page.get_by_text("promoted:")).to_be_visible()
@@ -161,13 +161,13 @@ async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: CaseS
     await expect(page.locator(".plain").first).to_contain_text("memory")
     await ann.check()
     person = site.server.person("viewer", tenant=TENANT)
-    (tree,) = (await person.get("/v1/rules/domain/house")).json()["trees"]
+    (tree,) = (await person.get("/v1/rules/domain/site")).json()["trees"]
     assert tree["rules"][0]["state"] == "shadow"
 
 
 async def test_who_may_only_look_at_rules_is_offered_no_act(log_in: LogIn) -> None:
     vic = await log_in("vic", "viewer")
-    await vic.open("/rules/domain/house")
+    await vic.open("/rules/domain/site")
     await vic.page.locator(".node").first.click()
     await expect(vic.page.get_by_role("heading", name="The rule", exact=True)).to_be_visible()
     assert await vic.page.get_by_role("button", name="Promote").count() == 0
@@ -175,12 +175,12 @@ async def test_who_may_only_look_at_rules_is_offered_no_act(log_in: LogIn) -> No
 
 
 @pytest.mark.acts("add a rule although")
-async def test_a_rule_that_overturns_a_cornerstone_is_added_by_who_says_so(
+async def test_a_rule_that_overturns_a_reference_incident_is_added_by_who_says_so(
     log_in: LogIn, broken: Callable[..., Awaitable[list[str]]]
 ) -> None:
-    (found,) = await broken(1, "glutton", owner="gus", **fate({"name": "eat", "resources": {"memory": GIB}}))
+    (text,) = await broken(1, "glutton", owner="gus", **fate({"name": "eat", "resources": {"memory": GIB}}))
     ann = await log_in("ann", "rule-author")
-    await ann.open(f"/rules/domain/house?from={found}")
+    await ann.open(f"/rules/domain/site?from={text}")
     page = ann.page
     await write(page.get_by_role("textbox", name="Condition"), 'cause == "memory"')
     await page.get_by_role("group", name="Available steps").get_by_role("button", name="notify the owner").click()

@@ -1,4 +1,4 @@
-"""A storm in a real browser: its faults are one group, what a rule would do is tried on one of them first, and a person decides how it goes on."""
+"""A storm in a real browser: its failures are one group, what a rule would do is tried on one of them first, and a person decides how it goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import CaseSite
+from tests.live.run_site import RunSite
 from tests.system.web.conftest import LogIn
 from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.rules.test_rules import MEMORY, added
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.pages
 TENANT = "stormy"
 """Its own: a storm holds back what else its tenant does."""
 MANY = 24
-OOM = {"outcome": "fault", "exit_code": 137, "oom_kills": 1, "peak_memory": 1 << 30, "log_tail": "Killed\n"}
+OOM = {"outcome": "failure", "exit_code": 137, "oom_kills": 1, "peak_memory": 1 << 30, "log_tail": "Killed\n"}
 AGAIN = {"steps": [{"action": "resubmit"}]}
 
 
 @pytest.fixture
-async def weather(site: CaseSite, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedPilot]:
-    """A pilot of the tenant, and a keeper that follows storms; two dozen faults are one, and what waits is looked at at once and not after a minute."""
-    assert site.keeper is not None
+async def weather(site: RunSite, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedPilot]:
+    """A pilot of the tenant, and a reconciler that follows storms; two dozen failures are one, and what waits is looked at at once and not after a minute."""
+    assert site.reconciler is not None
     monkeypatch.setattr(failure_handler, "LEFT_BEHIND", 100)
-    for parts in (site.server.services.components, site.keeper.components):
-        monkeypatch.setattr(parts.brakes, "policy", replace(parts.brakes.policy, stopped_wait=200))
-        monkeypatch.setattr(parts.brakes.storms, "policy", replace(parts.brakes.storms.policy, least=MANY // 2))
-        monkeypatch.setattr(parts.brakes.storms, "every", 0.2)
-        monkeypatch.setattr(parts.faults, "every", 0.2)
+    for parts in (site.server.services.components, site.reconciler.components):
+        monkeypatch.setattr(parts.safeguards, "policy", replace(parts.safeguards.policy, stopped_wait=200))
+        monkeypatch.setattr(parts.safeguards.storms, "policy", replace(parts.safeguards.storms.policy, least=MANY // 2))
+        monkeypatch.setattr(parts.safeguards.storms, "every", 0.2)
+        monkeypatch.setattr(parts.failures, "every", 0.2)
     pilot = await ScriptedPilot.register(site.server, TENANT, host="n7", slots=64)
     loops = [
-        asyncio.create_task(run_loops({"canaries": site.keeper.components.brakes.storms.run})),
+        asyncio.create_task(run_loops({"canaries": site.reconciler.components.safeguards.storms.run})),
         asyncio.create_task(site.fly(pilot)),
     ]
     yield pilot
@@ -50,13 +50,13 @@ async def weather(site: CaseSite, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 @pytest.mark.acts("try a storm on one again", "let all of a storm through")
 @pytest.mark.usefixtures("weather")
-async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -> None:
+async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: RunSite) -> None:
     operator = site.server.person("operator", tenant=TENANT, subject="ann")
     rule = await added(operator, 'cause == "memory"', MEMORY, conclusion=AGAIN)
-    assert (await operator.post(f"/v1/rules/domain/house/rules/{rule}/state", json={})).status_code == 200
+    assert (await operator.post(f"/v1/rules/domain/site/rules/{rule}/state", json={})).status_code == 200
 
-    assert site.keeper is not None
-    for parts in (site.server.services.components, site.keeper.components):
+    assert site.reconciler is not None
+    for parts in (site.server.services.components, site.reconciler.components):
         await parts.exceptions.rules.refresh()
 
     # They fail all at once, and the one that is tried first fails again.
@@ -95,13 +95,13 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: CaseSite) -
     await panel.get_by_role("button", name="Allow all").click()
     await site.let_go()
 
-    async def mended() -> bool:
+    async def recovered() -> bool:
         known = [(await operator.get(f"/v1/jobs/{job}")).json()["state"] for job in jobs]
         return known == ["completed"] * MANY
 
-    await until(mended, "all to be mended", 60)
+    await until(recovered, "all to be recovered", 60)
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("heading", name="No failures need attention")).to_be_visible()
     log = (await operator.get("/v1/audit")).json()["entries"]
-    told = [(one["what"], one["why"]) for one in log if one["what"].startswith("group.")]
-    assert told == [(f"group.{one}", "the nodes have their memory back") for one in ("try", "all")]
+    results = [(entry["what"], entry["why"]) for entry in log if entry["what"].startswith("group.")]
+    assert results == [(f"group.{name}", "the nodes have their memory back") for name in ("try", "all")]

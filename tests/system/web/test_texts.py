@@ -35,15 +35,15 @@ def _flat(texts: Any, path: str = "") -> dict[str, str]:
     if isinstance(texts, str):
         return {path: texts}
     pairs = texts.items() if isinstance(texts, dict) else enumerate(texts)
-    return {key: one for name, value in pairs for key, one in _flat(value, f"{path}.{name}".lstrip(".")).items()}
+    return {key: entry for name, value in pairs for key, entry in _flat(value, f"{path}.{name}".lstrip(".")).items()}
 
 
 def test_every_text_is_there_in_both_languages() -> None:
     node = shutil.which("node")
     assert node is not None, "Node comes with the Python group `pages`"
-    said = subprocess.run([node, "-e", READ], cwd=ROOT / "web", capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    texts = {language: _flat(one) for language, one in json.loads(said.stdout).items()}
+    result = subprocess.run([node, "-e", READ], cwd=ROOT / "web", capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    texts = {language: _flat(load) for language, load in json.loads(result.stdout).items()}
     english, chinese = texts["en"], texts["zh"]
     assert len(english) > 300
     assert set(english) ^ set(chinese) == set()

@@ -1,4 +1,4 @@
-"""What is done to groups beside trying again: an exlet on one, ten and all; and what a second person agrees to."""
+"""What is done to groups beside trying again: a playbook on one, ten and all; and what an approver agrees to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
-from tests.live.case_site import TENANT, CaseSite
 from tests.live.rule_desk import add_rule, incident
+from tests.live.run_site import TENANT, RunSite
 from tests.system.web.conftest import LogIn
 from tests.unit.apps.server.running import until
 
@@ -25,13 +25,13 @@ tasks:
 """
 
 
-@pytest.mark.acts("carry out an exlet on a group", "launch a kept exlet")
-async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
-    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: CaseSite
+@pytest.mark.acts("carry out a playbook on a group", "launch a kept playbook")
+async def test_a_kept_playbook_is_carried_out_on_one_on_ten_and_on_all(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
 ) -> None:
     author = site.server.person("rule-author", tenant=TENANT, subject="ann")
     text = "forestay: 1\nname: once-more\ndescription: Try it again, as it is.\nsteps:\n  - resubmit\n"
-    kept = await author.put("/v1/exlets/once-more", json={"text": text})
+    kept = await author.put("/v1/playbooks/once-more", json={"text": text})
     assert kept.status_code in (200, 201), kept.text
     await broken(12, "spun", owner="una")
     ann = await log_in("ann", "operator")
@@ -60,26 +60,26 @@ async def test_a_kept_exlet_is_carried_out_on_one_on_ten_and_on_all(
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
 
-async def held_case(site: CaseSite, flow: str) -> tuple[str, dict[str, Any]]:
-    """A case in which a rule may not do alone what it says; and the incident that waits."""
+async def held_run(site: RunSite, flow: str) -> tuple[str, dict[str, Any]]:
+    """A run in which a rule may not do alone what it says; and the incident that waits."""
     await add_rule(
-        site, flow, ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "item"},
+        site, flow, ExceptionType.ABORT, 'job.name == "odd"', {"action": "force-complete", "target": "task"},
         true={"job": {"name": "odd"}}, words="What is odd counts as done.",
     )  # fmt: skip
-    site.fate = lambda claim: {"outcome": "fault", "exit_code": 9} if claim["name"] == "odd" else {}
-    case = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
-    found = await incident(site, case, "held")
-    assert "approval" in found["note"]
-    return case, found
+    site.fate = lambda claim: {"outcome": "failure", "exit_code": 9} if claim["name"] == "odd" else {}
+    run = await site.start(FORCED.replace("name: forced", f"name: {flow}"))
+    found_incident = await incident(site, run, "held")
+    assert "approval" in found_incident["note"]
+    return run, found_incident
 
 
 @pytest.mark.acts("agree")
-async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite) -> None:
-    case, found = await held_case(site, "forced")
-    # Who may not agree is not offered it; who may does, and the case goes on.
+async def test_an_approver_agrees_in_the_inbox(log_in: LogIn, site: RunSite) -> None:
+    run, fields = await held_run(site, "forced")
+    # Who may not agree is not offered it; who may does, and the run goes on.
     for name, role in (("vic", "operator"), ("ben", "approver")):
         who = await log_in(name, role)
-        row = who.page.get_by_role("row").filter(has_text="a second person")
+        row = who.page.get_by_role("row").filter(has_text="approval")
         await row.get_by_role("button").first.click()
         panel = who.page.get_by_role("dialog")
         await expect(panel.get_by_role("heading", name="Approvals needed")).to_be_visible()
@@ -90,19 +90,19 @@ async def test_a_second_person_agrees_in_the_inbox(log_in: LogIn, site: CaseSite
     request = panel.get_by_role("article").filter(has_text="force-complete")
     await request.get_by_label("Reason").fill("seen")
     await request.get_by_role("button", name="Approve").click()
-    assert (await site.result(case))["outcome"] == "completed"
+    assert (await site.result(run))["outcome"] == "completed"
 
     async def answered() -> bool:
-        return bool((await incident(site, case, "complete"))["id"] == found["id"])
+        return bool((await incident(site, run, "complete"))["id"] == fields["id"])
 
     await until(answered, "the incident to be answered", 60)
     site.fate = lambda _claim: {}
 
 
-async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: LogIn, site: CaseSite) -> None:
-    case, found = await held_case(site, "refused")
+async def test_what_an_approver_refuses_waits_for_the_first_again(log_in: LogIn, site: RunSite) -> None:
+    run, fields = await held_run(site, "refused")
     ben = await log_in("ben", "approver")
-    await ben.page.get_by_role("row").filter(has_text="a second person").get_by_role("button").first.click()
+    await ben.page.get_by_role("row").filter(has_text="approval").get_by_role("button").first.click()
     panel = ben.page.get_by_role("dialog")
     # Other tests' requests may wait at this site too.
     request = panel.get_by_role("article").filter(has_text="force-complete")
@@ -112,13 +112,13 @@ async def test_what_a_second_person_refuses_waits_for_the_first_again(log_in: Lo
     await ben.check()
 
     vic = await log_in("vic", "operator")
-    await vic.open(f"/incidents/{found['id']}")
+    await vic.open(f"/incidents/{fields['id']}")
     await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
     await vic.open("/inbox")
     await expect(vic.page.get_by_role("row").filter(has_text="a person").first).to_be_visible()
-    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="a second person")
+    waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="approval")
     await expect(waits).to_have_count(0)
-    assert (await site.items(case))["odd"] != "completed"
+    assert (await site.tasks(run))["odd"] != "completed"
     site.fate = lambda _claim: {}
     again = site.server.person("operator", tenant=TENANT, subject="vic")
-    assert (await again.post(f"/v1/jobs/{found['job']}/retry")).status_code == 200
+    assert (await again.post(f"/v1/jobs/{fields['job']}/retry")).status_code == 200

@@ -1,4 +1,4 @@
-"""A domain that runs cases, with a real pilot: Temporal, a store, a server, a worker."""
+"""A domain that runs runs, with a real pilot: Temporal, a store, a server, an orchestrator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.live.case_site import TENANT, CaseSite, case_site
+from tests.live.run_site import TENANT, RunSite, run_site
 from tests.system.wes.flows import operators_folder
 from tests.unit.apps.server.processes import Started, processes
 from tests.unit.apps.server.running import until
@@ -23,7 +23,7 @@ OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 class WesSite:
     """The domain, and a person who asks it for runs."""
 
-    site: CaseSite
+    site: RunSite
     person: httpx.AsyncClient
     flows: Path
 
@@ -73,7 +73,7 @@ async def wes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WesSite
     folder = tmp_path_factory.mktemp("wes")
     flows = operators_folder(folder / "flows")
     async with (
-        case_site("sqlite", folder, pilots=0, flows=flows, free_tries=()) as running,
+        run_site("sqlite", folder, pilots=0, flows=flows, free_tries=()) as running,
         processes(running.domain, folder) as started,
     ):
         here = Started(process=None, url=running.server.url)  # type: ignore[arg-type]  # it runs in this process

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.live.case_site import TENANT
+from tests.live.run_site import TENANT
 from tests.system.wes.conftest import WesSite
 from tests.system.wes.flows import GREET
 
@@ -54,6 +54,6 @@ async def test_the_reference_client_runs_a_flow_lists_and_reads_logs(wes: WesSit
     assert await wes.ended(run) == "COMPLETE"
     code, out, err = await _client(environment, "--list")
     assert code == 0, err
-    assert run in {one["run_id"] for one in json.loads(out)["runs"]}
+    assert run in {other_run["run_id"] for other_run in json.loads(out)["runs"]}
     code, out, err = await _client(environment, "--log", run)
     assert "hello" in out, err

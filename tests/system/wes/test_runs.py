@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.live.case_site import TENANT
+from tests.live.run_site import TENANT
 from tests.system.wes.conftest import BASE, WesSite
 from tests.system.wes.flows import FAILS, GREET, LONG, NESTED, PYTHON, READS
 from tests.unit.apps.server.asks import problem
@@ -33,7 +33,7 @@ async def test_a_run_from_its_request_to_its_logs(wes: WesSite) -> None:
     assert whole["run_log"]["exit_code"] == 0
     assert whole["run_log"]["end_time"] >= whole["run_log"]["start_time"]
     listed = await wes.person.get(whole["task_logs_url"])
-    tasks = {one["name"]: one for one in listed.json()["task_logs"]}
+    tasks = {task_log["name"]: task_log for task_log in listed.json()["task_logs"]}
     assert listed.json()["next_page_token"] == ""
     assert sorted(tasks) == ["hello", "twice"]
     hello = tasks["hello"]
@@ -78,8 +78,8 @@ async def test_a_list_has_the_runs_of_its_first_page_in_one_order(wes: WesSite) 
         answer = await mine.get(f"{BASE}/runs", params={"page_size": 2, "page_token": token})
         page = answer.json()
         assert len(page["runs"]) <= 2
-        assert all(one["tags"] == {"n": "1"} and one["start_time"] for one in page["runs"])
-        seen += [one["run_id"] for one in page["runs"]]
+        assert all(run["tags"] == {"n": "1"} and run["start_time"] for run in page["runs"])
+        seen += [run["run_id"] for run in page["runs"]]
         if turn == 0:
             await wes.post(LONG, person=mine)
         token = page["next_page_token"]
@@ -87,20 +87,20 @@ async def test_a_list_has_the_runs_of_its_first_page_in_one_order(wes: WesSite) 
             break
     assert seen == made, "the run that came later is not in this list, and none is there twice"
     assert len((await mine.get(f"{BASE}/runs")).json()["runs"]) == 6
-    for one in (await mine.get(f"{BASE}/runs")).json()["runs"]:
-        await mine.post(f"{BASE}/runs/{one['run_id']}/cancel")
+    for run in (await mine.get(f"{BASE}/runs")).json()["runs"]:
+        await mine.post(f"{BASE}/runs/{run['run_id']}/cancel")
 
 
 async def test_many_of_one_millisecond_are_neither_lost_nor_repeated(wes: WesSite) -> None:
     """Ten at once, in pages of one."""
     mine = wes.site.server.person("submitter", tenant="crowd", subject="cy")
     answers = await asyncio.gather(*(wes.post(LONG, person=mine) for _ in range(10)))
-    made = {one.json()["run_id"] for one in answers}
+    made = {answer.json()["run_id"] for answer in answers}
     seen: list[str] = []
     token = ""
     while True:
         page = (await mine.get(f"{BASE}/runs", params={"page_size": 1, "page_token": token})).json()
-        seen += [one["run_id"] for one in page["runs"]]
+        seen += [run["run_id"] for run in page["runs"]]
         token = page["next_page_token"]
         if not token:
             break
@@ -204,20 +204,20 @@ async def test_sub_flows_are_tasks_and_runs_of_their_own(wes: WesSite) -> None:
         token = page["next_page_token"]
         if not token:
             break
-    assert [one["name"] for one in tasks] == ["last", "each[0]", "each[1]", "each[2]"]
+    assert [task["name"] for task in tasks] == ["last", "each[0]", "each[1]", "each[2]"]
     inner = await wes.get(f"/runs/{tasks[1]['id']}")
     assert inner["state"] == "COMPLETE"
     assert inner["run_log"]["name"] == "inner"
     assert (await wes.get(f"/runs/{run}/tasks/{tasks[1]['id']}"))["name"] == "each[0]"
-    listed = {one["run_id"] for one in (await wes.get("/runs", page_size=1000))["runs"]}
+    listed = {run["run_id"] for run in (await wes.get("/runs", page_size=1000))["runs"]}
     assert run in listed
     assert tasks[1]["id"] not in listed
 
 
-async def test_a_case_that_was_started_otherwise_can_be_read_as_a_run(wes: WesSite) -> None:
-    case = await wes.site.start(GREET, who="x")
-    await wes.site.ended(case)
-    whole = await wes.get(f"/runs/{case}")
+async def test_a_run_that_was_started_otherwise_can_be_read_as_a_run(wes: WesSite) -> None:
+    run = await wes.site.start(GREET, who="x")
+    await wes.site.ended(run)
+    whole = await wes.get(f"/runs/{run}")
     assert whole["state"] == "COMPLETE"
     assert whole["request"]["workflow_params"] == {"who": "x"}
     assert len(whole["request"]["workflow_url"]) == 64
@@ -233,11 +233,11 @@ async def test_how_a_run_ended_is_known_after_the_engine_forgot_it(wes: WesSite)
     runs._ended.clear()
 
     async def forgotten() -> bool:
-        answer = await wes.person.get(f"/v1/cases/{run}")
+        answer = await wes.person.get(f"/v1/runs/{run}")
         return answer.status_code == 404
 
     # The engine deletes by a task of its own, in its own time.
-    await until(forgotten, "the engine to forget the case")
+    await until(forgotten, "the engine to forget the run")
     assert await wes.state(run) == "COMPLETE"
     whole = await wes.get(f"/runs/{run}")
     assert whole["run_log"]["end_time"]

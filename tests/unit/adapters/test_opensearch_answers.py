@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.adapters.opensearch_host import BadHost
 
-from forestay.adapters.opensearch.answers import Rejected, item_results
+from forestay.adapters.opensearch.answers import Rejected, bulk_results
 from forestay.adapters.opensearch.cluster import Cluster
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, Written
@@ -22,8 +22,8 @@ def refusal(status: int, kind: str) -> dict[str, Any]:
     return {"index": {"status": status, "error": {"type": kind, "reason": "because"}}}
 
 
-def one(item: dict[str, Any], copies: int = 1) -> object:
-    return item_results({"items": [item]}, ["index"], copies)[0]
+def one(fields: dict[str, Any], copies: int = 1) -> object:
+    return bulk_results({"items": [fields]}, ["index"], copies)[0]
 
 
 def test_an_acknowledged_line_has_its_version() -> None:
@@ -89,7 +89,7 @@ def test_a_document_of_the_wrong_shape_is_rejected() -> None:
     [None, [], {}, {"items": []}, {"items": [line(), line()]}, {"items": [{}]}, {"items": [{"create": {}}]}],
 )
 def test_an_answer_that_does_not_fit_says_nothing(answer: object) -> None:
-    assert [type(result) for result in item_results(answer, ["index"], 1)] == [Unknown]
+    assert [type(result) for result in bulk_results(answer, ["index"], 1)] == [Unknown]
 
 
 async def test_a_rejected_document_among_others_does_not_hide_their_results() -> None:

@@ -28,7 +28,7 @@ class Recorded:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
         self.asked.append(tuple(command))
@@ -161,9 +161,11 @@ def reader(system: str, answers: Mapping[str, CommandResult] | None = None) -> t
 @pytest.mark.parametrize("system", GOOD)
 async def test_every_word_is_read_and_no_absence_is_an_end(system: str) -> None:
     batch, commands = reader(system)
-    found = await batch.outcome(WORDS[system])
-    said = {one: (told.state, told.word, told.exit_code, told.signal) for one, told in found.items()}
-    assert said == WORDS[system]
+    outcomes = await batch.outcome(WORDS[system])
+    fields = {
+        name: (outcome.state, outcome.word, outcome.exit_code, outcome.signal) for name, outcome in outcomes.items()
+    }
+    assert fields == WORDS[system]
     assert len(commands.asked) <= 2, "one question for many"
 
 
@@ -191,8 +193,8 @@ async def test_a_complaint_is_no_answer(system: str) -> None:
 
 async def test_jobs_of_htcondor_are_found_by_name_in_the_queue_and_the_history() -> None:
     batch, commands = reader("htcondor")
-    found = await batch.find(["forestay-run", "forestay-done", "forestay-none"])
-    assert {name: [one.id for one in jobs] for name, jobs in found.items() if name in ("forestay-run", "forestay-done")} == {
+    jobs = await batch.find(["forestay-run", "forestay-done", "forestay-none"])
+    assert {name: [job.id for job in jobs] for name, jobs in jobs.items() if name in ("forestay-run", "forestay-done")} == {
         "forestay-run": ["4711.0"],
         "forestay-done": ["4600.0"],
     }  # fmt: skip

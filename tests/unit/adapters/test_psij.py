@@ -66,9 +66,9 @@ async def test_a_pilot_is_named_never_requeued_and_shows_no_secret(
     script = (tmp_path / "script").read_text()
     assert "pilot.pyz" in script
     assert "very secret" not in script + "".join(arguments)
-    given = (tmp_path / "environment").read_text()
-    assert "ENROLMENT=very secret" in given
-    assert "stays at home" not in given
+    text = (tmp_path / "environment").read_text()
+    assert "ENROLMENT=very secret" in text
+    assert "stays at home" not in text
     assert list((tmp_path / "psij" / kind).iterdir()) == [], "the script is cleared away"
 
 

@@ -21,10 +21,10 @@ def spool(tmp_path: Path) -> ShimSpool:
     return made
 
 
-def leave(spool: ShimSpool, job: str, *, name: str = "", case: str = "", head: str = "1") -> None:
+def leave(spool: ShimSpool, job: str, *, name: str = "", run: str = "", head: str = "1") -> None:
     """As the shim does."""
     (spool.folder / "new" / (name or f"{job}.0.4711")).write_bytes(
-        b"".join(part.encode() + b"\0" for part in (head, job, "", "/home/ann", case))
+        b"".join(part.encode() + b"\0" for part in (head, job, "", "/home/ann", run))
     )
 
 
@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
 def test_words_are_read_and_settled(spool: ShimSpool) -> None:
     assert not spool.jobs()
     leave(spool, "12")
-    leave(spool, "7", case="run 3")
+    leave(spool, "7", run="run 3")
     assert {job.id: (job.key, job.owner) for job in spool.jobs()} == {
         "12": ("slurm-12", os.getuid()),
         "7": ("run 3", os.getuid()),
@@ -87,13 +87,13 @@ def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Pa
 
 @pytest.mark.finding("F-A7")
 def test_a_foreign_word_hides_no_other_and_can_be_discarded_alone(spool: ShimSpool) -> None:
-    leave(spool, "8", name="8.0.1", case="foreign")
-    leave(spool, "8", name="8.0.2", case="own")
-    words = {job.case: job for job in spool.jobs()}
+    leave(spool, "8", name="8.0.1", run="foreign")
+    leave(spool, "8", name="8.0.2", run="own")
+    words = {job.run: job for job in spool.jobs()}
     assert words.keys() == {"foreign", "own"}
     spool.discard(words["foreign"])
     spool.discard(words["foreign"])
-    assert [job.case for job in spool.jobs()] == ["own"]
+    assert [job.run for job in spool.jobs()] == ["own"]
 
 
 @pytest.mark.finding("F-A5")

@@ -52,10 +52,10 @@ def test_a_word_of_a_newer_slurm_is_unknown() -> None:
 
 
 def test_a_name_with_bars_is_kept_whole_and_a_torn_line_passed_by() -> None:
-    found = read_queue(f"{RUNS}\n{FAILED}\nsomething else\n")
-    assert {one.name for one in found.values()} == {"fs-t2", "fs|x"}
-    assert (found["11"].outcome.word, found["11"].outcome.exit_code) == ("FAILED", 3)
-    assert found["10"].outcome.exit_code is None
+    jobs = read_queue(f"{RUNS}\n{FAILED}\nsomething else\n")
+    assert {job.name for job in jobs.values()} == {"fs-t2", "fs|x"}
+    assert (jobs["11"].outcome.word, jobs["11"].outcome.exit_code) == ("FAILED", 3)
+    assert jobs["10"].outcome.exit_code is None
 
 
 def test_a_job_that_slurm_started_anew_is_as_its_last_start_and_tells_of_the_ones_before() -> None:
@@ -88,11 +88,11 @@ def test_an_end_by_the_accounting_counts_though_the_queue_is_down() -> None:
 def test_an_end_that_a_dead_node_cannot_have_confirmed_may_leave_processes() -> None:
     nodes = {"n2": NodeWord("down*", "Not responding")}
     cancelled = BatchOutcome(BatchState.ENDED, word="CANCELLED", nodes=("n2",), started=5)
-    found = with_nodes(cancelled, nodes)
-    assert found.state is BatchState.LOST
-    assert found.node_events == ("n2: DOWN and not responding (Not responding)",)
-    told = BatchOutcome(BatchState.ENDED, word="FAILED", nodes=("n2",), started=5)
-    assert with_nodes(told, nodes).state is BatchState.ENDED, "the node itself reported it, before"
+    outcome = with_nodes(cancelled, nodes)
+    assert outcome.state is BatchState.LOST
+    assert outcome.node_events == ("n2: DOWN and not responding (Not responding)",)
+    batch_outcome = BatchOutcome(BatchState.ENDED, word="FAILED", nodes=("n2",), started=5)
+    assert with_nodes(batch_outcome, nodes).state is BatchState.ENDED, "the node itself reported it, before"
 
 
 def test_complaints_on_one_line() -> None:
@@ -112,9 +112,9 @@ def test_controllers_are_read_with_what_the_configuration_includes(tmp_path: Pat
 
 
 async def test_a_refused_connection_is_an_answer_and_a_name_that_nobody_has_is_none() -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
     nowhere = ("no-such-host.invalid", 6817)
     assert await why_unreached([nowhere, ("127.0.0.1", port)]) is SubmitRefusal.SCHEDULER_DOWN
     assert await why_unreached([nowhere]) is SubmitRefusal.NETWORK_DOWN

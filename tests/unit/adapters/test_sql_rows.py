@@ -16,9 +16,9 @@ from forestay.ports.errors import Permanent
 
 texts = st.text(max_size=8) | st.sampled_from(["\0", "\ue000", "a\0b", "\ue0000", 'quo"te', "back\\slash"])
 values = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | texts | st.lists(texts, max_size=2)
-ties = st.builds(
+flow_refs = st.builds(
     FlowRef,
-    case=st.sampled_from(["c1", "c2"]),
+    run=st.sampled_from(["c1", "c2"]),
     work=st.sampled_from(["w@1", "w@2"]),
     flow=st.just("f"),
     shard=st.integers(-1, 3),
@@ -32,7 +32,7 @@ elements = st.builds(
     job=texts,
     at=st.none() | st.integers(0, 2**33),
     parameters=st.dictionaries(texts, values, max_size=2),
-    tie=ties,
+    flow_ref=flow_refs,
 )
 commons = st.builds(
     Submission,
@@ -58,20 +58,20 @@ def _alike(documents: list[JobDocument]) -> None:
 def test_jobs_of_scatters_have_the_rows_that_each_would_have(
     common: Submission, some: list[JobElement], others: list[JobElement]
 ) -> None:
-    first = list(new_jobs(common, some, now=1_700_000_000_000, by="case"))
-    later = list(new_jobs(common, others, now=1_700_000_000_001, by="case"))
+    first = list(new_jobs(common, some, now=1_700_000_000_000, by="run"))
+    later = list(new_jobs(common, others, now=1_700_000_000_001, by="run"))
     _alike([*first, *later, new_job(common, job="alone", now=1_700_000_000_002, by="ann"), *first[:2]])
 
 
 def test_one_that_cannot_be_stored_is_refused_among_others_too() -> None:
     common = Submission(Specification("s", "lab", "each", ("true",)), owner="ann")
-    tie = FlowRef("c", "w@1", "f", 0, 0, 9)
-    good = JobElement("a", 0, {}, tie)
+    flow_ref = FlowRef("c", "w@1", "f", 0, 0, 9)
+    good = JobElement("a", 0, {}, flow_ref)
     for bad in (
-        JobElement("b" * 1001, 1, {}, tie),
-        JobElement("b", 2**63, {}, tie),
-        JobElement("b", 1, {"n": 2**70}, tie),
-        JobElement("b", 1, {}, tie._replace(case="c" * 1001)),
+        JobElement("b" * 1001, 1, {}, flow_ref),
+        JobElement("b", 2**63, {}, flow_ref),
+        JobElement("b", 1, {"n": 2**70}, flow_ref),
+        JobElement("b", 1, {}, flow_ref._replace(run="c" * 1001)),
     ):
         with pytest.raises(Permanent):
-            new_rows(new_jobs(common, [good, bad], now=1_700_000_000_000, by="case"))
+            new_rows(new_jobs(common, [good, bad], now=1_700_000_000_000, by="run"))

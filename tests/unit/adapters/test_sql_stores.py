@@ -120,9 +120,9 @@ class TestSqlite:
             statement, values = await sent_for(store, cursor)
             async with store.database.dialect.reader.connect() as connection:
                 lines: Any = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
-                told = "\n".join(line[3] for line in lines)
-            assert "USING INDEX jobs_queue (lane=?" in told
-            assert "TEMP B-TREE" not in told
+                returned_text = "\n".join(line[3] for line in lines)
+            assert "USING INDEX jobs_queue (lane=?" in returned_text
+            assert "TEMP B-TREE" not in returned_text
 
     async def test_tables_of_a_newer_release_are_refused(self, store: SqlJobStore) -> None:
         await store.database.run(update(layout).values(number=99))
@@ -130,18 +130,18 @@ class TestSqlite:
             await store.open()
 
     async def test_tables_of_the_first_layout_are_brought_up_to_date(self, store: SqlJobStore) -> None:
-        for index in ("jobs_case", "jobs_ended", "jobs_over"):
+        for index in ("jobs_run", "jobs_ended", "jobs_over"):
             await store.database.run(text(f"DROP INDEX {index}"))
-        for column in ("case", "work", "ended"):
+        for column in ("run", "work", "ended"):
             await store.database.run(text(f'ALTER TABLE jobs DROP COLUMN "{column}"'))
-        await store.database.run(text("DROP TABLE slips"))
+        await store.database.run(text("DROP TABLE documents"))
         await store.database.run(update(layout).values(number=1))
         await store.open()
-        tied = job("tied", tie=FlowRef("c", "w@1", "f", -1, 0, 1), state=State.COMPLETED)
+        tied = job("tied", flow_ref=FlowRef("c", "w@1", "f", -1, 0, 1), state=State.COMPLETED)
         (result,) = await store.write([DocumentChange(tied, None)])
         assert isinstance(result, Written)
-        found = await store.search(JobQuery(at_least={"ended": 0}, anyof={"case": ["c"]}), sort="ended")
-        assert [one.document for one in found.jobs] == [tied]
+        page = await store.search(JobQuery(at_least={"ended": 0}, anyof={"run": ["c"]}), sort="ended")
+        assert [stored.document for stored in page.jobs] == [tied]
         await store.open()  # once more changes nothing
 
     async def test_additions_do_not_keep_the_release_before_out(self, store: SqlJobStore) -> None:
@@ -156,10 +156,10 @@ class TestSqlite:
         incidents = SqlIncidentStore(store.database)
         made = Incident("i1", "alpha", "ada", ExceptionType.ABORT, NOW, cause="memory")
         await incidents.add_incidents([(made, replace(status_of(made), state=IncidentState.HELD))])
-        for index in ("standings_inbox", "standings_changed"):
+        for index in ("incident_status_inbox", "incident_status_changed"):
             await store.database.run(text(f"DROP INDEX {index}"))
         for column in ("second", "core_seconds"):
-            await store.database.run(text(f"ALTER TABLE standings DROP COLUMN {column}"))
+            await store.database.run(text(f"ALTER TABLE incident_status DROP COLUMN {column}"))
         await store.database.run(update(layout).values(number=2))
         await store.open()
         waiting = [InboxTally(IncidentState.HELD, False, "", "memory", "ada", 1, 0, "i1", NOW)]
@@ -272,17 +272,18 @@ class TestPostgres:
     async def test_jobs_of_a_scatter_are_stored_like_any_others(self, store: SqlJobStore) -> None:
         """They are sent in another way, with what they have in common sent once; one that differs changes the way, not what is stored."""
         alike = [
-            job(f"job-{at}", index=at, parameters={"n": at}, tie=FlowRef("c", "w@1", "f", 0, at, 9)) for at in range(9)
+            job(f"job-{at}", index=at, parameters={"n": at}, flow_ref=FlowRef("c", "w@1", "f", 0, at, 9))
+            for at in range(9)
         ]
         odd = [job(f"odd-{at}", index=at, owner="ann" if at else "bob", expected_runtime=at or None) for at in range(3)]
         for some in (alike, odd):
-            results = await store.write([DocumentChange(one, None) for one in some])
+            results = await store.write([DocumentChange(document, None) for document in some])
             assert all(isinstance(result, Written) for result in results)
-            found = await store.get([one.id for one in some])
-            assert [found[one.id].document for one in some] == some
-        page = await store.search(JobQuery(anyof={"case": ["c"]}, at_least={"index": 3}), sort="-index")
-        assert [one.document.index for one in page.jobs] == [8, 7, 6, 5, 4, 3]
-        results = await store.write([DocumentChange(one, None) for one in (alike[0], job("new", index=0))])
+            stored_jobs = await store.get([document.id for document in some])
+            assert [stored_jobs[document.id].document for document in some] == some
+        page = await store.search(JobQuery(anyof={"run": ["c"]}, at_least={"index": 3}), sort="-index")
+        assert [stored.document.index for stored in page.jobs] == [8, 7, 6, 5, 4, 3]
+        results = await store.write([DocumentChange(document, None) for document in (alike[0], job("new", index=0))])
         assert [isinstance(result, Written) for result in results] == [False, True]
 
     async def test_a_statement_that_fails_or_is_late_costs_at_most_its_connection(self, schema: str) -> None:
@@ -314,9 +315,9 @@ class TestPostgres:
                 await driver.execute("SET plan_cache_mode = force_generic_plan")
                 lines = await driver.fetch(f"EXPLAIN EXECUTE wanted ({', '.join(['NULL'] * len(values))})")
                 await driver.execute("DEALLOCATE wanted; RESET plan_cache_mode")
-                told = "\n".join(line[0] for line in lines)
-            assert "Index Scan using jobs_queue" in told
-            assert "Sort" not in told
+                returned_text = "\n".join(line[0] for line in lines)
+            assert "Index Scan using jobs_queue" in returned_text
+            assert "Sort" not in returned_text
 
     async def test_an_unknown_user_is_refused_for_good(self) -> None:
         url = make_url(servers.postgres()).set(username="nobody_here")

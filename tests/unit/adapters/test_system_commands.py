@@ -20,13 +20,13 @@ from forestay.ports.errors import Permanent, Transient
 
 
 async def test_what_a_program_says_and_how_it_ended() -> None:
-    ran = await SystemCommands().run(["sh", "-c", "cat; echo bad >&2; exit 3"], given="hé")
+    ran = await SystemCommands().run(["sh", "-c", "cat; echo bad >&2; exit 3"], stdin="hé")
     assert (ran.code, ran.out, ran.err) == (3, "hé", "bad\n")
 
 
 async def _unread() -> list[int]:
     """So often a program that ends without reading any of the megabyte that it is given."""
-    return [(await SystemCommands().run(["true"], given="x" * 1_000_000, seconds=20)).code for _ in range(20)]
+    return [(await SystemCommands().run(["true"], stdin="x" * 1_000_000, seconds=20)).code for _ in range(20)]
 
 
 async def test_a_program_that_does_not_read_what_it_is_given_is_not_waited_for() -> None:

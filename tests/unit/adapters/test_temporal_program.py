@@ -26,17 +26,17 @@ def test_the_setting_then_the_path_then_what_was_fetched(tmp_path: Path) -> None
     program(cache / "temporal-sdk-python-1.34.0", age=60)
     newest = program(cache / "temporal-sdk-python-1.35.0")
     program(cache / "temporal-sdk-python-1.36.0.downloading")
-    found = find_program("", path, cache)
-    assert found is not None
-    assert (found.path, found.source) == (newest, "fetched earlier")
+    found_program = find_program("", path, cache)
+    assert found_program is not None
+    assert (found_program.path, found_program.source) == (newest, "fetched earlier")
     own = program(tmp_path / "bin" / "temporal")
-    found = find_program("", path, cache)
-    assert found is not None
-    assert (found.path, found.source) == (own, "the path")
+    found_program = find_program("", path, cache)
+    assert found_program is not None
+    assert (found_program.path, found_program.source) == (own, "the path")
     named = program(tmp_path / "elsewhere")
-    found = find_program(str(named), path, cache)
-    assert found is not None
-    assert found.path == named
+    found_program = find_program(str(named), path, cache)
+    assert found_program is not None
+    assert found_program.path == named
 
 
 def test_a_setting_that_names_nothing_is_not_passed_over(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ async def test_it_is_fetched_into_the_cache_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(WorkflowEnvironment, "start_local", start_local)
     cache = tmp_path / "cache"
     fetched = await fetch_program(cache)
-    found = find_program("", {"PATH": ""}, cache)
-    assert found is not None
-    assert found.path == fetched.path
+    found_program = find_program("", {"PATH": ""}, cache)
+    assert found_program is not None
+    assert found_program.path == fetched.path
 
 
 async def test_what_cannot_be_fetched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,22 +26,22 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing is set or installed."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    for name in [one for one in os.environ if one.startswith("FORESTAY_")]:
+    for name in [value for value in os.environ if value.startswith("FORESTAY_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
 
 
 def found(state: Path) -> dict[str, CheckResult]:
-    return {one.about: one for one in examine(state)}
+    return {result.about: result for result in examine(state)}
 
 
 def test_a_new_machine_lacks_nothing_that_the_first_start_does_not_make(tmp_path: Path) -> None:
-    told = found(tmp_path / "state")
-    assert (told["python"].state, told["state"].state) == (GOOD, GOOD)
-    assert (told["key"].state, told["server"].state, told["temporal"].state) == (NOTE, NOTE, NOTE)
-    assert "forestay dev" in told["server"].remedy
-    assert "FORESTAY_TEMPORAL_PROGRAM" in told["temporal"].remedy
+    results = found(tmp_path / "state")
+    assert (results["python"].state, results["state"].state) == (GOOD, GOOD)
+    assert (results["key"].state, results["server"].state, results["temporal"].state) == (NOTE, NOTE, NOTE)
+    assert "forestay dev" in results["server"].remedy
+    assert "FORESTAY_TEMPORAL_PROGRAM" in results["temporal"].remedy
 
 
 def test_temporal_is_found_or_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_what_is_wrong_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_server_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_SERVER", "http://127.0.0.1:9")
     monkeypatch.setenv("FORESTAY_TOKEN", "some-token")
-    told = found(tmp_path)["server"]
-    assert told.state == NOTE
-    assert "http://127.0.0.1:9" in told.words
+    result = found(tmp_path)["server"]
+    assert result.state == NOTE
+    assert "http://127.0.0.1:9" in result.words
 
 
 def test_exit_code_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_exit_code_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FORESTAY_TEMPORAL", "127.0.0.1:9")
     bad = CliRunner().invoke(entry.app, ["doctor", "--state", str(tmp_path), "--json"])
     assert bad.exit_code == 1
-    assert MISSING in {one["state"] for one in json.loads(bad.stdout)["findings"]}
+    assert MISSING in {finding["state"] for finding in json.loads(bad.stdout)["findings"]}
     assert bad.stderr == ""
 
 
@@ -106,27 +106,27 @@ secret_key = "file:{secret}"
     monkeypatch.setenv("FORESTAY_CONFIG", str(config))
 
     def missing() -> list[str]:
-        return [one.words for one in examine(tmp_path) if one.state == MISSING]
+        return [result.words for result in examine(tmp_path) if result.state == MISSING]
 
     words = missing()
     assert "the variable LAKE_KEY is not set" in words
     assert f"{secret} cannot be read" in words
     assert f"{config} contains the store's password and can be read by others" in words
     assert f"{tmp_path / 'none'} is not a folder" in words
-    assert not any("forestay:word" in one or "word@" in one for one in words)
+    assert not any("forestay:word" in word or "word@" in word for word in words)
     secret.write_text("s")
     assert f"{secret} can be read by others" in missing()
     secret.chmod(0o600)
     config.chmod(0o600)
     (tmp_path / "none").mkdir()
     monkeypatch.setenv("LAKE_KEY", "k")
-    assert {one.split(":")[0] for one in missing()} == {"postgresql", "http"}
+    assert {name.split(":")[0] for name in missing()} == {"postgresql", "http"}
 
 
 def test_a_variable_that_nobody_reads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_STROE", "sqlite:///x")
-    (told,) = [one for one in examine(tmp_path) if "not a known setting" in one.words]
-    assert "FORESTAY_STORE" in told.remedy
+    (result,) = [check_result for check_result in examine(tmp_path) if "not a known setting" in check_result.words]
+    assert "FORESTAY_STORE" in result.remedy
 
 
 class _Clock:
@@ -137,14 +137,14 @@ class _Clock:
         return self.at
 
 
-def test_keepers_are_heard_of_then_silent_then_forgotten(tmp_path: Path) -> None:
+def test_reconcilers_are_heard_of_then_silent_then_forgotten(tmp_path: Path) -> None:
     clock = _Clock()
 
     async def walk() -> None:
         stores = open_stores(f"sqlite:///{tmp_path / 'forestay.db'}")
         await stores.jobs.open()
-        one, other = (ReconcilerRegistry(stores.documents, clock, name, "0.1.0") for name in ("one", "other"))  # type: ignore[arg-type]
-        await one.note()
+        registry, other = (ReconcilerRegistry(stores.documents, clock, name, "0.1.0") for name in ("one", "other"))  # type: ignore[arg-type]
+        await registry.note()
         clock.at += 1000 * SILENT + 1
         await other.note()
         assert [(word.name, word.silent(clock.now())) for word in await reconcilers_known(stores.documents)] == [
@@ -170,11 +170,11 @@ def test_keys_and_certificates_in_files_are_found_wherever_settings_name_them(
     provider = {"issuer": "https://127.0.0.1:9", "audience": "x", "tenant": "physics", "ca": str(certificate)}
     monkeypatch.setenv("FORESTAY_OIDC", json.dumps(provider | {"client": "pages", "client_secret": "env:NOT_SET"}))
     monkeypatch.setenv("FORESTAY_PEER_KEY", str(key))
-    told = found(tmp_path)
-    assert told["oidc client_secret"].words == "the variable NOT_SET is not set"
-    assert told["peer_key"].remedy == f"chmod 600 {key}"
-    assert (told["oidc ca"].state, told["oidc ca"].remedy) == (NOTE, "Renew it.")
-    assert "127.0.0.1:9 cannot be checked" in told["certificate"].words
+    results = found(tmp_path)
+    assert results["oidc client_secret"].words == "the variable NOT_SET is not set"
+    assert results["peer_key"].remedy == f"chmod 600 {key}"
+    assert (results["oidc ca"].state, results["oidc ca"].remedy) == (NOTE, "Renew it.")
+    assert "127.0.0.1:9 cannot be checked" in results["certificate"].words
     key.chmod(0o600)
     assert "peer_key" not in found(tmp_path)
 
@@ -195,11 +195,11 @@ def test_the_password_of_the_store_is_used_and_not_told(tmp_path: Path) -> None:
                 await inspect_store(f"opensearch+http://ada:p%40ss@127.0.0.1:{port}/jobs")
         return str(refused.value)
 
-    said = asyncio.run(walk())
+    text = asyncio.run(walk())
     wanted = base64.b64encode(b"ada:p@ss")
-    assert any(wanted in one for one in heard), heard
-    assert "p@ss" not in said
-    assert "p%40ss" not in said
+    assert any(wanted in data for data in heard), heard
+    assert "p@ss" not in text
+    assert "p%40ss" not in text
 
 
 @pytest.mark.finding("F-F2")

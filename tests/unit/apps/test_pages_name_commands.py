@@ -32,7 +32,7 @@ def told(text: str) -> Iterator[str]:
         if kind in ("console", "sh", "bash", "text"):
             for line in block.replace("\\\n", " ").splitlines():
                 typed = line.removeprefix("$ ").partition(" #")[0]
-                yield from (found[1] for found in CALL.finditer(typed))
+                yield from (match[1] for match in CALL.finditer(typed))
     for words in INLINE.findall(BLOCK.sub("", text)):
         yield words.removeprefix("forestay ")
 
@@ -55,7 +55,7 @@ def wrong(call: str, verbs: dict[str, Any]) -> str:
         if sub not in command.commands:
             return f"{words[0]} has no sub-command {sub}"
         command = command.commands[sub]
-    known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
     asked = [word.partition("=")[0] for word in rest if re.match(r"--[a-z]", word)]
     unknown = [word for word in asked if word not in known]
     return f"{words[0]} has no option {', '.join(unknown)}" if unknown else ""
@@ -64,15 +64,15 @@ def wrong(call: str, verbs: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def verbs() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
-    found: dict[str, Any] = dict(group.commands)
-    return found
+    commands: dict[str, Any] = dict(group.commands)
+    return commands
 
 
 def test_every_command_that_a_page_names_is_one(verbs: dict[str, Any]) -> None:
     calls = [(page, call) for page in PAGES for call in told(page.read_text())]
     assert len(calls) > 250
-    found = [f"{page.relative_to(ROOT)}: forestay {call}: {why}" for page, call in calls if (why := wrong(call, verbs))]
-    assert found == []
+    lines = [f"{page.relative_to(ROOT)}: forestay {call}: {why}" for page, call in calls if (why := wrong(call, verbs))]
+    assert lines == []
 
 
 def test_a_wrong_command_would_be_found(verbs: dict[str, Any]) -> None:
@@ -88,5 +88,5 @@ def test_no_page_names_the_machine_that_it_was_written_on() -> None:
     places = re.compile(
         r"/work/|/root/|/home/(?!user)|\bworktree\b|registry\.npmjs|pypi\.org/simple|artifactory", re.IGNORECASE
     )
-    found = [f"{page.relative_to(ROOT)}: {hit[0]}" for page in PAGES for hit in places.finditer(page.read_text())]
-    assert found == []
+    lines = [f"{page.relative_to(ROOT)}: {hit[0]}" for page in PAGES for hit in places.finditer(page.read_text())]
+    assert lines == []

@@ -16,7 +16,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.jobs.job_document import FlowRef, State
 from forestay.ports.jobs.job_store import DocumentChange
 
-TIE = FlowRef("any", "align@1", "f" * 64, -1, 0, 1)
+FLOW_REF = FlowRef("any", "align@1", "f" * 64, -1, 0, 1)
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def store(tmp_path: Path) -> str:
         opened = SqlJobStore(url)
         await opened.open()
         old = [job(f"old-{number}", state=State.COMPLETED) for number in range(3)]
-        others = [job("of-a-case", state=State.COMPLETED, tie=TIE), job("waits")]
-        await opened.write([DocumentChange(one, None) for one in (*old, *others)])
+        others = [job("of-a-run", state=State.COMPLETED, flow_ref=FLOW_REF), job("waits")]
+        await opened.write([DocumentChange(document, None) for document in (*old, *others)])
         await opened.close()
 
     url = f"sqlite:///{tmp_path / 'store.db'}"

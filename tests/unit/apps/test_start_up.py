@@ -23,7 +23,7 @@ from tests.unit.apps.server.scripted_pilot import end_of
 pytestmark = [pytest.mark.finding("F-G3"), pytest.mark.measured]
 SERVER = 2.2
 """The goal is 1.2. What is left: 1,400 modules, of which SQLAlchemy has 240, 600 data classes and 300 pydantic models."""
-KEEPER = 1.6
+RECONCILER = 1.6
 """The goal is 1.2."""
 COMMAND = 0.3
 """The goal is 0.25."""
@@ -94,24 +94,24 @@ async def test_a_server_answers_its_first_claim_soon(tmp_path: Path) -> None:
     await within(SERVER, one)
 
 
-async def test_a_keeper_is_soon_at_work(tmp_path: Path) -> None:
+async def test_a_reconciler_is_soon_at_work(tmp_path: Path) -> None:
     starts = count()
 
     async def measure() -> float:
         state = tmp_path / str(next(starts))
         state.mkdir()
         async with processes(Domain(f"sqlite:///{state}/jobs.db", state), state) as running:
-            keeper = running.keeper()
+            reconciler = running.reconciler()
             log = state / "reconciler-0.log"
 
             async def opened() -> bool:
-                assert keeper.process.poll() is None, log.read_text()
-                return '"event": "keeper"' in log.read_text()
+                assert reconciler.process.poll() is None, log.read_text()
+                return '"event": "reconciler"' in log.read_text()
 
-            await until(opened, "a keeper whose store is open")
-            return keeper.cpu
+            await until(opened, "a reconciler whose store is open")
+            return reconciler.cpu
 
-    await within(KEEPER, measure)
+    await within(RECONCILER, measure)
 
 
 async def test_a_server_describes_itself_as_published(tmp_path: Path) -> None:
@@ -138,10 +138,12 @@ async def test_a_server_imports_nothing_for_a_request(tmp_path: Path) -> None:
         await person.post("/v1/jobs", json={"specification": TRUE, "jobs": [{}] * 20})
         asked = {"max": 20, "wait": 10, "resources": PLENTY}
         claims = (await own.post(f"/v1/pilots/{pilot}/claims", json=asked)).json()["claims"]
-        beat = {"counter": 1, "session": 0, "claims": [claim["claim"] for claim in claims]}
-        assert (await own.post(f"/v1/pilots/{pilot}/beat", json=beat)).status_code == 200
-        good, bad = end_of(claims[0]), end_of(claims[-1], outcome="fault", exit_code=1)
-        ended = await own.post(f"/v1/pilots/{pilot}/ends", json={"ends": [good, bad] if len(claims) > 1 else [good]})
+        heartbeat = {"counter": 1, "session": 0, "claims": [claim["claim"] for claim in claims]}
+        assert (await own.post(f"/v1/pilots/{pilot}/heartbeat", json=heartbeat)).status_code == 200
+        good, bad = end_of(claims[0]), end_of(claims[-1], outcome="failure", exit_code=1)
+        ended = await own.post(
+            f"/v1/pilots/{pilot}/completions", json={"completions": [good, bad] if len(claims) > 1 else [good]}
+        )
         assert ended.status_code == 200, ended.text
         job = claims[0]["job"]
         for path in ("/v1/jobs", "/v1/jobs/counts", f"/v1/jobs/{job}", f"/v1/jobs/{job}/story", "/v1/status"):

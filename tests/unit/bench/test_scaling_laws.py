@@ -20,8 +20,8 @@ def small(workload: str, jobs: int, pilots: int) -> dict[str, Any]:
     ("workload", "jobs", "pilots"), [("W1", 1_000, 40), ("W2", 1_000, 40), ("W3", 1_000, 40), ("W2", 10_000, 100)]
 )
 def test_the_arrays_agree_with_the_servers_own_code(workload: str, jobs: int, pilots: int) -> None:
-    found = off(small(workload, jobs, pilots), once(workload, jobs, pilots, "d2f2", 1))
-    assert agrees(found, jobs), found
+    fields = off(small(workload, jobs, pilots), once(workload, jobs, pilots, "d2f2", 1))
+    assert agrees(fields, jobs), fields
 
 
 @pytest.mark.parametrize("workload", ["W1", "W2", "W3"])

@@ -32,7 +32,7 @@ JSDLS = [
     definition("b", "cat", more="<d:Resources><d:TotalCPUCount><d:Exact>2</d:Exact></d:TotalCPUCount></d:Resources>"),
     definition("c", "x", streams="<p:Output>o</p:Output>", more="<d:DataStaging><d:FileName>o</d:FileName><d:CreationFlag>append</d:CreationFlag><d:Target/></d:DataStaging>"),
 ]  # fmt: skip
-BPELS = [process_text(case.body, variables=case.variables, before=case.before) for case in CASES]
+BPELS = [process_text(run.body, variables=run.variables, before=run.before) for run in CASES]
 BPELS += [job_process(POLLING), job_process(REGISTERED)]
 XPATHS = [
     "$x + 1 = 2 and not($l) or $d/t:a[2]/@k != 'v'", "concat(count($d//t:a), ':', sum($d/t:a))", "-(-3) * 4 div 5 mod 6 - $x",
@@ -76,22 +76,22 @@ def mutated(random_: random.Random, seeds: Sequence[bytes]) -> bytes:
 
 def on_xml(data: bytes) -> str:
     try:
-        found = read_xml(data)
+        element = read_xml(data)
     except XmlRefused:
         return "refused"
-    assert read_xml(write_xml(found, indent=False)).same(found)
-    assert from_plain(as_plain(found)).same(found)
+    assert read_xml(write_xml(element, indent=False)).same(element)
+    assert from_plain(as_plain(element)).same(element)
     return "read"
 
 
 def on_jsdl(data: bytes) -> str:
     try:
-        found: JobDefinition = read_jsdl(data)
+        job: JobDefinition = read_jsdl(data)
     except JsdlRefused:
         return "refused"
-    assert read_jsdl(write_jsdl(found)) == found
+    assert read_jsdl(write_jsdl(job)) == job
     try:
-        converted_job(found)
+        converted_job(job)
     except NotRunnable:
         return "not runnable"
     return "read"
@@ -117,10 +117,10 @@ def on_xpath(data: bytes) -> str:
 
 
 TARGETS: dict[str, tuple[Callable[[bytes], str], list[bytes]]] = {
-    "xml": (on_xml, [one.encode() for one in (*JSDLS, *BPELS[::5])]),
-    "jsdl": (on_jsdl, [one.encode() for one in JSDLS]),
-    "bpel": (on_bpel, [one.encode() for one in BPELS]),
-    "xpath": (on_xpath, [one.encode() for one in XPATHS]),
+    "xml": (on_xml, [name.encode() for name in (*JSDLS, *BPELS[::5])]),
+    "jsdl": (on_jsdl, [jsdl.encode() for jsdl in JSDLS]),
+    "bpel": (on_bpel, [bpel.encode() for bpel in BPELS]),
+    "xpath": (on_xpath, [xpath.encode() for xpath in XPATHS]),
 }
 
 
@@ -151,8 +151,8 @@ def main() -> None:
     sys.stdout.write(f"{seconds:.0f} s, seed {seed}: {sum(counts.values())} inputs, {len(broken)} broke a reader\n")
     for name, count in sorted(counts.items()):
         sys.stdout.write(f"  {name}: {count}\n")
-    for one in broken:
-        sys.stdout.write(f"  {one}\n")
+    for value in broken:
+        sys.stdout.write(f"  {value}\n")
     sys.exit(1 if broken else 0)
 
 

@@ -7,7 +7,7 @@ BPEL = "http://docs.oasis-open.org/wsbpel/2.0/process/executable"
 
 def definition(name: str, command: str, *arguments: str, more: str = "", streams: str = "") -> str:
     """A job definition in JSDL."""
-    words = "".join(f"<p:Argument>{one}</p:Argument>" for one in arguments)
+    words = "".join(f"<p:Argument>{argument}</p:Argument>" for argument in arguments)
     return (
         '<d:JobDefinition xmlns:d="http://schemas.ggf.org/jsdl/2005/11/jsdl" xmlns:p="http://schemas.ggf.org/jsdl/2005/11/jsdl-posix">'
         f"<d:JobDescription><d:JobIdentification><d:JobName>{name}</d:JobName></d:JobIdentification>"

@@ -71,7 +71,7 @@ def process_text(body: str, *, variables: str = "", before: str = "", attributes
 
 def process_of(text: str) -> Process:
     read = read_process(read_xml(text))
-    assert read.process is not None, [str(one) for one in read.report.entries if one.fate == "refused"]
+    assert read.process is not None, [str(entry) for entry in read.report.entries if entry.fate == "refused"]
     return read.process
 
 
@@ -87,8 +87,8 @@ class World:
 
     async def invoke(self, call: PartnerCall) -> Message:
         name = call.operation
-        given = " ".join(one.text.strip() for one in call.message.values())
-        self.seen.append(f"{name}({given})" if given else name)
+        text = " ".join(element.text.strip() for element in call.message.values())
+        self.seen.append(f"{name}({text})" if text else name)
         slow = re.match(r"slow(\d+)", name)
         if slow:
             try:
@@ -104,7 +104,7 @@ class World:
         return call.message if name == "echo" else part(name)
 
     async def reply(self, partner: str, operation: str, message: Message, fault: str) -> None:
-        text = " ".join(one.text.strip() for one in message.values())
+        text = " ".join(element.text.strip() for element in message.values())
         self.seen.append(f"={fault.rpartition('}')[2] + '!' if fault else ''}{text}")
 
     async def sleep(self, seconds: float) -> None:
@@ -121,8 +121,8 @@ async def _run(process: Process, world: World, first: Message) -> tuple[ProcessR
     interpreter = Interpreter(process, world)
     interpreter.deliver(Incoming("me", "start", first))
     loop = asyncio.get_running_loop()
-    for at, letter in world.messages:
-        loop.call_at(at, interpreter.deliver, letter)
+    for at, incoming in world.messages:
+        loop.call_at(at, interpreter.deliver, incoming)
     return await interpreter.run(), loop.time()
 
 

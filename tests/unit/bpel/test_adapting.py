@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.bpel.processes import CASES, Case
+from tests.unit.bpel.processes import CASES, ProcessCase
 from tests.unit.bpel.simulated import World, process_text, run_process
 
 from forestay.domain.flows.bpel.adapting import PREFIX, PROXY
@@ -30,30 +30,30 @@ class ByProxy(World):
         return await super().invoke(call)
 
 
-def text_of(case: Case) -> str:
-    return process_text(case.body, variables=case.variables, before=case.before, attributes=case.attributes)
+def text_of(run: ProcessCase) -> str:
+    return process_text(run.body, variables=run.variables, before=run.before, attributes=run.attributes)
 
 
 def spaces(element: XmlElement) -> set[str]:
-    return {element.space}.union(*(spaces(one) for one in element.elements))
+    return {element.space}.union(*(spaces(xml_element) for xml_element in element.elements))
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["proxy", "proxy away"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_adapted_process_does_the_same(case: Case, away: bool) -> None:
-    adapted = adapt_text(text_of(case), address="http://127.0.0.1:8080/soap/jobs")
+@pytest.mark.parametrize("run", CASES, ids=lambda run: run.name)
+def test_an_adapted_process_does_the_same(run: ProcessCase, away: bool) -> None:
+    adapted = adapt_text(text_of(run), address="http://127.0.0.1:8080/soap/jobs")
     read = read_bpel(adapted.text)
-    assert read.flow is not None, [str(one) for one in read.report.entries if one.fate == "refused"]
+    assert read.flow is not None, [str(entry) for entry in read.report.entries if entry.fate == "refused"]
     assert spaces(read_xml(adapted.text)) <= STANDARD
-    assert adapted.count == text_of(case).count("<invoke ")
-    world = ByProxy(messages=list(case.messages))
+    assert adapted.count == text_of(run).count("<invoke ")
+    world = ByProxy(messages=list(run.messages))
     world.away = away
-    ended, _, _ = run_process(adapted.text, world, case.first)
-    seen, wanted = world.seen, case.seen.split()
+    ended, _, _ = run_process(adapted.text, world, run.first)
+    seen, wanted = world.seen, run.seen.split()
     if away:  # asking the proxy first takes a turn, so that what begins at once may begin in another order
         seen, wanted = sorted(seen), sorted(wanted)
-    assert (seen, ended.how) == (wanted, case.ended), (ended.fault, world.events)
-    calls = [one for one in case.seen.split() if one[-1] not in ".!" and one[0] != "="]
+    assert (seen, ended.how) == (wanted, run.ended), (ended.fault, world.events)
+    calls = [part for part in run.seen.split() if part[-1] not in ".!" and part[0] != "="]
     assert world.proxied == len(calls)
 
 

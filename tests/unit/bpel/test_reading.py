@@ -54,8 +54,8 @@ BODY = 7
 def test_what_is_refused(body: str, line: int, words: str) -> None:
     read = read_bpel(process_text(body))
     assert read.flow is None
-    found = [one for one in read.report.of(ImportStatus.REFUSED) if words in f"{one.construct} {one.note}"]
-    assert [one.line for one in found][:1] == [line], read.report.of(ImportStatus.REFUSED)
+    entries = [entry for entry in read.report.of(ImportStatus.REFUSED) if words in f"{entry.construct} {entry.note}"]
+    assert [entry.line for entry in entries][:1] == [line], read.report.of(ImportStatus.REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_what_is_refused(body: str, line: int, words: str) -> None:
 )
 def test_nothing_is_fetched(location: str, fate: str) -> None:
     read = read_bpel(process_text("<empty/>", before=f'<import location="{location}" {WSDL}/>').replace("</variables>\n", "</variables>\n"))  # fmt: skip
-    assert [one.fate.value for one in read.report.entries if one.construct == "import"] == [fate]
+    assert [entry.fate.value for entry in read.report.entries if entry.construct == "import"] == [fate]
 
 
 def test_an_extension_that_must_be_understood_is_refused() -> None:
     for must, fate in (("yes", ImportStatus.REFUSED), ("no", ImportStatus.CHANGED)):
-        given = f'<extensions><extension namespace="urn:x" mustUnderstand="{must}"/></extensions>'
-        assert read_bpel(process_text("<empty/>", before=given)).report.fate is fate
+        text = f'<extensions><extension namespace="urn:x" mustUnderstand="{must}"/></extensions>'
+        assert read_bpel(process_text("<empty/>", before=text)).report.fate is fate
 
 
 def test_bpel_of_another_kind_is_refused() -> None:
@@ -89,10 +89,10 @@ def test_bpel_of_another_kind_is_refused() -> None:
 
 
 def test_every_construct_has_a_line_and_a_fate() -> None:
-    for case in CASES:
-        read = read_bpel(process_text(case.body, variables=case.variables, before=case.before))
-        assert all(one.line >= 1 for one in read.report.entries), case.name
-        assert read.flow is not None, case.name
+    for run in CASES:
+        read = read_bpel(process_text(run.body, variables=run.variables, before=run.before))
+        assert all(entry.line >= 1 for entry in read.report.entries), run.name
+        assert read.flow is not None, run.name
 
 
 DEEP = "//*[" * 6 + "//*" + "]" * 6
@@ -139,16 +139,16 @@ def test_xpath(text: str, value: str) -> None:
         raise XPathFailed(name)
 
     try:
-        found = string(compile_xpath(text, {}).evaluate(look, node=tree))
+        entry = string(compile_xpath(text, {}).evaluate(look, node=tree))
     except XPathRefused:
-        found = "refused"
+        entry = "refused"
     except XPathFailed:
-        found = "failed"
-    assert found == value
+        entry = "failed"
+    assert entry == value
 
 
 def test_a_mapping() -> None:
-    given = {
+    fields = {
         "partners": {
             "grid": {
                 "start": {"kind": "submit", "notify": "done"},
@@ -158,9 +158,9 @@ def test_a_mapping() -> None:
             }
         }
     }
-    services = read_services(given)
+    services = read_services(fields)
     kinds = {name: services.binding("grid", name) for name in ("start", "draw", "ask", "one", "getStatus", "nothing")}
-    assert {name: one.kind if one else None for name, one in kinds.items()} == {
+    assert {name: binding.kind if binding else None for name, binding in kinds.items()} == {
         "start": OperationKind.SUBMIT, "draw": OperationKind.RUN, "ask": OperationKind.MANUAL, "one": OperationKind.ANSWER, "getStatus": OperationKind.POLL, "nothing": None,
     }  # fmt: skip
     for wrong in (5, {}, {"partners": 5}, {"partners": {"a": 5}}, {"partners": {"a": {"b": {"kind": "x"}}}}, {"partners": {"a": {"b": {"job": 5}}}}, {"partners": {"a": {"b": {"job": "x", "max_attempts": 0}}}}):  # fmt: skip

@@ -11,8 +11,8 @@ def do(name: str, more: str = "") -> str:
     return f'<invoke name="{name}" partnerLink="p" operation="{name}">{more}</invoke>'
 
 
-def ask(name: str, given: str = "", into: str = "out") -> str:
-    inside = f' inputVariable="{given}"' if given else ""
+def ask(name: str, text: str = "", into: str = "out") -> str:
+    inside = f' inputVariable="{text}"' if text else ""
     return f'<invoke name="{name}" partnerLink="p" operation="{name}"{inside} outputVariable="{into}"/>'
 
 
@@ -41,11 +41,11 @@ def scope(inner: str, *, name: str = "", catch: str = "", undo: str = "", ended:
 def linked(name: str, *, out: str = "", into: str = "", join: str = "", suppress: str = "") -> str:
     """An invoke with links: ``out`` and ``into`` are names, ``a:condition`` for one with a condition."""
     leaving = ""
-    for one in out.split(";") if out else ():
-        link, _, condition = one.partition(":")
+    for other_part in out.split(";") if out else ():
+        link, _, condition = other_part.partition(":")
         inner = f"<transitionCondition>{condition}</transitionCondition>" if condition else ""
         leaving += f'<source linkName="{link}">{inner}</source>'
-    arriving = "".join(f'<target linkName="{one}"/>' for one in into.split())
+    arriving = "".join(f'<target linkName="{other_part}"/>' for other_part in into.split())
     when = f"<joinCondition>{join}</joinCondition>" if join else ""
     more = (f"<targets>{when}{arriving}</targets>" if into else "") + (f"<sources>{leaving}</sources>" if out else "")
     flag = f' suppressJoinFailure="{suppress}"' if suppress else ""
@@ -53,7 +53,7 @@ def linked(name: str, *, out: str = "", into: str = "", join: str = "", suppress
 
 
 def flow(links: str, *inner: str) -> str:
-    declared = "".join(f'<link name="{one}"/>' for one in links.split())
+    declared = "".join(f'<link name="{other_part}"/>' for other_part in links.split())
     return f"<flow>{f'<links>{declared}</links>' if links else ''}{''.join(inner)}</flow>"
 
 
@@ -101,5 +101,5 @@ def job(number: int, state: str) -> str:
     return f"<t:m xmlns:t='urn:t'><t:jobId>{number}</t:jobId><t:s>{state}</t:s></t:m>"
 
 
-def letter(operation: str, text: str, partner: str = "p") -> Incoming:
+def incoming(operation: str, text: str, partner: str = "p") -> Incoming:
     return Incoming(partner, operation, part(text))

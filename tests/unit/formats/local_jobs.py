@@ -20,7 +20,7 @@ from forestay_pilot.process.payload import Surroundings, make_payload, read_clai
 
 
 class LocalJobs:
-    """One case, run to its end."""
+    """One run, run to its end."""
 
     def __init__(self, flow: Flow, folder: Path, params: Mapping[str, object] | None = None) -> None:
         self.folder = folder
@@ -29,7 +29,7 @@ class LocalJobs:
         self.events: list[Event] = []
         self.ran: dict[str, int] = {}
         self.logs = ""
-        self.run, commands = start_run(self.plan, case="c1", at=1, params=params)
+        self.run, commands = start_run(self.plan, run="c1", at=1, params=params)
         self.perform(commands)
         while self.events and self.run.phase is not RunPhase.FINISHED:
             self.run, commands = advance(self.run, self.events.pop(0))
@@ -80,7 +80,7 @@ class LocalJobs:
             payload.argv, env=payload.environment, cwd=folder, capture_output=True, text=True, check=False
         )
         self.logs += done.stdout + done.stderr
-        missing = [one for one in jobs.specification.outputs if not list(folder.glob(one))]
+        missing = [output for output in jobs.specification.outputs if not list(folder.glob(output))]
         if done.returncode or missing:
             self.logs += f"{work} {index}: exit code {done.returncode}, missing {missing}\n"
             return False, None
@@ -98,10 +98,10 @@ class LocalJobs:
         task = self.plan.tasks[work.rpartition("@")[0].rpartition("/")[2]].task
         pattern = getattr(task.pattern, "outputs")[str(output["output"])]  # noqa: B009 - a job has them
         count = int(str(output["count"])) if several else 1
-        found = [
+        paths = [
             str(path)
             for index in range(count)
             for path in sorted(self.place(work, index).glob("*"))
             if fnmatch(path.name, pattern)
         ]
-        return found if several else found[0]
+        return paths if several else paths[0]

@@ -65,11 +65,11 @@ BYTES = {
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[socket.socket]:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        one.listen()
-        one.setblocking(False)
-        yield one
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        sock.setblocking(False)
+        yield sock
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, *BYTES])
@@ -96,9 +96,11 @@ def test_a_place_of_a_schema_is_never_looked_up(listener: socket.socket) -> None
 
 
 def test_lines_names_and_texts_are_kept() -> None:
-    found = read_xml('<a xmlns="u"\n xmlns:p="v">\n  <p:b c="1" p:d="2">x<![CDATA[<&>]]>&amp;y</p:b><!-- no -->\n</a>')
-    (inner,) = found.elements
-    assert (found.tag, found.line) == ("{u}a", 1)
+    element = read_xml(
+        '<a xmlns="u"\n xmlns:p="v">\n  <p:b c="1" p:d="2">x<![CDATA[<&>]]>&amp;y</p:b><!-- no -->\n</a>'
+    )
+    (inner,) = element.elements
+    assert (element.tag, element.line) == ("{u}a", 1)
     assert (inner.tag, inner.line, inner.text) == ("{v}b", 3, "x<&>&y")
     assert inner.attributes == {"c": "1", "{v}d": "2"}
     assert inner.qname("p:z") == "{v}z"
@@ -115,10 +117,10 @@ TEXTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="￾￿") | st.sampled_from("\n\t\r<>&\"'")
 )
 ELEMENTS = st.recursive(
-    st.builds(lambda tag, given: XmlElement(tag, given), TAGS, st.dictionaries(TAGS, TEXTS, max_size=3)),
+    st.builds(lambda tag, value: XmlElement(tag, value), TAGS, st.dictionaries(TAGS, TEXTS, max_size=3)),
     lambda inner: st.builds(
-        lambda tag, given, children: XmlElement(
-            tag, given, [one.copy() if isinstance(one, XmlElement) else one for one in children]
+        lambda tag, value, children: XmlElement(
+            tag, value, [child.copy() if isinstance(child, XmlElement) else child for child in children]
         ),
         TAGS,
         st.dictionaries(TAGS, TEXTS, max_size=2),

@@ -130,7 +130,7 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, line: int, word
     assert old in WHOLE
     with pytest.raises(JsdlRefused) as refused:
         read_jsdl(WHOLE.replace(old, new))
-    assert any(one.line == line and words in one.message for one in refused.value.wrong), refused.value.wrong
+    assert any(error.line == line and words in error.message for error in refused.value.wrong), refused.value.wrong
 
 
 def test_nothing_to_run_is_refused() -> None:
@@ -159,12 +159,14 @@ WORDS = st.builds(Word, TEXT, MAYBE)
 NUMBERS = st.integers(0, 10**9).map(float) | st.floats(0, 1e9, allow_nan=False)
 BOUNDS = st.builds(RangeBound, NUMBERS, st.booleans())
 SPANS = st.builds(
-    lambda a, b: RangeSpan(min(a, b, key=lambda one: one.value), max(b, a, key=lambda one: one.value)), BOUNDS, BOUNDS
+    lambda a, b: RangeSpan(min(a, b, key=lambda value: value.value), max(b, a, key=lambda value: value.value)),
+    BOUNDS,
+    BOUNDS,
 )
 RANGE = st.builds(
     RangeValue, st.none() | BOUNDS, st.none() | BOUNDS,
     st.lists(st.builds(Exact, NUMBERS, st.none() | NUMBERS), max_size=2).map(tuple), st.lists(SPANS, max_size=2).map(tuple),
-).filter(lambda one: one != RangeValue())  # fmt: skip
+).filter(lambda value: value != RangeValue())  # fmt: skip
 RESOURCES = st.builds(
     JobResources,
     hosts=st.lists(TEXT, max_size=2).map(tuple),

@@ -27,5 +27,5 @@ from forestay.formats.rules.evidence_json import read_evidence
     ],
 )  # fmt: skip
 def test_each_class_has_a_cause_of_its_own(cause: str, record: dict[str, Any]) -> None:
-    found = classifier().classify(read_evidence(record))
-    assert str(found.cause) == cause, found.pattern
+    finding = classifier().classify(read_evidence(record))
+    assert str(finding.cause) == cause, finding.pattern

@@ -41,12 +41,12 @@ def test_every_error_is_told_at_once_with_its_place() -> None:
             "      lines: ['(it broke', '(x+ )+ed', 'it broke']\n      linse: [a]\n      signal: [SIGNONE]\n      disk_left: 'some'",
         )
     )
-    told = [str(one) for one in read_pack_text(wrong).problems]
-    assert [text.split(": ")[0] for text in told] == ["5:5", "6:5", "8:5", "10:15", "10:28", "11:7", "12:16", "13:7"]
-    assert "did you mean 'memory'" in told[0]
-    assert "not a valid regular expression" in told[3]
-    assert "repeats" in told[4]
-    assert "did you mean 'lines'" in told[5]
+    names = [str(problem) for problem in read_pack_text(wrong).problems]
+    assert [text.split(": ")[0] for text in names] == ["5:5", "6:5", "8:5", "10:15", "10:28", "11:7", "12:16", "13:7"]
+    assert "did you mean 'memory'" in names[0]
+    assert "not a valid regular expression" in names[3]
+    assert "repeats" in names[4]
+    assert "did you mean 'lines'" in names[5]
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_a_name_stands_once_in_all_folders(tmp_path: Path) -> None:
         (tmp_path / pack / "x.yaml").write_text(GOOD)
     (tmp_path / "b" / "broken.yaml").write_bytes(b"\xff\xfe")
     problems = [f"{file}:{problem}" for file, problem in read_packs([tmp_path], with_shipped=False).problems]
-    assert any(one.startswith("b/x.yaml:4:") and "a/x.yaml" in one for one in problems)
-    assert any(one.startswith("b/broken.yaml:") for one in problems)
+    assert any(problem.startswith("b/x.yaml:4:") and "a/x.yaml" in problem for problem in problems)
+    assert any(problem.startswith("b/broken.yaml:") for problem in problems)

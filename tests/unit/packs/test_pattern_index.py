@@ -24,9 +24,11 @@ RECORDS = [
 def test_the_index_loses_no_match(record: dict[str, Any]) -> None:
     evidence = read_evidence({name: value for name, value in record.items() if name not in ("expect", "source")})
     one_by_one = {
-        one.name: found for one in classifier().patterns if (found := one.match(PreparedEvidence(evidence))) is not None
+        pattern.name: match
+        for pattern in classifier().patterns
+        if (match := pattern.match(PreparedEvidence(evidence))) is not None
     }
-    assert {found.pattern.name: found for found in classifier().matches(PreparedEvidence(evidence))} == one_by_one
+    assert {match.pattern.name: match for match in classifier().matches(PreparedEvidence(evidence))} == one_by_one
 
 
 def test_a_reason_of_several_lines_is_one_line() -> None:

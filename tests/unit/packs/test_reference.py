@@ -18,13 +18,13 @@ def test_the_example_is_good() -> None:
     example = re.findall(r"```yaml\n(.*?)```", page, re.S)[0]
     read = read_pack_text(example)
     assert read.problems == ()
-    (one,) = read.patterns
-    everything = Classifier([*(known.pattern for known in shipped_packs().patterns), one.pattern])
-    assert failed_fixtures(one, everything) == []
+    (pack_pattern,) = read.patterns
+    everything = Classifier([*(known.pattern for known in shipped_packs().patterns), pack_pattern.pattern])
+    assert failed_fixtures(pack_pattern, everything) == []
 
 
 def test_every_condition_and_every_cause_is_told() -> None:
     page = (DOCS / "reference" / "packs.md").read_text()
     assert [name for name in WHEN_FIELDS if f"`{name}`" not in page] == []
     causes = (DOCS / "explanation" / "causes.md").read_text()
-    assert [str(one) for one in Cause if f"| `{one}` |" not in causes] == []
+    assert [str(cause) for cause in Cause if f"| `{cause}` |" not in causes] == []

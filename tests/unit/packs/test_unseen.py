@@ -72,16 +72,16 @@ def test_a_collection_holds_its_floor(file: Path) -> None:
     floor = FLOORS.get(file.stem, USUAL)
     records = _records(file)
     answers = [(record, _answer(record)) for record in records]
-    wrong = [(record, found) for record, found in answers if found.cause not in _accepted(record)]
-    sure = [(record, found) for record, found in wrong if found.confidence >= SURE]
-    retries = sum(found.retry == record["expect"]["retry"] for record, found in answers)
-    told = [
-        f"{record['source']}: {record['expect']['cause']}, not {found.cause} ({found.confidence}, {found.pattern})"
-        for record, found in wrong
+    wrong = [(record, finding) for record, finding in answers if finding.cause not in _accepted(record)]
+    sure = [(record, finding) for record, finding in wrong if finding.confidence >= SURE]
+    retries = sum(finding.retry == record["expect"]["retry"] for record, finding in answers)
+    lines = [
+        f"{record['source']}: {record['expect']['cause']}, not {finding.cause} ({finding.confidence}, {finding.pattern})"
+        for record, finding in wrong
     ]
-    assert 1 - len(wrong) / len(records) >= floor.right, told
-    assert len(sure) / len(records) <= floor.sure_and_wrong, told
-    assert retries / len(records) >= floor.retry, told
+    assert 1 - len(wrong) / len(records) >= floor.right, lines
+    assert len(sure) / len(records) <= floor.sure_and_wrong, lines
+    assert retries / len(records) >= floor.retry, lines
 
 
 NOISE = (FOLDER / "ordinary_output.txt").read_text(encoding="utf-8").splitlines()
@@ -96,10 +96,10 @@ def test_ordinary_output_and_warnings_ahead_of_a_failure_change_little() -> None
     right, sure = 0, []
     for record in records:
         ahead = "\n".join(chance.choice(NOISE) for _ in range(60))
-        found = _answer({**record, "log_tail": f"{ahead}\n{record['log_tail']}"})
-        good = found.cause in _accepted(record)
+        finding = _answer({**record, "log_tail": f"{ahead}\n{record['log_tail']}"})
+        good = finding.cause in _accepted(record)
         right += good
-        if not good and found.confidence >= SURE:
-            sure.append(f"{record['source']}: {found.cause} ({found.confidence}, {found.pattern})")
+        if not good and finding.confidence >= SURE:
+            sure.append(f"{record['source']}: {finding.cause} ({finding.confidence}, {finding.pattern})")
     assert right / len(records) >= 0.86
     assert len(sure) / len(records) <= 0.01, sure

@@ -29,5 +29,5 @@ def put(cache: Cache, place: Path, name: str, content: bytes, **more: Any) -> bo
 
 def cached_bytes(folder: Path) -> int:
     """What the files of all areas really take, each counted once."""
-    found = {about.st_ino: about.st_size for path in folder.glob("area-*/files/*") for about in [path.stat()]}
-    return sum(found.values())
+    st_sizes = {about.st_ino: about.st_size for path in folder.glob("area-*/files/*") for about in [path.stat()]}
+    return sum(st_sizes.values())

@@ -47,7 +47,7 @@ class RunningPilot:
 def server() -> Iterator[FakeServer]:
     fake = FakeServer()
     yield fake
-    fake.faults = type(fake.faults)()
+    fake.failures = type(fake.failures)()
     fake.stop()
 
 

@@ -1,4 +1,4 @@
-"""FakeServer: the pilots' part of the interface, in memory, with faults that a test can order.
+"""FakeServer: the pilots' part of the interface, in memory, with failures that a test can order.
 
 It is a fake, kept small on purpose. It says nothing about the real server; the live tests do that.
 """
@@ -37,13 +37,13 @@ def until(condition: Callable[[], Any], what: str = "the condition", patience: f
 
 
 @dataclass
-class Faults:
+class Failures:
     """What goes wrong; a test sets and clears it."""
 
     drop_requests: bool = False  # close every connection unanswered, as a dead server's machine would
-    lose_end_answers: int = 0  # store so many ends and then close the connection unanswered
+    lose_completion_replies: int = 0  # store so many ends and then close the connection unanswered
     end_result: str = "committed"
-    refuse_ends: int = 0  # so many ends are answered 422
+    refuse_completions: int = 0  # so many ends are answered 422
     silent_channels: bool = False  # no pings
     token_seconds: float = 900.0
     drain: bool = False
@@ -54,9 +54,9 @@ class Seen:
     """What the pilots did, in order."""
 
     registrations: list[dict[str, Any]] = field(default_factory=list)
-    beats: list[dict[str, Any]] = field(default_factory=list)
+    heartbeats: list[dict[str, Any]] = field(default_factory=list)
     claim_requests: list[dict[str, Any]] = field(default_factory=list)
-    ends: list[dict[str, Any]] = field(default_factory=list)  # every one received, repeats too
+    completions: list[dict[str, Any]] = field(default_factory=list)  # every one received, repeats too
     channel: list[tuple[str, int]] = field(default_factory=list)  # ("open" or "close", session)
     logs: list[dict[str, Any]] = field(default_factory=list)
     renewals: int = 0
@@ -69,7 +69,7 @@ class FakeServer:
 
     def __init__(self, state: FakeServer | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
-        self.faults = Faults()
+        self.failures = Failures()
         self.seen: Seen = state.seen if state else Seen()
         self.jobs: list[dict[str, Any]] = state.jobs if state else []
         self.work: threading.Condition = state.work if state else threading.Condition()
@@ -78,7 +78,7 @@ class FakeServer:
         self.cancelled: list[str] = []
         self.channels = 0  # open here
         self.lease = 30.0
-        self.beat_every = 10.0
+        self.heartbeat_every = 10.0
         self._connections: set[socket.socket] = set()
         self._counter = itertools.count(1)
         self._server: ThreadingHTTPServer | None = None
@@ -150,14 +150,14 @@ class FakeServer:
     def end_of(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Wait for a claim's end."""
         name = claim["claim"]
-        found: dict[str, Any] = until(
-            lambda: next((end for end in self.seen.ends if end["claim"] == name), None), f"the end of {name}"
+        result: dict[str, Any] = until(
+            lambda: next((end for end in self.seen.completions if end["claim"] == name), None), f"the end of {name}"
         )
-        return found
+        return result
 
     def new_token(self) -> str:
         token = f"pilot-token-{uuid.uuid4().hex}"
-        self.tokens[token] = time.monotonic() + self.faults.token_seconds
+        self.tokens[token] = time.monotonic() + self.failures.token_seconds
         return token
 
 
@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.server_state
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
-        if state.faults.drop_requests or not state._running.is_set():
+        if state.failures.drop_requests or not state._running.is_set():
             self._hang_up()
             return
         parts = urlsplit(self.path)
@@ -245,9 +245,9 @@ class _Handler(BaseHTTPRequestHandler):
         document = {
             "pilot": f"pilot-{len(state.seen.registrations)}",
             "token": state.new_token(),
-            "token_seconds": state.faults.token_seconds,
+            "token_seconds": state.failures.token_seconds,
             "lease": state.lease,
-            "beat_every": state.beat_every,
+            "heartbeat_every": state.heartbeat_every,
             "servers": [state.url],
         }
         self._answer(201, document)
@@ -255,16 +255,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _token(self, _body: dict[str, Any]) -> None:
         state = self.server_state
         state.seen.renewals += 1
-        self._answer(200, {"token": state.new_token(), "token_seconds": state.faults.token_seconds})
+        self._answer(200, {"token": state.new_token(), "token_seconds": state.failures.token_seconds})
 
-    def _beat(self, body: dict[str, Any]) -> None:
+    def _heartbeat(self, body: dict[str, Any]) -> None:
         state = self.server_state
-        state.seen.beats.append({**body, "at": time.monotonic()})
+        state.seen.heartbeats.append({**body, "at": time.monotonic()})
         answer = {
             "token": None,
             "token_seconds": 0,
             "cancel": list(state.cancelled),
-            "drain": state.faults.drain,
+            "drain": state.failures.drain,
         }
         self._answer(200, answer)
 
@@ -273,25 +273,25 @@ class _Handler(BaseHTTPRequestHandler):
         state.seen.claim_requests.append(body)
         with state.work:
             state.work.wait_for(lambda: state.jobs or not state._running.is_set(), body["wait"])
-            given, state.jobs[: body["max"]] = state.jobs[: body["max"]], []
+            jobs, state.jobs[: body["max"]] = state.jobs[: body["max"]], []
         if not state._running.is_set():
-            state.jobs[:0] = given
+            state.jobs[:0] = jobs
             return
-        self._answer(200, {"claims": given})
+        self._answer(200, {"claims": jobs})
 
-    def _ends(self, body: dict[str, Any]) -> None:
+    def _completions(self, body: dict[str, Any]) -> None:
         state = self.server_state
-        if state.faults.refuse_ends:
-            state.faults.refuse_ends -= 1
-            self._answer(422, {"title": "wrong", "errors": [{"field": "ends"}]})
+        if state.failures.refuse_completions:
+            state.failures.refuse_completions -= 1
+            self._answer(422, {"title": "wrong", "errors": [{"field": "completions"}]})
             return
-        state.seen.ends += body["ends"]
-        if state.faults.lose_end_answers:
-            state.faults.lose_end_answers -= 1
+        state.seen.completions += body["completions"]
+        if state.failures.lose_completion_replies:
+            state.failures.lose_completion_replies -= 1
             self._hang_up()
             return
-        result = state.faults.end_result
-        results = [{"claim": end["claim"], "result": result, "detail": ""} for end in body["ends"]]
+        result = state.failures.end_result
+        results = [{"claim": end["claim"], "result": result, "detail": ""} for end in body["completions"]]
         self._answer(200, {"results": results})
 
     def _begun(self, _body: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ class _Handler(BaseHTTPRequestHandler):
                 try:
                     self._event(*orders.get(timeout=0.05))
                 except queue.Empty:
-                    if not state.faults.silent_channels:
+                    if not state.failures.silent_channels:
                         self._event("ping", {})
         except OSError:
             pass

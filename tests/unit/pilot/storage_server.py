@@ -1,5 +1,5 @@
-"""A storage server whose faults are scripted, for tests: each request takes the next one from the list. The benchmarks' own (`bench/pilots/storage_server.py`) draws its
-faults by chance instead; both speak the same HTTP.
+"""A storage server whose failures are scripted, for tests: each request takes the next one from the list. The benchmarks' own (`bench/pilots/storage_server.py`) draws its
+failures by chance instead; both speak the same HTTP.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(?:\d+)?")
 
 
 @dataclass(frozen=True)
-class Fault:
+class Failure:
     """What goes wrong with one request."""
 
     status: int = 0  # answer this instead
@@ -35,7 +35,7 @@ class Fault:
     weak: bool = False  # no mark that could be trusted
 
 
-GOOD = Fault()
+GOOD = Failure()
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Storage:
     """What the server has, and what it was asked."""
 
     folder: Path
-    faults: list[Fault] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     bytes_out: int = 0
     bytes_in: int = 0
@@ -52,9 +52,9 @@ class Storage:
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def next_fault(self) -> Fault:
+    def next_failure(self) -> Failure:
         with self.lock:
-            return self.faults.pop(0) if self.faults else GOOD
+            return self.failures.pop(0) if self.failures else GOOD
 
     def ranges(self) -> list[str]:
         return [headers.get("Range", "").partition("-")[0] for _, _, headers in self.asked]
@@ -66,16 +66,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
         pass
 
-    def _begin(self) -> Fault | None:
+    def _begin(self) -> Failure | None:
         self.storage.asked.append((self.command, self.path, dict(self.headers)))
         if self.storage.hold is not None:
             self.storage.hold.wait(30)
-        fault = self.storage.next_fault()
-        time.sleep(fault.delay)
-        if fault.status:
-            self._answer(fault.status, fault.body, fault.headers)
+        failure = self.storage.next_failure()
+        time.sleep(failure.delay)
+        if failure.status:
+            self._answer(failure.status, failure.body, failure.headers)
             return None
-        return fault
+        return failure
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -86,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        fault = self._begin()
-        if fault is None:
+        failure = self._begin()
+        if failure is None:
             return
         place = self.storage.folder / self.path.split("?")[0].lstrip("/")
         if not place.is_file():
@@ -95,44 +95,44 @@ class _Handler(BaseHTTPRequestHandler):
             return
         content = place.read_bytes()
         mark = f'"{hashlib.sha256(content).hexdigest()}"'
-        start, found = 0, _RANGE.fullmatch(self.headers.get("Range", ""))
-        if found and self.headers.get("If-Range", mark) == mark:
-            start = int(found[1])
+        start, opened = 0, _RANGE.fullmatch(self.headers.get("Range", ""))
+        if opened and self.headers.get("If-Range", mark) == mark:
+            start = int(opened[1])
             if start >= len(content):
                 self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
                 return
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        if not fault.weak:
+        if not failure.weak:
             self.send_header("ETag", mark)
         rest = content[start:]
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
-        if fault.spoil:
+        if failure.spoil:
             rest = bytes([rest[0] ^ 1]) + rest[1:]
-        if fault.after is not None:
-            rest = rest[: fault.after]
+        if failure.after is not None:
+            rest = rest[: failure.after]
         with self.storage.lock:
             self.storage.bytes_out += len(rest)
         self.wfile.write(rest)
-        if fault.hang:
+        if failure.hang:
             self.wfile.flush()
             self.storage.released.wait(30)
-        if fault.after is not None:
-            self._break(roughly=fault.reset)
+        if failure.after is not None:
+            self._break(roughly=failure.reset)
 
     def do_PUT(self) -> None:
-        fault = self._begin()
-        if fault is None:
+        failure = self._begin()
+        if failure is None:
             return
         place = self.storage.folder / self.path.split("?")[0].lstrip("/")
         length = int(self.headers["Content-Length"])
-        content = self.rfile.read(min(length, fault.after) if fault.after is not None else length)
+        content = self.rfile.read(min(length, failure.after) if failure.after is not None else length)
         with self.storage.lock:
             self.storage.bytes_in += len(content)
-        if fault.after is not None:
-            self._break(roughly=fault.reset)
+        if failure.after is not None:
+            self._break(roughly=failure.reset)
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
@@ -155,9 +155,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(folder: Path, *faults: Fault) -> Iterator[Storage]:
+def serving(folder: Path, *failures: Failure) -> Iterator[Storage]:
     """A storage server over a folder; its address is ``url``, without a slash at the end."""
-    storage = Storage(folder, list(faults))
+    storage = Storage(folder, list(failures))
     with _Server(("127.0.0.1", 0), type("Bound", (_Handler,), {"storage": storage})) as server:
         storage.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

@@ -47,7 +47,7 @@ def test_a_killed_guard_ends_its_payloads_and_the_pilot_goes_on(
     assert guard != process.pid
     os.kill(guard, signal.SIGKILL)
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["signal"]) == ("fault", "signal", signal.SIGKILL)
+    assert (end["outcome"], end["reason"], end["signal"]) == ("failure", "signal", signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in (leader, child, far)), "the death of the payload")
     assert server.end_of(server.submit("true"))["outcome"] == "ok"
 
@@ -82,7 +82,7 @@ def test_a_second_signal_stops_payloads(server: FakeServer, pilot_process: Start
     assert any(b"draining" in line for line in iter(process.stderr.readline, b""))
     process.send_signal(signal.SIGTERM)  # sent any sooner, Linux might make one of the two
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"]) == ("fault", "pilot-stopped")
+    assert (end["outcome"], end["reason"]) == ("failure", "pilot-stopped")
     assert process.wait(10) == 0
 
 
@@ -94,7 +94,7 @@ def test_a_second_signal_stops_payloads(server: FakeServer, pilot_process: Start
     ],
     ids=["the payload dies first", "a child of the payload dies first"],
 )
-def test_a_payload_that_is_ended_with_its_pilot_is_no_fault_of_its_own(
+def test_a_payload_that_is_ended_with_its_pilot_is_no_failure_of_its_own(
     server: FakeServer, pilot_process: StartProcess, tmp_path: Path, script: str
 ) -> None:
     """Whoever cancels a batch job signals every process in it, in any order; a shell whose child died ends with an exit code."""
@@ -103,7 +103,7 @@ def test_a_payload_that_is_ended_with_its_pilot_is_no_fault_of_its_own(
     os.kill(written_pid(tmp_path / "pid"), signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["error"]) == ("fault", "pilot-stopped", "told-to-stop")
+    assert (end["outcome"], end["reason"], end["error"]) == ("failure", "pilot-stopped", "told-to-stop")
     assert process.wait(10) == 0
 
 
@@ -121,7 +121,7 @@ def test_a_payload_that_is_killed_just_before_its_pilot_has_no_end(
     process.kill()
     process.wait(10)
     assert not list((tmp_path / "work").glob("pilot-*/spool/*.json")), "nothing for the next pilot to tell"
-    assert [one for one in server.seen.ends if one["claim"] == claim["claim"]] == []
+    assert [completion for completion in server.seen.completions if completion["claim"] == claim["claim"]] == []
 
 
 def test_a_drain_order_ends_the_pilot_when_its_work_is_done(server: FakeServer, pilot: StartPilot) -> None:
@@ -133,9 +133,9 @@ def test_a_drain_order_ends_the_pilot_when_its_work_is_done(server: FakeServer, 
     assert server.seen.goodbyes == 1
 
 
-def test_a_beat_can_order_the_drain(server: FakeServer, pilot: StartPilot) -> None:
-    server.beat_every = 0.1
-    server.faults.drain = True
+def test_a_heartbeat_can_order_the_drain(server: FakeServer, pilot: StartPilot) -> None:
+    server.heartbeat_every = 0.1
+    server.failures.drain = True
     assert pilot().wait() == 0
 
 
@@ -184,7 +184,10 @@ def test_a_pilot_asks_for_what_it_has_free(server: FakeServer, pilot: StartPilot
     assert (first["max"], first["resources"]["cpus"]) == (3, 4)
     assert (last["max"], last["resources"]["cpus"]) == (1, 0)
     names = {claim["claim"] for claim in claims}
-    until(lambda: any(set(beat["claims"]) == names for beat in server.seen.beats), "a beat that names both claims")
+    until(
+        lambda: any(set(heartbeat["claims"]) == names for heartbeat in server.seen.heartbeats),
+        "a heartbeat that names both claims",
+    )
 
 
 def test_jobs_that_do_not_fit_together_run_one_after_the_other(
@@ -199,8 +202,8 @@ def test_jobs_that_do_not_fit_together_run_one_after_the_other(
 def test_batches_run_many_short_jobs_with_few_requests(server: FakeServer, pilot: StartPilot) -> None:
     claims = [server.submit("true") for _ in range(64)]
     assert pilot(batch=32, max_jobs=64).wait() == 0
-    assert {end["claim"] for end in server.seen.ends} == {claim["claim"] for claim in claims}
-    assert len(server.seen.ends) == 64
+    assert {end["claim"] for end in server.seen.completions} == {claim["claim"] for claim in claims}
+    assert len(server.seen.completions) == 64
     assert len(server.seen.claim_requests) <= 6
 
 

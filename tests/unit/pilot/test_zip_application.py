@@ -14,9 +14,9 @@ from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer
 
 def oldest_python() -> str | None:
     """A Python 3.9 that really starts, if this machine has one."""
-    found = shutil.which("python3.9")
-    if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-        return found
+    program = shutil.which("python3.9")
+    if program and subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:
+        return program
     return None
 
 

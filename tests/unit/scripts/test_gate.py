@@ -27,9 +27,9 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 
 def folders_of(variable: str) -> set[str]:
     """The folders that a tier of the justfile names."""
-    found = re.search(rf'^{variable} := "([^"]*)"$', JUSTFILE, re.MULTILINE)
-    assert found is not None
-    return set(found[1].split())
+    match = re.search(rf'^{variable} := "([^"]*)"$', JUSTFILE, re.MULTILINE)
+    assert match is not None
+    return set(match[1].split())
 
 
 def tier_folder(path: Path) -> str:

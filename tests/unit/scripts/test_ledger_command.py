@@ -57,8 +57,8 @@ def tests(tmp_path: Path) -> Path:
 def run(page: Path, tests: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["--papers", str(page), "--tests", str(tests), *arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        result = capsys.readouterr()
+        return code, result.out, result.err
 
     return run
 

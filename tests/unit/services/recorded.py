@@ -1,4 +1,4 @@
-"""Recorded jobs with their incidents and decisions, as the fault handler leaves them, for replays and proposals."""
+"""Recorded jobs with their incidents and decisions, as the failure handler leaves them, for replays and proposals."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
-from forestay.services.exceptions.detect.fault_incident import fault_incident
+from forestay.services.exceptions.detect.failure_incident import failure_incident
 
 BEGAN = 1_700_000_000_000
 HOUR = 3_600_000
-HOUSE = "house policy"
+DEFAULT_POLICY = "default policy"
 
 
 @dataclass
 class Story:
-    """One job: its bad attempts, and how it ended. A fault is its cause, or a record with `cause`, `host`, `memory`, `seconds`, `by` (a person)."""
+    """One job: its bad attempts, and how it ended. A failure is its cause, or a record with `cause`, `host`, `memory`, `seconds`, `by` (a person)."""
 
     name: str
-    faults: Sequence[Any]
+    failures: Sequence[Any]
     end: State = State.COMPLETED
     decisions: Sequence[str] = ()
-    """Of the house, one a fault; the last one stands for those that are missing."""
+    """Of the default policy, one a failure; the last one stands for those that are missing."""
     host: str = "n9"
     """Of the attempt that ended well."""
     memory: int | None = None
@@ -45,38 +45,42 @@ class Story:
         """The job as it stands in the end, and its incidents with their decisions."""
         document = job(self.name, tenant=self.tenant, retry=RetryPolicy(max_attempts=9), **self.fields)
         lines: list[Transition] = []
-        told: list[tuple[Incident, Decision]] = []
+        results: list[tuple[Incident, Decision]] = []
         memory = 1 << 30
-        for number, given in enumerate(self.faults, 1):
-            fault = given if isinstance(given, dict) else {"cause": given}
-            memory = fault.get("memory", memory)
+        for number, cause in enumerate(self.failures, 1):
+            failure = cause if isinstance(cause, dict) else {"cause": cause}
+            memory = failure.get("memory", memory)
             at = self.at + number * HOUR
             last = AttemptResult(
-                Token(0, number), f"claim-{self.name}-{number}", AttemptOutcome.FAULT, exit_code=1,
-                wall=fault.get("seconds", 600.0), host=fault.get("host", "n1"),
+                Token(0, number), f"claim-{self.name}-{number}", AttemptOutcome.FAILURE, exit_code=1,
+                wall=failure.get("seconds", 600.0), host=failure.get("host", "n1"),
             )  # fmt: skip
             document = document.having(
                 state=State.FAULTED,
                 attempt=number,
-                faults=number,
+                failures=number,
                 last=last,
                 resources=Resources(cpus=2, memory=memory),
             )
             evidence = Evidence(
-                exit_code=fault.get("exit_code", 1), wall_time=last.wall, node=last.host, stage=AttemptStage.EXECUTING,
-                log_tail=fault.get("log", ("it failed",)),
+                exit_code=failure.get("exit_code", 1), wall_time=last.wall, node=last.host, stage=AttemptStage.EXECUTING,
+                log_tail=failure.get("log", ("it failed",)),
             )  # fmt: skip
-            finding = CauseFinding(Cause(fault["cause"]), 0.9, RetryNeed.SAME, pattern=fault.get("pattern", ""))
-            incident = fault_incident(document, evidence, finding, at)
-            said = self.decisions[min(number, len(self.decisions)) - 1] if self.decisions else "retry"
-            detail = {"words": said, "wait": 0, "charged": True}
-            told.append((incident, Decision(incident.id, 1, self.tenant, at, said, HOUSE, detail=detail)))
-            if fault.get("by"):
+            finding = CauseFinding(Cause(failure["cause"]), 0.9, RetryNeed.SAME, pattern=failure.get("pattern", ""))
+            incident = failure_incident(document, evidence, finding, at)
+            decision = self.decisions[min(number, len(self.decisions)) - 1] if self.decisions else "retry"
+            detail = {"words": decision, "wait": 0, "charged": True}
+            results.append(
+                (incident, Decision(incident.id, 1, self.tenant, at, decision, DEFAULT_POLICY, detail=detail))
+            )
+            if failure.get("by"):
                 lines.append(
-                    Transition(number, at, fault.get("event", Event.RETRY).value, "available", number, fault["by"], "")
+                    Transition(
+                        number, at, failure.get("event", Event.RETRY).value, "available", number, failure["by"], ""
+                    )
                 )
         if self.end is State.COMPLETED:
-            number = len(self.faults) + 1
+            number = len(self.failures) + 1
             won = AttemptResult(
                 Token(0, number),
                 f"claim-{self.name}-{number}",
@@ -87,17 +91,19 @@ class Story:
             )
             needs = replace(document.resources, memory=self.memory or memory)
             document = document.having(attempt=number, winner=won, last=won, resources=needs)
-        return document.having(state=self.end, history=tuple(lines)), told
+        return document.having(state=self.end, history=tuple(lines)), results
 
 
 async def record(jobs: JobStore, incidents: IncidentStore, *stories: Story) -> dict[str, list[str]]:
     """Store them; the ids of the incidents by job."""
-    made = [one.made() for one in stories]
+    made = [story.made() for story in stories]
     results = await jobs.write([DocumentChange(document, None) for document, _ in made])
     assert all(isinstance(result, Written) for result in results)
-    told = [one for _, some in made for one in some]
-    standings = [(one, replace(status_of(one), state=IncidentState.COMPLETE, due=None, n=1)) for one, _ in told]
-    await incidents.add_incidents(standings)
-    await incidents.add_decisions([decision for _, decision in told])
+    value = [pair for _, some in made for pair in some]
+    statuses = [
+        (incident, replace(status_of(incident), state=IncidentState.COMPLETE, due=None, n=1)) for incident, _ in value
+    ]
+    await incidents.add_incidents(statuses)
+    await incidents.add_decisions([decision for _, decision in value])
     await jobs.refresh()
     return {document.id: [incident.id for incident, _ in some] for document, some in made}

@@ -10,10 +10,10 @@ export interface ShownRule {
   id: string;
   condition: string;
   state: string;
-  conclusion?: { exlet?: string; steps?: Record<string, unknown>[] };
+  conclusion?: { playbook?: string; steps?: Record<string, unknown>[] };
   author?: string;
   description?: string;
-  cornerstone?: string;
+  reference_incident?: string;
   parent?: string;
   true_child?: string;
   false_child?: string;
@@ -37,7 +37,7 @@ export function stepWords(step: Record<string, unknown>): string {
 }
 
 export function conclusionWords(conclusion: ShownRule["conclusion"]): string {
-  if (conclusion?.exlet) return conclusion.exlet;
+  if (conclusion?.playbook) return conclusion.playbook;
   return (conclusion?.steps ?? []).map(stepWords).join(", then ");
 }
 

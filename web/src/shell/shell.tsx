@@ -22,7 +22,7 @@ export function Shell({ children }: { children: ReactNode }) {
   const [waiting, setWaiting] = useState<number | null>(null);
   const connected = useLive("/v1/inbox/changes", "inbox", (data) => {
     setWaiting((data as { waiting: number }).waiting);
-    for (const what of ["inbox", "incident", "brakes", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
+    for (const what of ["inbox", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
   });
   const logOut = async () => {
     await told(api.DELETE("/v1/session"));
@@ -30,7 +30,7 @@ export function Shell({ children }: { children: ReactNode }) {
   };
   const pages = [
     { at: "/inbox", words: texts.pages.inbox, Icon: IconInbox, badge: waiting },
-    { at: "/cases", words: texts.pages.cases, Icon: IconRoute, badge: null },
+    { at: "/runs", words: texts.pages.runs, Icon: IconRoute, badge: null },
     { at: "/jobs", words: texts.pages.jobs, Icon: IconListDetails, badge: null },
     { at: "/rules", words: texts.pages.rules, Icon: IconSitemap, badge: null },
     { at: "/fleet", words: texts.pages.fleet, Icon: IconServer2, badge: null },

@@ -14,7 +14,7 @@ function Stumbled() {
   );
 }
 
-/** Keeps the menu in place when a page cannot be shown: its files are gone with an older server, or it has a fault. */
+/** Keeps the menu in place when a page cannot be shown: its files are gone with an older server, or it has a failure. */
 export class Stumble extends Component<{ children: ReactNode }, { stumbled: boolean }> {
   override state = { stumbled: false };
 

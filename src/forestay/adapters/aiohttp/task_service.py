@@ -23,7 +23,7 @@ MAX_ANSWER = 64 << 20
 STANDARD = "/ga4gh/tes/v1"
 """The path that the specification gives; used where the address has none."""
 _LATER = frozenset({401, 403, 408, 425, 429})
-"""Refusals that whoever looks after the servers can mend, or time."""
+"""Refusals that whoever looks after the servers can fix, or time."""
 
 
 class AiohttpTaskService:
@@ -65,7 +65,7 @@ class AiohttpTaskService:
         tasks = answer.get("tasks")
         token = answer.get("next_page_token")
         return TaskPage(
-            [one for one in tasks if isinstance(one, dict)] if isinstance(tasks, list) else [],
+            [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else [],
             token if isinstance(token, str) else "",
         )
 
@@ -109,8 +109,8 @@ class AiohttpTaskService:
         if answer.status == HTTPStatus.NOT_FOUND:
             raise NotFound(f"{self._host} has no such task")
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-            said = " ".join(content[:500].decode(errors="replace").split())
-            words = f"{self._host} answered {answer.status}: {said}"
+            text = " ".join(content[:500].decode(errors="replace").split())
+            words = f"{self._host} answered {answer.status}: {text}"
             unsure = answer.status in _LATER or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             raise (Transient if unsure else Permanent)(words)
         try:

@@ -158,11 +158,13 @@ def _place(text: str, at: int) -> tuple[int, int]:
 
 
 def _told(error: Exception) -> list[ConditionProblem]:
-    found = [
-        ConditionProblem(max(0, int(line)), max(0, int(column)), _CODE.sub("", said.removesuffix(" (in container '')")))
-        for line, column, said in _PLACE.findall(str(error))
+    problems = [
+        ConditionProblem(
+            max(0, int(line)), max(0, int(column)), _CODE.sub("", message.removesuffix(" (in container '')"))
+        )
+        for line, column, message in _PLACE.findall(str(error))
     ]
-    return found or [ConditionProblem(0, 0, _said(error))]
+    return problems or [ConditionProblem(0, 0, _said(error))]
 
 
 def _said(error: Exception) -> str:

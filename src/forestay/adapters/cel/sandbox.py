@@ -48,7 +48,7 @@ class CelSandbox:
             fresh = self._process is None
             process = self._started()
             self._asked += 1
-            request = {"id": self._asked, "text": text, "contexts": [dict(one) for one in contexts]}
+            request = {"id": self._asked, "text": text, "contexts": [dict(context) for context in contexts]}
             try:
                 assert process.stdin is not None  # noqa: S101
                 process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -68,14 +68,17 @@ class CelSandbox:
             line = self._answers.get(timeout=wait)
             if not line:
                 raise Empty
-            told: dict[str, Any] = json.loads(line)
-            if "died" in told:
+            document: dict[str, Any] = json.loads(line)
+            if "died" in document:
                 self.killed += 1
-                return ConditionTrial((ConditionProblem(0, 0, f"evaluation was stopped: {told['died']}"),))
-            if told["id"] == self._asked:
+                return ConditionTrial((ConditionProblem(0, 0, f"evaluation was stopped: {document['died']}"),))
+            if document["id"] == self._asked:
                 return ConditionTrial(
-                    tuple(ConditionProblem(*one) for one in told["problems"]),
-                    tuple(Erred(one["erred"]) if isinstance(one, dict) else one for one in told.get("answers", ())),
+                    tuple(ConditionProblem(*problem) for problem in document["problems"]),
+                    tuple(
+                        Erred(answer["erred"]) if isinstance(answer, dict) else answer
+                        for answer in document.get("answers", ())
+                    ),
                 )
 
     def _started(self) -> subprocess.Popen[bytes]:

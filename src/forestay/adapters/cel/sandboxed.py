@@ -70,8 +70,8 @@ def _try(conditions: CelConditions, request: Mapping[str, Any], at_bounds: Evalu
     if isinstance(worst, Erred) and "budget" in worst.message:
         return {"problems": [(0, 0, "with lists of maximum length it exceeds the iteration limit")]}
     answers: list[Any] = []
-    for told in request["contexts"]:
-        answer = _spared(conditions.over(read_context(told)[0])(text))
+    for context in request["contexts"]:
+        answer = _spared(conditions.over(read_context(context)[0])(text))
         answers.append({"erred": answer.message} if isinstance(answer, Erred) else answer)
     return {"problems": [], "answers": answers}
 

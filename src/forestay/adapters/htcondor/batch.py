@@ -40,26 +40,26 @@ class HtcondorReader:
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says."""
-        found: dict[str, dict[str, BatchJob]] = {}
+        jobs: dict[str, dict[str, BatchJob]] = {}
         for some in _slices(names):
-            wanted = ",".join(f'"{one}"' for one in some)
+            wanted = ",".join(f'"{name}"' for name in some)
             queue, history = await self._both(["-constraint", f"member(JobBatchName, {{{wanted}}})"])
             if queue is None or history is None:
                 raise Transient("HTCondor does not respond")
-            for one in {**history, **queue}.values():
-                found.setdefault(one.name, {})[one.id] = one
-        return {name: tuple(sorted(jobs.values(), key=_age)) for name, jobs in found.items()}
+            for name in {**history, **queue}.values():
+                jobs.setdefault(name.name, {})[name.id] = name
+        return {name: tuple(sorted(jobs.values(), key=_age)) for name, jobs in jobs.items()}
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
-        found: dict[BatchId, BatchOutcome] = {}
+        outcomes: dict[BatchId, BatchOutcome] = {}
         for some in _slices(jobs):
             queue, history = await self._both(list(some))
-            for one in some:
-                known = (queue or {}).get(_whole(one)) or (history or {}).get(_whole(one))
+            for job in some:
+                known = (queue or {}).get(_whole(job)) or (history or {}).get(_whole(job))
                 silent = FORGOTTEN if queue is not None and history is not None else SILENT
-                found[one] = known.outcome if known is not None else silent
-        return found
+                outcomes[job] = known.outcome if known is not None else silent
+        return outcomes
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says."""
@@ -84,36 +84,36 @@ def _read(ran: CommandResult | None, *, over: bool) -> dict[str, BatchJob] | Non
     if ran is None or ran.code != 0:
         return None
     try:
-        told = json.loads(ran.out) if ran.out.strip() else []
+        document = json.loads(ran.out) if ran.out.strip() else []
     except ValueError:
         return None
-    jobs = (_job(one, over=over) for one in told if isinstance(one, dict))
-    return {one.id: one for one in jobs if one is not None}
+    jobs = (_job(record, over=over) for record in document if isinstance(record, dict))
+    return {job.id: job for job in jobs if job is not None}
 
 
-def _job(told: Mapping[str, object], *, over: bool) -> BatchJob | None:
-    cluster, proc, status = told.get("ClusterId"), told.get("ProcId"), told.get("JobStatus")
+def _job(fields: Mapping[str, object], *, over: bool) -> BatchJob | None:
+    cluster, proc, status = fields.get("ClusterId"), fields.get("ProcId"), fields.get("JobStatus")
     if not isinstance(cluster, int) or not isinstance(proc, int) or not isinstance(status, int):
         return None
     state, word = _STATES.get(status, (BatchState.UNKNOWN, str(status)))
     if over:
         state = BatchState.ENDED if status in (3, 4) else BatchState.UNKNOWN
-    by_signal = bool(told.get("ExitBySignal"))
-    host = str(told.get("RemoteHost") or told.get("LastRemoteHost") or "")
+    by_signal = bool(fields.get("ExitBySignal"))
+    host = str(fields.get("RemoteHost") or fields.get("LastRemoteHost") or "")
     outcome = BatchOutcome(
         state,
         word=word,
-        reason=str(told.get("HoldReason") or told.get("RemoveReason") or ""),
-        exit_code=_number(told.get("ExitCode")) if state in OVER and not by_signal else None,
-        signal=_number(told.get("ExitSignal")) if state in OVER and by_signal else None,
+        reason=str(fields.get("HoldReason") or fields.get("RemoveReason") or ""),
+        exit_code=_number(fields.get("ExitCode")) if state in OVER and not by_signal else None,
+        signal=_number(fields.get("ExitSignal")) if state in OVER and by_signal else None,
         nodes=(host.rpartition("@")[2],) if host else (),
-        restarts=max(0, (_number(told.get("NumJobStarts")) or 0) - 1),
-        started=_number(told.get("JobStartDate")),
-        ended=(_number(told.get("CompletionDate")) or _number(told.get("EnteredCurrentStatus")))
+        restarts=max(0, (_number(fields.get("NumJobStarts")) or 0) - 1),
+        started=_number(fields.get("JobStartDate")),
+        ended=(_number(fields.get("CompletionDate")) or _number(fields.get("EnteredCurrentStatus")))
         if state in OVER
         else None,
     )
-    return BatchJob(f"{cluster}.{proc}", str(told.get("JobBatchName") or ""), outcome)
+    return BatchJob(f"{cluster}.{proc}", str(fields.get("JobBatchName") or ""), outcome)
 
 
 def _number(value: object) -> int | None:
@@ -131,7 +131,7 @@ def _age(job: BatchJob) -> tuple[int, int]:
 
 def _slices(names: Collection[str]) -> list[tuple[str, ...]]:
     """Only plain names: they stand in an expression."""
-    wrong = [one for one in names if not _PLAIN.match(one)]
+    wrong = [name for name in names if not _PLAIN.match(name)]
     if wrong:
         raise Permanent(f"invalid batch job name: {wrong[0]!r}")
     return slices(names)

@@ -56,5 +56,5 @@ class HttpxCallbackTransport:
             raise Transient(f"no response from {host}: {type(error).__name__}") from error
         if answer.status_code == GONE:
             raise Permanent(f"{host} answered {answer.status_code}")
-        if not answer.is_success:  # whoever set it up wrongly may mend it
+        if not answer.is_success:  # whoever set it up wrongly may fix it
             raise Transient(f"{host} answered {answer.status_code}")

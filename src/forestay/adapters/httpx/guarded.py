@@ -60,10 +60,10 @@ async def resolved(allowed: OutboundPolicy, host: str, port: int) -> str:
     """The address of an allowed host; `Permanent` if it is one that the host may not have."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found_addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise Transient(f"host {host} could not be resolved") from error
-    addresses = [str(one[4][0]) for one in found]
+    addresses = [str(address[4][0]) for address in found_addresses]
     private = allowed.may_be_private(host)
     for address in addresses:
         if not private and not ipaddress.ip_address(address).is_global:

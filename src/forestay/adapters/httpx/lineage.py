@@ -16,7 +16,7 @@ from forestay.ports.errors import Transient
 SECONDS = 10.0
 MAX_ANSWER = 65_536
 _LATER = frozenset({401, 403, 404, 408, 425, 429})
-"""Refusals that whoever looks after the servers can mend, or time."""
+"""Refusals that whoever looks after the servers can fix, or time."""
 
 
 class WebLineage:

@@ -62,7 +62,7 @@ class HttpxOidcEndpoints:
                 http.stream(method, url, data=data, headers={"Accept": "application/json"}, auth=auth) as answer,
             ):
                 content = await bounded(answer, MAX_ANSWER)
-        except Permanent as error:  # its documents name a host that is not listed; an administrator can mend that
+        except Permanent as error:  # its documents name a host that is not listed; an administrator can fix that
             raise Transient(str(error)) from error
         except ValueError as error:
             raise Transient(f"{url} answers with {error}") from error

@@ -26,9 +26,9 @@ WHOLE = 30.0
 """Seconds for an answer to its end, however slowly it comes."""
 MAX_ANSWER = 32 << 20
 MAX_OUTPUTS = 65_536
-"""Bytes of what a run gave back: a case carries it."""
+"""Bytes of what a run gave back: a run carries it."""
 _LATER = frozenset({401, 403, 404, 408, 425, 429})
-"""Refusals that the peer's administrator can mend, or time; also of a server that is being set up."""
+"""Refusals that the peer's administrator can fix, or time; also of a server that is being set up."""
 
 
 class HttpxPeerCalls:
@@ -43,11 +43,11 @@ class HttpxPeerCalls:
     async def hello(self, peer: Peer, who: Caller) -> PeerInfo:
         answer = await self._ask(peer, who, "GET", f"{WES}/service-info")
         tags = answer.get("tags")
-        told = {str(name): str(value)[:10_000] for name, value in tags.items()} if isinstance(tags, dict) else {}
-        stamp = stamp_from_tags(told)
+        values = {str(name): str(value)[:10_000] for name, value in tags.items()} if isinstance(tags, dict) else {}
+        stamp = stamp_from_tags(values)
         if not stamp:
             raise Permanent(f"{peer.name} returned no timestamps: it is not a Forestay server, or too old")
-        return PeerInfo(stamp, told)
+        return PeerInfo(stamp, values)
 
     async def send(
         self, peer: Peer, who: Caller, *, key: str, flow: str, params: Mapping[str, object], stamp: int
@@ -70,10 +70,13 @@ class HttpxPeerCalls:
     async def renew(self, peer: Peer, who: Caller, runs: Sequence[str], *, stamp: int) -> Renewed:
         body = {"stamp": stamp, "runs": list(runs)}
         answer = await self._ask(peer, who, "POST", "/v1/peering/renew", json=body)
-        told = answer.get("runs")
-        if not isinstance(told, dict) or not isinstance(answer.get("stamp"), int):
+        returned_runs = answer.get("runs")
+        if not isinstance(returned_runs, dict) or not isinstance(answer.get("stamp"), int):
             raise Transient(f"{peer.name} returned an unexpected answer to a lease renewal")
-        return Renewed(answer["stamp"], {str(run): _run(one) for run, one in told.items() if isinstance(one, dict)})
+        return Renewed(
+            answer["stamp"],
+            {str(run): _run(other_run) for run, other_run in returned_runs.items() if isinstance(other_run, dict)},
+        )
 
     async def cancel(self, peer: Peer, who: Caller, run: str) -> None:
         await self._ask(peer, who, "POST", f"{WES}/runs/{quote(run, safe='')}/cancel", missing=True)
@@ -106,8 +109,8 @@ class HttpxPeerCalls:
         if missing and answer.status_code == httpx.codes.NOT_FOUND:
             raise NotFound(f"{peer.name} has no such run")
         if not answer.is_success:
-            said = " ".join(content[:300].decode(errors="replace").split())
-            words = f"{peer.name} answered {answer.status_code}: {said}"
+            text = " ".join(content[:300].decode(errors="replace").split())
+            words = f"{peer.name} answered {answer.status_code}: {text}"
             if answer.status_code == httpx.codes.CONFLICT:
                 raise Conflict(words)
             unsure = answer.status_code in _LATER or answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
@@ -119,10 +122,10 @@ class HttpxPeerCalls:
         return read if isinstance(read, dict) else {}
 
 
-def _run(told: Mapping[str, Any]) -> PeerRun:
-    outputs = told.get("outputs")
+def _run(fields: Mapping[str, Any]) -> PeerRun:
+    outputs = fields.get("outputs")
     outputs = outputs if isinstance(outputs, dict) else {}
-    state, reason = str(told.get("state", "")), str(told.get("reason", ""))[:1000]
+    state, reason = str(fields.get("state", "")), str(fields.get("reason", ""))[:1000]
     if len(orjson.dumps(outputs)) > MAX_OUTPUTS:
         return PeerRun("EXECUTOR_ERROR", {}, f"its outputs have more than {MAX_OUTPUTS} bytes")
-    return PeerRun(state, outputs, reason, stopped=told.get("stopped") is True)
+    return PeerRun(state, outputs, reason, stopped=fields.get("stopped") is True)

@@ -34,7 +34,7 @@ class HttpxSiteApi:
         ca_file: Path | None = None,
         certificate: Path | None = None,
     ) -> None:
-        self._servers = [one.rstrip("/") for one in servers]
+        self._servers = [server.rstrip("/") for server in servers]
         self._site = quote(site, safe="")
         self._name = site
         self._token_file = token_file
@@ -44,20 +44,23 @@ class HttpxSiteApi:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def hello(self, said: Mapping[str, object]) -> None:
-        await self._call("PUT", f"/v1/sites/{self._site}", dict(said))
+    async def hello(self, report: Mapping[str, object]) -> None:
+        await self._call("PUT", f"/v1/sites/{self._site}", dict(report))
 
     async def demand(self) -> SiteDemand:
         body = await self._call("GET", f"/v1/sites/{self._site}/demand")
         return SiteDemand(
-            tuple(QueuedGroup(one["name"], one["tasks"], _resources(one["need"])) for one in body["groups"]),
-            {size: PilotCount(one["inactive"], one["idle"], one["busy"]) for size, one in body["sizes"].items()},
-            tuple(_seen(one) for one in body["launches"]),
+            tuple(QueuedGroup(group["name"], group["tasks"], _resources(group["need"])) for group in body["groups"]),
+            {
+                size: PilotCount(other_size["inactive"], other_size["idle"], other_size["busy"])
+                for size, other_size in body["sizes"].items()
+            },
+            tuple(_seen(launch) for launch in body["launches"]),
         )
 
     async def ended(self) -> Sequence[SeenLaunch]:
         body = await self._call("GET", f"/v1/sites/{self._site}/launches?state=ended")
-        return [_seen(one) for one in body["launches"]]
+        return [_seen(launch) for launch in body["launches"]]
 
     async def plan(self, launches: Mapping[str, str]) -> None:
         body = [{"launch": launch, "size": size} for launch, size in launches.items()]
@@ -65,15 +68,15 @@ class HttpxSiteApi:
             await self._call("POST", f"/v1/sites/{self._site}/launches", {"launches": body[start : start + AT_ONCE]})
 
     async def report(self, reports: Sequence[LaunchReport]) -> Mapping[str, ReportResult]:
-        told: dict[str, ReportResult] = {}
+        results: dict[str, ReportResult] = {}
         for start in range(0, len(reports), AT_ONCE):
-            some = [_report(one) for one in reports[start : start + AT_ONCE]]
+            some = [_report(report) for report in reports[start : start + AT_ONCE]]
             answer = await self._call("POST", f"/v1/sites/{self._site}/launches/reports", {"reports": some})
-            told |= {
-                one["launch"]: ReportResult(one["result"] == "noted", one["detail"], one["pilot"])
-                for one in answer["results"]
+            results |= {
+                result["launch"]: ReportResult(result["result"] == "noted", result["detail"], result["pilot"])
+                for result in answer["results"]
             }
-        return told
+        return results
 
     async def enrol(self, launch: str, *, seconds: int) -> str:
         body = {"site": self._name, "launch": launch, "seconds": seconds}
@@ -87,7 +90,7 @@ class HttpxSiteApi:
             try:
                 answer = await self._client.request(method, server + path, content=content, headers=headers)
             except (httpx.HTTPError, OSError) as error:
-                trouble = f"{server} does not answer: {type(error).__name__} {error}".strip()
+                trouble = f"{server} does not respond: {type(error).__name__} {error}".strip()
             else:
                 if answer.status_code < 500 and answer.status_code != 429:
                     self._servers.remove(server)
@@ -124,25 +127,25 @@ def _detail(answer: httpx.Response) -> str:
         return answer.text[:200]
     if not isinstance(body, dict):
         return answer.text[:200]
-    wrong = [f"{one.get('at')}: {one.get('detail')}" for one in body.get("errors", []) if isinstance(one, dict)]
+    wrong = [f"{error.get('at')}: {error.get('detail')}" for error in body.get("errors", []) if isinstance(error, dict)]
     return "; ".join([str(body.get("detail", "")), *wrong[:5]])
 
 
-def _seen(one: Mapping[str, Any]) -> SeenLaunch:
-    end = one["end"]
+def _seen(launch: Mapping[str, Any]) -> SeenLaunch:
+    end = launch["end"]
     return SeenLaunch(
-        id=one["launch"],
-        name=one["name"],
-        size=one["size"],
-        state=LaunchState(one["state"]),
-        age=one["age"],
-        tried=one["tried"],
-        since=one["since"],
-        tries=one["tries"],
-        batch_job=one["batch_job"],
-        pilot=one["pilot"],
+        id=launch["launch"],
+        name=launch["name"],
+        size=launch["size"],
+        state=LaunchState(launch["state"]),
+        age=launch["age"],
+        tried=launch["tried"],
+        since=launch["since"],
+        tries=launch["tries"],
+        batch_job=launch["batch_job"],
+        pilot=launch["pilot"],
         word="" if end is None else end["word"],
-        cancel=bool(one.get("cancel")),
+        cancel=bool(launch.get("cancel")),
     )
 
 

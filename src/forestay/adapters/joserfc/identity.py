@@ -21,7 +21,7 @@ AUDIENCE = "forestay"
 SEALED = "forestay-sealed"
 """Whom sealed words are for: nobody who takes tokens."""
 CACHE = 150_000
-"""Tokens that were checked: as many as there are pilots, or every beat would be checked anew."""
+"""Tokens that were checked: as many as there are pilots, or every heartbeat would be checked anew."""
 
 
 class SignedIdentity:

@@ -67,8 +67,8 @@ class Ed25519Tokens:
             claims = json.loads(jws.extract_compact(token.encode()).payload)
         except (JoseError, ValueError):
             return ""
-        said = claims.get("iss") if isinstance(claims, dict) else None
-        return said if isinstance(said, str) else ""
+        iss = claims.get("iss") if isinstance(claims, dict) else None
+        return iss if isinstance(iss, str) else ""
 
     def verify(self, token: str, key: str) -> Caller:
         try:
@@ -101,9 +101,9 @@ def _of_a_peer(head: str) -> bool:
 def _public(key: str) -> OKPKey:
     """`Permanent` if the text is no public key."""
     try:
-        given = json.loads(key)
+        document = json.loads(key)
         # Only what a public key has: a private one that somebody sent by mistake goes no further.
-        return OKPKey.import_key({name: given[name] for name in ("kty", "crv", "x")})
+        return OKPKey.import_key({name: document[name] for name in ("kty", "crv", "x")})
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise Permanent(
             "the key of a peer is an Ed25519 public key as JSON; `forestay peers key` prints a domain's own"

@@ -50,14 +50,14 @@ class JoseSignatures:
 
     def keys(self, document: Mapping[str, object]) -> ProviderKeys:
         listed = document.get("keys")
-        found = {}
-        for one in listed[:MOST_KEYS] if isinstance(listed, list) else ():
-            key = _key(one)
+        keys = {}
+        for other_key in listed[:MOST_KEYS] if isinstance(listed, list) else ():
+            key = _key(other_key)
             if key is not None:
-                found[str(one.get("kid", ""))] = key
-        if not found:
+                keys[str(other_key.get("kid", ""))] = key
+        if not keys:
             raise Transient("the provider publishes no usable signing key")
-        return ProviderKeys(found)
+        return ProviderKeys(keys)
 
     def head(self, token: str) -> TokenHeader:
         try:
@@ -67,7 +67,7 @@ class JoseSignatures:
             kind = read.get("typ", "")
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadToken(_NOT_THEIRS) from error
-        if not all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (*head, kind)):
+        if not all(isinstance(text, str) and len(text) <= LONGEST_NAME for text in (*head, kind)):
             raise BadToken(_NOT_THEIRS)
         if kind.lower() not in TYPES:
             raise BadToken("the token has another type")
@@ -87,15 +87,15 @@ class JoseSignatures:
             raise BadToken(_NOT_THEIRS) from error
 
 
-def _key(one: object) -> RSAKey | ECKey | OKPKey | None:
+def _key(other_key: object) -> RSAKey | ECKey | OKPKey | None:
     """A key that may check signatures; anything else is as if it were not there."""
-    if not isinstance(one, dict) or one.get("use", "sig") != "sig":
+    if not isinstance(other_key, dict) or other_key.get("use", "sig") != "sig":
         return None
-    kind = _KINDS.get(str(one.get("kty")))
+    kind = _KINDS.get(str(other_key.get("kty")))
     if kind is None:
         return None
     try:
-        key = kind.import_key(one)
+        key = kind.import_key(other_key)
         # What signs is nobody's but the provider's: a key that shows it is no key any more.
         if key.is_private or (isinstance(key, RSAKey) and key.raw_value.key_size < SMALLEST_RSA):
             return None

@@ -37,22 +37,22 @@ class LsfReader:
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says. One question a name; bhist is asked for those that bjobs does not know."""
-        found: dict[str, tuple[BatchJob, ...]] = {}
+        found_jobs: dict[str, tuple[BatchJob, ...]] = {}
         for name in dict.fromkeys(names):
-            told = await self._jobs(["-J", name])
-            if told is None:
+            returned_jobs = await self._jobs(["-J", name])
+            if returned_jobs is None:
                 raise Transient("LSF does not respond")
-            jobs = [replace(one, name=name) for one in told.values()] or await self._history(name)
+            jobs = [replace(job, name=name) for job in returned_jobs.values()] or await self._history(name)
             if jobs:
-                found[name] = tuple(sorted(jobs, key=lambda one: int(one.id)))
-        return found
+                found_jobs[name] = tuple(sorted(jobs, key=lambda job: int(job.id)))
+        return found_jobs
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
-        found: dict[BatchId, BatchOutcome] = {}
+        outcomes: dict[BatchId, BatchOutcome] = {}
         for some in slices(jobs):
-            found |= told_of(some, await self._jobs(some))
-        return found
+            outcomes |= told_of(some, await self._jobs(some))
+        return outcomes
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says."""
@@ -60,7 +60,7 @@ class LsfReader:
             return
         ran = await self.commands.run(["bkill", *dict.fromkeys(jobs)], seconds=self.seconds)
         words = (ran.out + ran.err).lower()
-        if ran.code != 0 and not any(one in words for one in ("no matching job", "already finished", "is not found")):
+        if ran.code != 0 and not any(word in words for word in ("no matching job", "already finished", "is not found")):
             raise Transient(" ".join(ran.err.split())[:1000] or f"bkill ended with {ran.code}")
 
     async def _jobs(self, which: Sequence[str]) -> dict[str, BatchJob] | None:
@@ -71,30 +71,30 @@ class LsfReader:
             records = json.loads(ran.out).get("RECORDS", []) if ran.out.strip() else []
         except ValueError:
             return None
-        if not records and ran.code != 0 and not any(one in ran.err.lower() for one in _NONE):
+        if not records and ran.code != 0 and not any(phrase in ran.err.lower() for phrase in _NONE):
             return None
-        jobs = (_job(one) for one in records if one.get("STAT"))
-        return {one.id: one for one in jobs}
+        jobs = (_job(phrase) for phrase in records if phrase.get("STAT"))
+        return {phrase.id: phrase for phrase in jobs}
 
     async def _history(self, name: str) -> list[BatchJob]:
         ran = await self._ask(["bhist", "-u", "all", "-a", "-n", "0", "-J", name])
-        if ran is None or (ran.code != 0 and not any(one in (ran.out + ran.err).lower() for one in _NONE)):
+        if ran is None or (ran.code != 0 and not any(phrase in (ran.out + ran.err).lower() for phrase in _NONE)):
             raise Transient("LSF's history does not respond")
-        return [BatchJob(one, name, FORGOTTEN) for one in _HISTORY_ID.findall(ran.out)]
+        return [BatchJob(phrase, name, FORGOTTEN) for phrase in _HISTORY_ID.findall(ran.out)]
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         return await answer_of(self.commands, command, seconds=self.seconds)
 
 
-def _job(told: Mapping[str, str]) -> BatchJob:
-    word = told["STAT"]
+def _job(fields: Mapping[str, str]) -> BatchJob:
+    word = fields["STAT"]
     state = _STATES.get(word, BatchState.UNKNOWN)
-    text = told.get("EXIT_CODE", "")
+    text = fields.get("EXIT_CODE", "")
     code = int(text) if text.isdigit() else 0 if word == "DONE" else None
     by_signal = code is not None and code > _SIGNALS
     over = state in OVER
-    hosts = [one.rpartition("*")[2] for one in told.get("EXEC_HOST", "").split(":") if one and one != "-"]
-    reason = told.get("EXIT_REASON") or told.get("PEND_REASON") or ""
+    hosts = [part.rpartition("*")[2] for part in fields.get("EXEC_HOST", "").split(":") if part and part != "-"]
+    reason = fields.get("EXIT_REASON") or fields.get("PEND_REASON") or ""
     outcome = BatchOutcome(
         state,
         word=word,
@@ -103,4 +103,4 @@ def _job(told: Mapping[str, str]) -> BatchJob:
         signal=code - _SIGNALS if over and by_signal and code is not None else None,
         nodes=tuple(dict.fromkeys(hosts)),
     )
-    return BatchJob(told["JOBID"], told.get("JOB_NAME", ""), outcome)
+    return BatchJob(fields["JOBID"], fields.get("JOB_NAME", ""), outcome)

@@ -1,1 +1,1 @@
-"""Jobs, records, pilots and beats in OpenSearch."""
+"""Jobs, records, pilots and heartbeats in OpenSearch."""

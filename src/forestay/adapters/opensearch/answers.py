@@ -105,10 +105,10 @@ class Rejected(NamedTuple):
     detail: str
 
 
-ItemResult = Written | Conflicted | Unknown | Rejected
+BulkResult = Written | Conflicted | Unknown | Rejected
 
 
-def item_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[ItemResult]:
+def bulk_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[BulkResult]:
     """One result for each line of a bulk request, in its order.
 
     A line was written only if no copy failed to take it and as many copies as we wait for have it. An answer that
@@ -117,10 +117,10 @@ def item_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[Ite
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list) or len(items) != len(asked):
         return [Unknown("the bulk response does not match the request")] * len(asked)
-    results: list[ItemResult] = []
-    for item, verb in zip(items, asked, strict=True):
+    results: list[BulkResult] = []
+    for result, verb in zip(items, asked, strict=True):
         try:
-            line = item[verb]
+            line = result[verb]
             status = line["status"]
             if status == 200 or status == 201:
                 shards = line["_shards"]
@@ -136,7 +136,7 @@ def item_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[Ite
     return results
 
 
-def _refusal(status: int, error: object) -> ItemResult:
+def _refusal(status: int, error: object) -> BulkResult:
     kind, reason = "", ""
     if isinstance(error, dict):
         kind, reason = str(error.get("type", "")), str(error.get("reason", ""))

@@ -29,8 +29,8 @@ class OpenSearchAuditStore:
         return {page.number: page for page in pages}
 
     async def last(self, tenant: str) -> AuditPage | None:
-        found = await self._pages(tenant, [], order="desc", limit=1)
-        return found[0] if found else None
+        pages = await self._pages(tenant, [], order="desc", limit=1)
+        return pages[0] if pages else None
 
     async def find(self, tenant: str, *, entry: int, limit: int = 100) -> Sequence[AuditPage]:
         since = {"range": {"last": {"gte": entry}}}

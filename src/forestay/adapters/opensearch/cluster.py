@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import structlog
 
-from forestay.adapters.opensearch.answers import ItemResult, Rejected, item_results
+from forestay.adapters.opensearch.answers import BulkResult, Rejected, bulk_results
 from forestay.adapters.opensearch.hosts import Access, Hosts
 from forestay.adapters.opensearch.indexes import FIELDS, Layout, make_indexes
 from forestay.ports.errors import Permanent, Transient
@@ -83,7 +83,7 @@ class Cluster:
             raise Permanent(f"OpenSearch rejects the document: {rejected[0].detail}")
         return [Unknown(result.detail) if isinstance(result, Rejected) else result for result in results]
 
-    async def _bulk(self, kind: str, lines: Sequence[tuple[str, Version | None, bytes]]) -> Sequence[ItemResult]:
+    async def _bulk(self, kind: str, lines: Sequence[tuple[str, Version | None, bytes]]) -> Sequence[BulkResult]:
         body: list[bytes] = []
         verbs: list[str] = []
         for identifier, expected, document in lines:
@@ -101,18 +101,18 @@ class Cluster:
             answer = await self._send(kind, body)
         except Transient as error:
             return [Unknown(str(error))] * len(lines)
-        return item_results(answer, verbs, self._copies)
+        return bulk_results(answer, verbs, self._copies)
 
     async def overwrite(self, kind: str, identifier: str, document: bytes) -> None:
         """Put a document that has one writer only over whatever is there."""
         line = b'{"index":{"_id":%b}}\n%b\n' % (orjson.dumps(identifier), document)
-        _sure(item_results(await self._send(kind, [line]), ["index"], self._copies))
+        _sure(bulk_results(await self._send(kind, [line]), ["index"], self._copies))
 
     async def remove(self, kind: str, identifiers: Sequence[str]) -> None:
         """Remove documents that have one writer only; those not there are as good as removed."""
         if identifiers:
             await self._delete(
-                kind, [b'{"delete":{"_id":%b}}\n' % orjson.dumps(one) for one in identifiers], {200, 404}
+                kind, [b'{"delete":{"_id":%b}}\n' % orjson.dumps(identifier) for identifier in identifiers], {200, 404}
             )
 
     async def remove_at(self, kind: str, versions: Sequence[tuple[str, Version]]) -> int:
@@ -124,7 +124,7 @@ class Cluster:
     async def _delete(self, kind: str, lines: list[bytes], clear: set[int]) -> list[int]:
         """The status of each line; one that is not clear, or missing, leaves everything unsure."""
         items = (await self._send(kind, lines)).get("items", ())
-        statuses = [item["delete"]["status"] for item in items]
+        statuses = [result["delete"]["status"] for result in items]
         if len(statuses) != len(lines) or not clear.issuperset(statuses):
             raise Transient("OpenSearch did not remove everything; try again")
         return statuses
@@ -183,7 +183,7 @@ def version_of(hit: Mapping[str, Any]) -> Version:
     return Version(hit["_seq_no"], hit["_primary_term"])
 
 
-def _sure(results: Sequence[ItemResult]) -> None:
+def _sure(results: Sequence[BulkResult]) -> None:
     for result in results:
         if isinstance(result, Rejected):
             raise Permanent(f"OpenSearch rejects the document: {result.detail}")

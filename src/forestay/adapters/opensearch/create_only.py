@@ -18,8 +18,8 @@ async def create(cluster: Cluster, kind: str, lines: Sequence[tuple[str, None, b
     unsure = [result.detail for result in results if isinstance(result, Unknown)]
     if unsure:
         raise Transient(f"{len(unsure)} {kind} may not be stored: {unsure[0]}")
-    standing = [line[0] for line, result in zip(lines, results, strict=True) if isinstance(result, Conflicted)]
-    await _confirm(cluster, kind, list(dict.fromkeys(standing)))
+    status = [line[0] for line, result in zip(lines, results, strict=True) if isinstance(result, Conflicted)]
+    await _confirm(cluster, kind, list(dict.fromkeys(status)))
     return [isinstance(result, Written) for result in results]
 
 

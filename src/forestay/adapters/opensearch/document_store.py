@@ -21,10 +21,10 @@ class OpenSearchDocumentStore:
             (document.id, expected, to_json(document._asdict(), f"document {document.id!r}"))
             for document, expected in documents
         ]
-        return await self._cluster.write("slips", lines) if lines else ()
+        return await self._cluster.write("documents", lines) if lines else ()
 
     async def get(self, documents: Sequence[str]) -> Mapping[str, StoredDocument]:
-        return {hit["_id"]: _stored(hit) for hit in await self._cluster.get("slips", documents)}
+        return {hit["_id"]: _stored(hit) for hit in await self._cluster.get("documents", documents)}
 
     async def find(self, kind: str) -> Sequence[StoredDocument]:
         body = {
@@ -34,7 +34,7 @@ class OpenSearchDocumentStore:
             "seq_no_primary_term": True,
             "track_total_hits": False,
         }
-        answer = await self._cluster.search("slips", body)
+        answer = await self._cluster.search("documents", body)
         return [_stored(hit) for hit in answer["hits"]["hits"]]
 
 

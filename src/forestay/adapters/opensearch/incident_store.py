@@ -48,24 +48,24 @@ class OpenSearchIncidentStore:
         self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
 
     async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
-        places = {one.id: _bytes(one, one.id) for _, one in reversed(incidents)}
-        added = await self._add([(one.id, one.id, one) for one, _ in incidents])
-        await create(self._cluster, "standings", [(name, None, body) for name, body in places.items()])
+        places = {status.id: _bytes(status, status.id) for _, status in reversed(incidents)}
+        added = await self._add([(incident.id, incident.id, incident) for incident, _ in incidents])
+        await create(self._cluster, "incident_status", [(name, None, body) for name, body in places.items()])
         return added
 
     async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
-        return {one.id: one for one in await self._get(Incident, ids)}
+        return {incident.id: incident for incident in await self._get(Incident, ids)}
 
-    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
-        hits = ((hit["_id"], hit) for hit in await self._cluster.get("standings", ids))
+    async def get_statuses(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
+        hits = ((hit["_id"], hit) for hit in await self._cluster.get("incident_status", ids))
         read, spoilt = self.readable.split(hits, _stored)
         if spoilt:
             raise Unreadable(spoilt, "incident status")
-        return {stored.standing.id: stored for stored in read}
+        return {stored.status.id: stored for stored in read}
 
-    async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
-        lines = [(one.id, expected, _bytes(one, one.id)) for one, expected in standings]
-        return await self._cluster.write("standings", lines) if lines else ()
+    async def put_statuses(self, statuses: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
+        lines = [(status.id, expected, _bytes(status, status.id)) for status, expected in statuses]
+        return await self._cluster.write("incident_status", lines) if lines else ()
 
     async def find(
         self, query: IncidentQuery, *, sort: str = "-at", limit: int = 100, cursor: str | None = None
@@ -84,7 +84,7 @@ class OpenSearchIncidentStore:
         }
         if cursor is not None:
             body["search_after"] = cursor_place(cursor, sort, numbers=True)
-        hits = (await self._cluster.search("standings", body))["hits"]["hits"]
+        hits = (await self._cluster.search("incident_status", body))["hits"]["hits"]
         more = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
         return IncidentPage(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), more)
 
@@ -94,41 +94,41 @@ class OpenSearchIncidentStore:
         order = [{"_count": "desc"}, {"_key": "asc"}]
         terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order}}}
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
-        answer = await self._cluster.search("standings", body)
-        return {str(one["key"]): one["doc_count"] for one in answer["aggregations"]["by"]["buckets"]}
+        answer = await self._cluster.search("incident_status", body)
+        return {str(bucket["key"]): bucket["doc_count"] for bucket in answer["aggregations"]["by"]["buckets"]}
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         kept = [{name: {"terms": {"field": name, "missing_bucket": True}}} for name in _PILED]
         first = {"size": 1, "sort": [{"at": "asc"}, {"id": "asc"}], "_source": ["id", "at"]}
         aggs = {"cost": {"sum": {"field": "core_seconds"}}, "oldest": {"top_hits": first}}
-        found: list[InboxTally] = []
+        tallies: list[InboxTally] = []
         after: dict[str, Any] = {}
-        while len(found) < MAX_PILES:
+        while len(tallies) < MAX_PILES:
             composite = {"size": MAX_FOUND, "sources": kept} | after
             body = {"query": _query(query), "size": 0, "track_total_hits": False}
             body["aggs"] = {"piles": {"composite": composite, "aggs": aggs}}
-            answer = (await self._cluster.search("standings", body))["aggregations"]["piles"]
-            found += [_pile(one) for one in answer["buckets"]]
+            answer = (await self._cluster.search("incident_status", body))["aggregations"]["piles"]
+            tallies += [_pile(bucket) for bucket in answer["buckets"]]
             if len(answer["buckets"]) < MAX_FOUND:
                 break
             after = {"after": answer["after_key"]}
-        return found
+        return tallies
 
     async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
         since, steps = tally_bounds(query, step, by)
         body = tally_of(_query(query), "at", since, step, by)
-        return tally_from(await self._cluster.search("standings", body), since, step, steps)
+        return tally_from(await self._cluster.search("incident_status", body), since, step, steps)
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
-        return await self._add([(one.id, one.incident, one) for one in decisions])
+        return await self._add([(decision.id, decision.incident, decision) for decision in decisions])
 
     async def get_decision(self, incident: str, n: int) -> Decision | None:
-        found = await self._get(Decision, [decision_id(incident, n)])
-        return found[0] if found else None
+        decisions = await self._get(Decision, [decision_id(incident, n)])
+        return decisions[0] if decisions else None
 
     async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
-        found = await self._get(Decision, [decision_id(*one) for one in names])
-        return {(one.incident, one.n): one for one in found}
+        decisions = await self._get(Decision, [decision_id(*name) for name in names])
+        return {(decision.incident, decision.n): decision for decision in decisions}
 
     async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
         filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": Decision.__name__}}]
@@ -137,16 +137,16 @@ class OpenSearchIncidentStore:
         return self._read(Decision, answer["hits"]["hits"])[0]
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
-        return sorted(await self._of(Decision, incident), key=lambda one: one.n)
+        return sorted(await self._of(Decision, incident), key=lambda decision: decision.n)
 
     async def add_steps(self, steps: Sequence[StepRecord]) -> Sequence[bool]:
-        return await self._add([(one.id, one.incident, one) for one in steps])
+        return await self._add([(step.id, step.incident, step) for step in steps])
 
     async def get_steps(self, ids: Sequence[str]) -> Mapping[str, StepRecord]:
-        return {one.id: one for one in await self._get(StepRecord, ids)}
+        return {record.id: record for record in await self._get(StepRecord, ids)}
 
     async def steps(self, incident: str) -> Sequence[StepRecord]:
-        return sorted(await self._of(StepRecord, incident), key=lambda one: (one.n, one.step, one.mark))
+        return sorted(await self._of(StepRecord, incident), key=lambda record: (record.n, record.step, record.mark))
 
     async def _add(self, wanted: Sequence[tuple[str, str, Incident | Decision | StepRecord]]) -> Sequence[bool]:
         lines: list[tuple[str, None, bytes]] = []
@@ -157,7 +157,7 @@ class OpenSearchIncidentStore:
         return await create(self._cluster, "papers", lines)
 
     async def _get(self, kind: type[_Paper], ids: Sequence[str]) -> list[_Paper]:
-        hits = await self._cluster.get("papers", [_key(kind, one) for one in ids])
+        hits = await self._cluster.get("papers", [_key(kind, identifier) for identifier in ids])
         read, spoilt = self._read(kind, hits)
         if spoilt:
             raise Unreadable(spoilt, f"documents of the kind {kind.__name__}")
@@ -180,8 +180,8 @@ def _key(kind: type[object], name: str) -> str:
     return f"{kind.__name__}:{name}"
 
 
-def _bytes(standing: IncidentStatus, what: str) -> bytes:
-    return _bounded(to_json(to_document(standing) | {"second": asks_approval(standing)}, what), what)
+def _bytes(status: IncidentStatus, what: str) -> bytes:
+    return _bounded(to_json(to_document(status) | {"second": asks_approval(status)}, what), what)
 
 
 def _pile(bucket: Mapping[str, Any]) -> InboxTally:

@@ -37,7 +37,7 @@ took 1.4 times as long; what was measured, and how surely, is in decision 11.
 """
 
 _INDEXED = RANGES | {"ended"}
-"""The ends of cases' jobs are looked for by their time, again and again, among many more that have none."""
+"""The ends of runs' jobs are looked for by their time, again and again, among many more that have none."""
 
 JOB_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(sorted(TEXT_FIELDS - {"id"}), _WORD),
@@ -54,9 +54,9 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "specifications": {"tenant": _WORD},
     "records": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD, "job": _WORD, "at": _NUMBER},
     "pilots": {"id": _SHOWN, "tenant": _WORD, "state": _WORD, "registered": _NUMBER},
-    "beats": {"sheet": _SHOWN, "server": _WORD},
-    "slips": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD},
-    "standings": {
+    "heartbeats": {"heartbeat_page": _SHOWN, "server": _WORD},
+    "documents": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD},
+    "incident_status": {
         "id": _SHOWN,
         **dict.fromkeys(sorted(INCIDENT_TEXTS), _WORD),
         **dict.fromkeys(sorted(INCIDENT_NUMBERS), _NUMBER),
@@ -112,12 +112,12 @@ async def make_indexes(hosts: Hosts, layout: Layout) -> None:
 
 async def _make(hosts: Hosts, layout: Layout, kind: str) -> None:
     try:
-        found = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={}, checking_setup=True)
+        settings = await hosts.read(f"/{layout.alias(kind)}/_settings", method="GET", params={}, checking_setup=True)
     except NotFound:
         await _create(hosts, layout, kind)
         return
-    for name, one in found.items():
-        if one["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
+    for name, setting in settings.items():
+        if setting["settings"]["index"].get("translog", {}).get("durability", "request") != "request":
             raise Permanent(f"index {name} must have translog.durability request: it may lose acknowledged writes")
     body = {"dynamic": False, "properties": dict(FIELDS[kind])}
     await hosts.read(f"/{layout.alias(kind)}/_mapping", body, method="PUT", params={}, checking_setup=True)

@@ -29,12 +29,12 @@ async def inspect_cluster(cluster: Cluster) -> StoreInspection:
     for kind in FIELDS:
         alias = cluster.layout.alias(kind)
         try:
-            found = await ask(f"/{alias}")
+            index = await ask(f"/{alias}")
         except NotFound:
             lacking.append(alias)
             continue
-        for name, one in found.items():
-            wrong += _index(name, one, FIELDS[kind])
+        for name, other_index in index.items():
+            wrong += _index(name, other_index, FIELDS[kind])
     health = await ask("/_cluster/health")
     if health["status"] == "red":
         wrong.append("the cluster is red: a part of an index has no readable copy")

@@ -100,12 +100,17 @@ class OpenSearchJobStore:
     async def remove(self, jobs: Sequence[Stored]) -> int:
         if not jobs:
             return 0
-        await self.cluster.remove_by("records", "job", [one.document.id for one in jobs])
-        return await self.cluster.remove_at("jobs", [(one.document.id, one.version) for one in jobs])
+        await self.cluster.remove_by("records", "job", [job.document.id for job in jobs])
+        return await self.cluster.remove_at("jobs", [(job.document.id, job.version) for job in jobs])
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
         lines = [
-            (one.id, None, to_json(specification_to_json(one), f"specification {one.id!r}")) for one in specifications
+            (
+                specification.id,
+                None,
+                to_json(specification_to_json(specification), f"specification {specification.id!r}"),
+            )
+            for specification in specifications
         ]
         await create(self.cluster, "specifications", lines)
 

@@ -1,4 +1,4 @@
-"""Pilots and their beats, in the same cluster as the jobs."""
+"""Pilots and their heartbeats, in the same cluster as the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import structlog
 
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
 from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
-from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from forestay.formats.jobs.pilot_json import (
+    heartbeat_page_from_json,
+    heartbeat_page_to_json,
+    pilot_from_json,
+    pilot_to_json,
+)
 from forestay.formats.text.readable import Readable
 from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
 from forestay.ports.pilots.pilot_store import StoredPilot
@@ -24,7 +29,7 @@ class OpenSearchPilotStore:
         self._cluster = cluster
         self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
         self._shown: set[str] = set()
-        """Sheets written here that searches show."""
+        """Heartbeat pages written here that searches show."""
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
         line = (pilot.id, expected, to_json(pilot_to_json(pilot), f"pilot {pilot.id!r}"))
@@ -37,7 +42,9 @@ class OpenSearchPilotStore:
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
         wanted = {"tenant": tenant, "state": state}
         body = {
-            "query": {"bool": {"filter": [{"term": {name: one}} for name, one in wanted.items() if one is not None]}},
+            "query": {
+                "bool": {"filter": [{"term": {name: value}} for name, value in wanted.items() if value is not None]}
+            },
             "sort": [{"registered": {"order": "desc"}}, {"id": {"order": "asc"}}],
             "size": MAX_PAGE,
             "track_total_hits": False,
@@ -46,40 +53,45 @@ class OpenSearchPilotStore:
         hits = ((hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"])
         return self.readable.each(hits, pilot_from_json)
 
-    async def put_sheet(self, sheet: HeartbeatPage) -> None:
-        name = f"{sheet.server}/{sheet.bucket}"
-        body = to_json(sheet_to_json(sheet) | {"sheet": name}, f"sheet {name!r}")
-        await self._cluster.overwrite("beats", name, body)
+    async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
+        name = f"{heartbeat_page.server}/{heartbeat_page.bucket}"
+        body = to_json(heartbeat_page_to_json(heartbeat_page) | {"heartbeat_page": name}, f"heartbeat page {name!r}")
+        await self._cluster.overwrite("heartbeats", name, body)
         if name not in self._shown:
-            # Once shown, a sheet is found by any search, and its newest content is had without a refresh.
-            await self._cluster.refresh("beats")
+            # Once shown, a heartbeat page is found by any search, and its newest content is had without a refresh.
+            await self._cluster.refresh("heartbeats")
             self._shown.add(name)
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
-        found = await self._sheets(
+    async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
+        heartbeat_pages = await self._heartbeat_pages(
             {"bool": {"must_not": {"term": {"server": but_of}}}} if but_of else {"match_all": {}}
         )
-        if fresh and found:
+        if fresh and heartbeat_pages:
             # A refresh takes longer than anything else here, and a dead pilot's jobs wait for this answer.
-            hits = await self._cluster.get("beats", [source["sheet"] for source in found])
-            found = [hit["_source"] for hit in hits]
-        return [sheet_from_json(source) for source in found]
+            hits = await self._cluster.get("heartbeats", [source["heartbeat_page"] for source in heartbeat_pages])
+            heartbeat_pages = [hit["_source"] for hit in hits]
+        return [heartbeat_page_from_json(source) for source in heartbeat_pages]
 
-    async def drop_sheets(self, server: str) -> None:
-        await self._cluster.refresh("beats")
-        found = await self._sheets({"term": {"server": server}})
-        names = [source["sheet"] for source in found]
-        await self._cluster.remove("beats", names)
+    async def drop_heartbeat_pages(self, server: str) -> None:
+        await self._cluster.refresh("heartbeats")
+        heartbeat_pages = await self._heartbeat_pages({"term": {"server": server}})
+        names = [source["heartbeat_page"] for source in heartbeat_pages]
+        await self._cluster.remove("heartbeats", names)
         # Otherwise a server that starts now would take the one that left for alive, and leave it its slots.
-        await self._cluster.refresh("beats")
+        await self._cluster.refresh("heartbeats")
         self._shown.difference_update(names)
 
-    async def _sheets(self, query: dict[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        body: dict[str, Any] = {"query": query, "sort": [{"sheet": "asc"}], "size": 1000, "track_total_hits": False}
+    async def _heartbeat_pages(self, query: dict[str, Any]) -> list[dict[str, Any]]:
+        sources: list[dict[str, Any]] = []
+        body: dict[str, Any] = {
+            "query": query,
+            "sort": [{"heartbeat_page": "asc"}],
+            "size": 1000,
+            "track_total_hits": False,
+        }
         while True:
-            hits = (await self._cluster.search("beats", body))["hits"]["hits"]
-            found += [hit["_source"] for hit in hits]
+            hits = (await self._cluster.search("heartbeats", body))["hits"]["hits"]
+            sources += [hit["_source"] for hit in hits]
             if len(hits) < body["size"]:
-                return found
+                return sources
             body["search_after"] = hits[-1]["sort"]

@@ -155,11 +155,11 @@ def tally_of(meant: dict[str, Any], over: str, least: int, step: int, by: str) -
 
 def tally_from(answer: Mapping[str, Any], least: int, step: int, steps: int) -> list[dict[str, int]]:
     """One mapping a step."""
-    found: list[dict[str, int]] = [{} for _ in range(steps)]
+    result: list[dict[str, int]] = [{} for _ in range(steps)]
     for bucket in answer["aggregations"]["steps"]["buckets"]:
-        values = {str(one["key"]): one["doc_count"] for one in bucket["by"]["buckets"]}
-        found[(int(bucket["key"]) - least) // step] = values
-    return found
+        values = {str(other_bucket["key"]): other_bucket["doc_count"] for other_bucket in bucket["by"]["buckets"]}
+        result[(int(bucket["key"]) - least) // step] = values
+    return result
 
 
 def _any(name: str, values: Sequence[str]) -> dict[str, Any]:

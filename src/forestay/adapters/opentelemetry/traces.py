@@ -1,4 +1,4 @@
-"""Sends spans by OTLP over HTTP, many at once, from a thread of its own; and gives Temporal's client what follows cases."""
+"""Sends spans by OTLP over HTTP, many at once, from a thread of its own; and gives Temporal's client what follows runs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class OtlpTraces:
         self.provider.add_span_processor(self._processor)
 
     def tell(self, spans: Iterable[Span]) -> None:
-        for one in spans:
-            self._processor.on_end(self._readable(one))
+        for span in spans:
+            self._processor.on_end(self._readable(span))
 
     def current(self) -> str:
         now = trace.get_current_span().get_span_context()
@@ -51,11 +51,11 @@ class OtlpTraces:
 
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
-        given = read_traceparent(traceparent)
-        if given is None:
+        context = read_traceparent(traceparent)
+        if context is None:
             yield
             return
-        above = NonRecordingSpan(_context(given.trace, given.parent, sampled=given.sampled, remote=True))
+        above = NonRecordingSpan(_context(context.trace, context.parent, sampled=context.sampled, remote=True))
         token = contexts.attach(trace.set_span_in_context(above))
         try:
             yield
@@ -63,7 +63,7 @@ class OtlpTraces:
             contexts.detach(token)
 
     def interceptor(self) -> TracingInterceptor:
-        """Follows cases through Temporal: their starts, signals, workflows and activities."""
+        """Follows runs through Temporal: their starts, signals, workflows and activities."""
         return TracingInterceptor(self.provider.get_tracer("forestay", self._version))
 
     def flush(self) -> bool:
@@ -71,8 +71,8 @@ class OtlpTraces:
         return self.provider.force_flush()
 
     def _make_resource(self, process: str) -> Resource:
-        told: Mapping[str, str] = {"service.name": f"forestay-{process}", "service.version": self._version}
-        return Resource.create(dict(told))
+        attributes: Mapping[str, str] = {"service.name": f"forestay-{process}", "service.version": self._version}
+        return Resource.create(dict(attributes))
 
     def _readable(self, span: Span) -> ReadableSpan:
         return ReadableSpan(

@@ -29,7 +29,7 @@ class PbsReader:
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says. One question a name: qselect takes no more."""
-        found: dict[str, tuple[BatchJob, ...]] = {}
+        found_jobs: dict[str, tuple[BatchJob, ...]] = {}
         for name in dict.fromkeys(names):
             ran = await self._ask(["qselect", "-x", "-N", name])
             if ran is None or ran.code != 0:
@@ -38,17 +38,17 @@ class PbsReader:
             if not ids:
                 continue
             jobs = await self._jobs(ids)
-            if jobs is None or any(one not in jobs for one in ids):
+            if jobs is None or any(identifier not in jobs for identifier in ids):
                 raise Transient("PBS does not respond")
-            found[name] = tuple(sorted((jobs[one] for one in ids), key=_age))
-        return found
+            found_jobs[name] = tuple(sorted((jobs[identifier] for identifier in ids), key=_age))
+        return found_jobs
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
-        found: dict[BatchId, BatchOutcome] = {}
+        outcomes: dict[BatchId, BatchOutcome] = {}
         for some in slices(jobs):
-            found |= told_of(some, await self._jobs(some))
-        return found
+            outcomes |= told_of(some, await self._jobs(some))
+        return outcomes
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says."""
@@ -63,26 +63,26 @@ class PbsReader:
         if ran is None or (ran.code != 0 and not _only_unknown(ran.err, _NOT_KNOWN)):
             return None
         try:
-            told = json.loads(ran.out) if ran.out.strip() else {}
+            document = json.loads(ran.out) if ran.out.strip() else {}
         except ValueError:
             return None
-        jobs = {name: _job(name, one) for name, one in told.get("Jobs", {}).items()}
+        jobs = {name: _job(name, job) for name, job in document.get("Jobs", {}).items()}
         # The server's name behind the number may be left out by whoever asks.
-        return {**{name.partition(".")[0]: one for name, one in jobs.items()}, **jobs}
+        return {**{name.partition(".")[0]: job for name, job in jobs.items()}, **jobs}
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:
         return await answer_of(self.commands, command, seconds=self.seconds)
 
 
 def _only_unknown(words: str, known: Sequence[str]) -> bool:
-    lines = [one.lower() for one in words.splitlines() if one.strip()]
-    return bool(lines) and all(any(word in one for word in known) for one in lines)
+    lines = [line.lower() for line in words.splitlines() if line.strip()]
+    return bool(lines) and all(any(word in line for word in known) for line in lines)
 
 
-def _job(name: str, told: Mapping[str, object]) -> BatchJob:
-    word = str(told.get("job_state") or "")
-    status = told.get("Exit_status")
-    started = _seconds(told.get("stime"))
+def _job(name: str, fields: Mapping[str, object]) -> BatchJob:
+    word = str(fields.get("job_state") or "")
+    status = fields.get("Exit_status")
+    started = _seconds(fields.get("stime"))
     state = BatchState.UNKNOWN
     if word in _WAITING:
         state = BatchState.WAITING
@@ -92,20 +92,20 @@ def _job(name: str, told: Mapping[str, object]) -> BatchJob:
         # Without an exit status the node never said how it ended, and what ran there may run on.
         state = BatchState.LOST if started is not None and not isinstance(status, int) else BatchState.ENDED
     code = status if isinstance(status, int) and state in OVER else None
-    hosts = str(told.get("exec_host") or "")
-    runs = told.get("run_count")
+    hosts = str(fields.get("exec_host") or "")
+    runs = fields.get("run_count")
     outcome = BatchOutcome(
         state,
         word=word,
-        reason=str(told.get("comment") or ""),
+        reason=str(fields.get("comment") or ""),
         exit_code=code if code is not None and code < _BY_SIGNAL else None,
         signal=code - _BY_SIGNAL if code is not None and code > _BY_SIGNAL else None,
-        nodes=tuple(dict.fromkeys(one.partition("/")[0] for one in hosts.split("+") if one)),
+        nodes=tuple(dict.fromkeys(part.partition("/")[0] for part in hosts.split("+") if part)),
         restarts=max(0, runs - 1) if isinstance(runs, int) else 0,
         started=started,
-        ended=_seconds(told.get("mtime")) if state in OVER else None,
+        ended=_seconds(fields.get("mtime")) if state in OVER else None,
     )
-    return BatchJob(name, str(told.get("Job_Name") or ""), outcome)
+    return BatchJob(name, str(fields.get("Job_Name") or ""), outcome)
 
 
 def _seconds(text: object) -> int | None:

@@ -81,15 +81,15 @@ class PsijSubmitter:
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says."""
-        for one in jobs:
+        for job in jobs:
             own = self._executor()
             own.environment = self._environment
             made = Job()
-            own.attach(made, one)
+            own.attach(made, job)
             try:
                 await asyncio.to_thread(own.cancel, made)
             except (SubmitException, subprocess.TimeoutExpired, OSError) as error:
-                raise Transient(f"job {one} could not be cancelled: {error}") from error
+                raise Transient(f"job {job} could not be cancelled: {error}") from error
 
     def _executor(self) -> Unwatched:
         own = executor(self._kind, self._folder)

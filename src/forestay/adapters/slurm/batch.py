@@ -58,7 +58,7 @@ class SlurmBatch:
         """As the port says, by sbatch with the script on its standard input."""
         environment = {**self._own, **job.environment}
         script = f"#!/bin/sh\nexec {shlex.join(job.command)}\n"
-        ran = await self.run(_submission(job), environment=environment, given=script)
+        ran = await self.run(_submission(job), environment=environment, stdin=script)
         if ran.code == 0:
             words = ran.out.strip().splitlines()
             match = _ID.match(words[-1]) if words else None
@@ -85,7 +85,7 @@ class SlurmBatch:
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says. The queue first: what leaves it in between is in the accounting by then."""
-        found: dict[str, dict[str, BatchJob]] = {}
+        jobs: dict[str, dict[str, BatchJob]] = {}
         for some in slices(names):
             wanted = set(some)
             queue = await self._queue(["--name=" + ",".join(some)])
@@ -94,44 +94,44 @@ class SlurmBatch:
                 raise Transient(
                     "Slurm's queue does not respond" if queue is None else "Slurm's accounting does not respond"
                 )
-            for one in {**accounting, **queue}:
-                job = _one(one, queue, accounting)
+            for other_job in {**accounting, **queue}:
+                job = _one(other_job, queue, accounting)
                 if job.name in wanted:
-                    found.setdefault(job.name, {})[job.id] = job
-            if wanted - found.keys():
+                    jobs.setdefault(job.name, {})[job.id] = job
+            if wanted - jobs.keys():
                 await self._no_lag()
-        return {name: oldest_first(jobs.values()) for name, jobs in found.items()}
+        return {name: oldest_first(jobs.values()) for name, jobs in jobs.items()}
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
-        found: dict[BatchId, BatchOutcome] = {}
+        outcomes: dict[BatchId, BatchOutcome] = {}
         for some in slices(jobs):
             ids = ",".join(some)
             queue = await self._queue([f"--jobs={ids}"])
             accounting = await self._accounting([f"--jobs={ids}"])
-            for one in some:
-                found[one] = joined(
-                    queue[one].outcome if queue and one in queue else None,
-                    accounting[one].outcome if accounting and one in accounting else None,
+            for name in some:
+                outcomes[name] = joined(
+                    queue[name].outcome if queue and name in queue else None,
+                    accounting[name].outcome if accounting and name in accounting else None,
                     queue_answers=queue is not None,
                     accounting_answers=accounting is not None,
                 )
-        return await self._with_nodes(found)
+        return await self._with_nodes(outcomes)
 
-    async def _with_nodes(self, found: dict[BatchId, BatchOutcome]) -> dict[BatchId, BatchOutcome]:
+    async def _with_nodes(self, outcomes: dict[BatchId, BatchOutcome]) -> dict[BatchId, BatchOutcome]:
         ill = {
             node
-            for one in found.values()
-            if one.state is BatchState.LOST or (one.state is BatchState.ENDED and one.word != "COMPLETED")
-            for node in one.nodes
+            for outcome in outcomes.values()
+            if outcome.state is BatchState.LOST or (outcome.state is BatchState.ENDED and outcome.word != "COMPLETED")
+            for node in outcome.nodes
         }
         if not ill:
-            return found
+            return outcomes
         ran = await self._ask(
             ["sinfo", "--noheader", "--Node", f"--nodes={','.join(sorted(ill))}", "--format=%N|%T|%E"]
         )
         nodes = read_nodes(ran.out) if ran is not None and ran.code == 0 else {}
-        return {one: with_nodes(outcome, nodes) for one, outcome in found.items()}
+        return {name: with_nodes(outcome, nodes) for name, outcome in outcomes.items()}
 
     async def _queue(self, which: Sequence[str]) -> dict[str, BatchJob] | None:
         """The jobs that the controller knows; None when it does not answer."""
@@ -161,10 +161,10 @@ class SlurmBatch:
         return await answer_of(self.commands, command, environment=self._own, seconds=self.seconds)
 
     async def run(
-        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, given: str = ""
+        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: str = ""
     ) -> CommandResult:
         """One of Slurm's commands, in the environment that they get."""
-        return await self.commands.run(command, environment=environment or self._own, given=given, seconds=self.seconds)
+        return await self.commands.run(command, environment=environment or self._own, stdin=stdin, seconds=self.seconds)
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -25,12 +25,12 @@ def controllers(environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     """Host and port of each controller by Slurm's own configuration; nothing when it cannot be read."""
     places = [environment["SLURM_CONF"]] if environment.get("SLURM_CONF") else list(PLACES)
     for place in places:
-        found = _read(Path(place), 0)
-        hosts = [value for key, value in found if key in ("slurmctldhost", "controlmachine")]
-        addresses = [value for key, value in found if key in ("slurmctldaddr", "controladdr")]
-        ports = [value for key, value in found if key == "slurmctldport"]
+        results = _read(Path(place), 0)
+        hosts = [value for key, value in results if key in ("slurmctldhost", "controlmachine")]
+        addresses = [value for key, value in results if key in ("slurmctldaddr", "controladdr")]
+        ports = [value for key, value in results if key == "slurmctldport"]
         port = int(re.split(r"\D", ports[-1])[0] or 6817) if ports else 6817
-        names = addresses or [_address(one) for one in hosts]
+        names = addresses or [_address(host) for host in hosts]
         if names:
             return tuple((name, port) for name in names)
     return ()
@@ -42,21 +42,21 @@ def _address(host: str) -> str:
 
 
 def _read(path: Path, depth: int) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
-        return found
+        return result
     for line in lines:
         match = _LINE.match(line.split("#", 1)[0])
         if match is None:
             continue
         key, value = match[1].lower(), match[2]
         if key != "include":
-            found.append((key, value))
+            result.append((key, value))
         elif depth < _DEPTH:
-            found += _read(path.parent / value, depth + 1)
-    return found
+            result += _read(path.parent / value, depth + 1)
+    return result
 
 
 async def why_unreached(places: Sequence[tuple[str, int]], *, seconds: float = 3.0) -> SubmitRefusal:

@@ -16,7 +16,7 @@ _NO_REASON = frozenset({"", "None", "(null)"})
 
 def read_queue(text: str) -> dict[str, BatchJob]:
     """The jobs that the controller knows, by id."""
-    found: dict[str, BatchJob] = {}
+    jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
         parts = line.split("|", 8)
         if len(parts) != 9:
@@ -35,13 +35,13 @@ def read_queue(text: str) -> dict[str, BatchJob]:
             started=seconds_of(started) if state not in (BatchState.WAITING, BatchState.UNKNOWN) else None,
             ended=seconds_of(ended) if state in OVER else None,
         )
-        found[job] = BatchJob(job, name, outcome)
-    return found
+        jobs[job] = BatchJob(job, name, outcome)
+    return jobs
 
 
 def read_accounting(text: str) -> dict[str, BatchJob]:
     """The jobs that the accounting knows, by id: of one that was started anew the last start, with what became of those before."""
-    found: dict[str, BatchJob] = {}
+    jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
         parts = line.split("|", 7)
         if len(parts) != 8:
@@ -60,14 +60,14 @@ def read_accounting(text: str) -> dict[str, BatchJob]:
             started=seconds_of(started),
             ended=seconds_of(ended) if state in OVER else None,
         )
-        before = found.get(job)
+        before = jobs.get(job)
         if before is not None:
             gone = before.outcome
             outcome = replace(
                 outcome, restarts=gone.restarts + 1, node_events=(*gone.node_events, ended_event(gone))[-8:]
             )
-        found[job] = BatchJob(job, name, outcome)
-    return found
+        jobs[job] = BatchJob(job, name, outcome)
+    return jobs
 
 
 def joined(
@@ -119,25 +119,25 @@ class NodeWord:
 
 def read_nodes(text: str) -> dict[str, NodeWord]:
     """Nodes by name, from ``name|state|reason`` lines."""
-    found: dict[str, NodeWord] = {}
+    words: dict[str, NodeWord] = {}
     for line in text.splitlines():
         name, _, rest = line.partition("|")
         state, _, reason = rest.partition("|")
         if state:
-            found[name] = NodeWord(state, "" if reason == "none" else reason)
-    return found
+            words[name] = NodeWord(state, "" if reason == "none" else reason)
+    return words
 
 
 def with_nodes(outcome: BatchOutcome, nodes: Mapping[str, NodeWord]) -> BatchOutcome:
     """The outcome with what is said of its nodes; an end that a node which is not heard cannot have confirmed is no end."""
-    unheard = [one for one in outcome.nodes if one in nodes and nodes[one].unheard]
+    unheard = [node for node in outcome.nodes if node in nodes and nodes[node].unheard]
     if not unheard:
         return outcome
-    events = (*outcome.node_events, *(f"{one}: {nodes[one]}" for one in unheard))[-8:]
+    events = (*outcome.node_events, *(f"{node}: {nodes[node]}" for node in unheard))[-8:]
     lost = outcome.state is BatchState.ENDED and outcome.word not in TOLD_BY_NODE and outcome.started is not None
     return replace(outcome, node_events=events, state=BatchState.LOST if lost else outcome.state)
 
 
 def oldest_first(jobs: Iterable[BatchJob]) -> tuple[BatchJob, ...]:
     """By Slurm's ids, which count up."""
-    return tuple(sorted(jobs, key=lambda one: (len(one.id), one.id)))
+    return tuple(sorted(jobs, key=lambda job: (len(job.id), job.id)))

@@ -47,28 +47,28 @@ class SlurmSteering:
     slurm: SlurmBatch
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
-        found: dict[BatchId, JobIdentity] = {}
+        identities: dict[BatchId, JobIdentity] = {}
         for some in slices(jobs):
             ran = await self._run(
                 "squeue", "--noheader", "--states=all", f"--Format={IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
             )
             if ran.code != 0 and not said(ran.err, ("invalid job id",)):
                 raise Transient(one_line(ran.err) or "squeue does not respond")
-            found |= read_identities(ran.out)
-            forgotten = [job for job in some if job not in found]
+            identities |= read_identities(ran.out)
+            forgotten = [job for job in some if job not in identities]
             if forgotten:
                 ids = f"--jobs={','.join(forgotten)}"
                 ran = await self._run("sacct", "--noheader", "--parsable2", "-X", f"--format={ACCOUNTED_FIELDS}", ids)
-                found |= read_accounted_identities(ran.out) if ran.code == 0 else {}
-        return found
+                identities |= read_accounted_identities(ran.out) if ran.code == 0 else {}
+        return identities
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
-        found: dict[BatchId, JobDetails] = {}
+        details: dict[BatchId, JobDetails] = {}
         for job in jobs:  # scontrol takes one id at a time
             fields = await self._fields(job)
             if fields is not None:
-                found[job] = _details(job, fields)
-        return found
+                details[job] = _details(job, fields)
+        return details
 
     async def peak_memory(self, job: BatchId) -> int | None:
         ran = await self._run("sacct", "--noheader", "--parsable2", f"--jobs={job}", "--format=MaxRSS")
@@ -162,7 +162,7 @@ class SlurmSteering:
 
 def read_identities(text: str) -> dict[BatchId, JobIdentity]:
     """From squeue's lines. The base id of an array is known by each of its elements."""
-    found: dict[BatchId, JobIdentity] = {}
+    identities: dict[BatchId, JobIdentity] = {}
     for line in text.splitlines():
         parts = [part.strip() for part in line.split("|")]
         if len(parts) != 5:
@@ -170,17 +170,17 @@ def read_identities(text: str) -> dict[BatchId, JobIdentity]:
         job, array, element, group, user = parts
         owner = int(user) if user.isdigit() else None
         if array != job or element != "N/A":
-            found |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner))
+            identities |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner))
         elif group not in ("N/A", "0", ""):
-            found |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner))
+            identities |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner))
         else:
-            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
-    return found
+            identities.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return identities
 
 
 def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
     """From the accounting's lines, where an element of an array is called ``12_3`` and a part of a heterogeneous job ``12+1``."""
-    found: dict[BatchId, JobIdentity] = {}
+    identities: dict[BatchId, JobIdentity] = {}
     for line in text.splitlines():
         parts = line.split("|", 3)
         if len(parts) != 4 or parts[3] == UNNAMED:
@@ -188,12 +188,12 @@ def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
         name, job, user, _ = parts
         owner = int(user) if user.isdigit() else None
         if "_" in name:
-            found |= dict.fromkeys((job, name.partition("_")[0]), JobIdentity(JobKind.ARRAY, owner))
+            identities |= dict.fromkeys((job, name.partition("_")[0]), JobIdentity(JobKind.ARRAY, owner))
         elif "+" in name:
-            found |= dict.fromkeys((job, name.partition("+")[0]), JobIdentity(JobKind.HETEROGENEOUS, owner))
+            identities |= dict.fromkeys((job, name.partition("+")[0]), JobIdentity(JobKind.HETEROGENEOUS, owner))
         elif job:
-            found.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
-    return found
+            identities.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+    return identities
 
 
 def _kind(fields: Mapping[str, str]) -> JobKind:
@@ -213,11 +213,11 @@ def _read(text: str) -> dict[str, str]:
     """The fields of one line; a value ends where the next field begins."""
     line = text.strip().splitlines()[0] if text.strip() else ""
     places = list(_FIELD.finditer(line))
-    ends = [*(one.start() for one in places[1:]), len(line)]
-    found: dict[str, str] = {}
+    ends = [*(place.start() for place in places[1:]), len(line)]
+    result: dict[str, str] = {}
     for place, end in zip(places, ends, strict=True):
-        found.setdefault(place[1], line[place.end() : end].strip())
-    return found
+        result.setdefault(place[1], line[place.end() : end].strip())
+    return result
 
 
 def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
@@ -231,7 +231,7 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     if wall is not None:
         needs["wall"] = wall
     mark = fields.get("Comment", "").rpartition(MARK)[2] if MARK in fields.get("Comment", "") else ""
-    logs = dict.fromkeys(fields[one] for one in ("StdErr", "StdOut") if fields.get(one, "").startswith("/"))
+    logs = dict.fromkeys(fields[field] for field in ("StdErr", "StdOut") if fields.get(field, "").startswith("/"))
     user = fields.get("UserId", "").partition("(")[0]
     waiting = fields.get("JobState") == "PENDING"
     requeue = fields.get("Requeue") != "0"

@@ -90,7 +90,7 @@ def state_of(word: str) -> tuple[BatchState, str]:
 def said(words: str, table: Iterable[str]) -> bool:
     """Whether one of a table's phrases stands in what Slurm said."""
     low = words.lower()
-    return any(one in low for one in table)
+    return any(phrase in low for phrase in table)
 
 
 def one_line(words: str) -> str:
@@ -126,12 +126,12 @@ def nodes_of(text: str, most: int = 1000) -> tuple[str, ...]:
     """The nodes of a list such as ``n[1-3,7],login1``; nothing for what Slurm writes when there are none."""
     if not text or text.startswith(("None", "(null)", "N/A")):
         return ()
-    found: list[str] = []
-    for one in _each_node(text):
-        found.append(one)
-        if len(found) == most:
+    nodes: list[str] = []
+    for node in _each_node(text):
+        nodes.append(node)
+        if len(nodes) == most:
             break
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _each_node(text: str) -> Iterator[str]:

@@ -32,8 +32,8 @@ class SqlAuditStore:
 
     async def get(self, tenant: str, numbers: Sequence[int]) -> Mapping[int, AuditPage]:
         wanted = self.database.dialect.any_of(audit.c.id, [_key(tenant, number) for number in numbers])
-        found = [_page(body) for (body,) in await self.database.rows(select(audit.c.body).where(wanted))]
-        return {page.number: page for page in found}
+        pages = [_page(body) for (body,) in await self.database.rows(select(audit.c.body).where(wanted))]
+        return {page.number: page for page in pages}
 
     async def last(self, tenant: str) -> AuditPage | None:
         wanted = select(audit.c.body).where(audit.c.tenant == escaped(tenant)).order_by(audit.c.last.desc()).limit(1)

@@ -36,14 +36,14 @@ class Connections:
         try:
             connection = await self._connection()
             try:
-                found: list[Any] = await connection.fetch(statement, *values)
+                rows: list[Any] = await connection.fetch(statement, *values)
             except BaseException:
                 # Also after an error that the server itself told: the last one of a server that goes down looks no different.
                 await _give_up(connection)
                 raise
             if not connection.is_closed():
                 self._idle.append(connection)
-            return found
+            return rows
         finally:
             self._room.release()
 

@@ -117,9 +117,9 @@ class SqlDatabase:
         """Remove the rows that are at these versions, and those of another table that name them; how many went."""
 
         async def change() -> int:
-            standing = tuple_(table.c.id, table.c.version).in_(versions)
+            status = tuple_(table.c.id, table.c.version).in_(versions)
             async with self.dialect.writer.begin() as connection:
-                gone = (await connection.execute(delete(table).where(standing).returning(table.c.id))).scalars().all()
+                gone = (await connection.execute(delete(table).where(status).returning(table.c.id))).scalars().all()
                 if gone:
                     await connection.execute(delete(beside.table).where(self.dialect.any_of(beside, gone)))
             return len(gone)
@@ -166,6 +166,6 @@ def _grow(connection: Connection) -> None:
     for column in _missing_columns(inspect(connection)):
         kind = column.type.compile(connection.dialect)
         connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {quote(column.name)} {kind}"))
-    for index in (one for table in metadata.sorted_tables for one in table.indexes):
+    for index in (other_index for table in metadata.sorted_tables for other_index in table.indexes):
         if index.name in ADDED_INDEXES:
             index.create(connection, checkfirst=True)

@@ -132,7 +132,7 @@ class Postgres:
         values: Mapping[str, Any] = _values(table, rows[0]) if len(rows) == 1 else _arrays(table, rows)
         if wanted is _create_alike:
             values = {**_values(table, rows[0]), **_arrays(table, rows, only=TELLING)}
-        return {found[0] for found in await self.direct.fetch(words, [values[name] for name in names])}
+        return {row[0] for row in await self.direct.fetch(words, [values[name] for name in names])}
 
     async def close(self) -> None:
         await self.direct.close()
@@ -140,7 +140,11 @@ class Postgres:
 
     def upsert(self, table: Table, row: Row) -> Executable:
         statement = postgresql.insert(table).values(row)
-        values = {one.name: statement.excluded[one.name] for one in table.columns if not one.primary_key}
+        values = {
+            other_column.name: statement.excluded[other_column.name]
+            for other_column in table.columns
+            if not other_column.primary_key
+        }
         return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
@@ -236,9 +240,9 @@ def _create_many(table: Table) -> Executable:
 @cache
 def _rewrite_many(table: Table) -> Executable:
     sent = _sent(table)
-    standing = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - literal_column("1"))
+    status = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - literal_column("1"))
     values = {place: _value(sent, place) for place in table.columns if not place.primary_key}
-    return update(table).values(values).where(standing).returning(table.c.id)
+    return update(table).values(values).where(status).returning(table.c.id)
 
 
 def _one_value(place: Column[Any]) -> ColumnElement[Any]:
@@ -288,8 +292,8 @@ def _create_alike(table: Table) -> Executable:
 def _rewrite_one(table: Table) -> Executable:
     values = {place: _one_value(place) for place in table.columns if not place.primary_key}
     before = bindparam("versions", type_=table.c.version.type) - literal_column("1")
-    standing = (table.c.id == bindparam("ids", type_=table.c.id.type)) & (table.c.version == before)
-    return update(table).values(values).where(standing).returning(table.c.id)
+    status = (table.c.id == bindparam("ids", type_=table.c.id.type)) & (table.c.version == before)
+    return update(table).values(values).where(status).returning(table.c.id)
 
 
 class Sqlite:
@@ -328,8 +332,8 @@ class Sqlite:
         async with self.writer.begin() as connection:
             # Nobody else writes inside this transaction, so what is read here holds until it ends.
             wanted = orjson.dumps([row[0] for row in (*creates, *rewrites)]).decode()
-            found: Sequence[Any] = (await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))).all()
-            versions = {name: version for name, version in found}  # noqa: C416 - rows, not pairs
+            rows: Sequence[Any] = (await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))).all()
+            versions = {name: version for name, version in rows}  # noqa: C416 - rows, not pairs
             new = [row for row in creates if row[0] not in versions]
             fitting = [row for row in rewrites if versions.get(row[0]) == row[1] - 1]
             if new:
@@ -340,7 +344,11 @@ class Sqlite:
 
     def upsert(self, table: Table, row: Row) -> Executable:
         statement = sqlite.insert(table).values(row)
-        values = {one.name: statement.excluded[one.name] for one in table.columns if not one.primary_key}
+        values = {
+            other_column.name: statement.excluded[other_column.name]
+            for other_column in table.columns
+            if not other_column.primary_key
+        }
         return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:

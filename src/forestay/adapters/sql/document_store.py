@@ -54,15 +54,15 @@ class SqlDocumentStore:
         ]
 
     async def get(self, documents: Sequence[str]) -> Mapping[str, StoredDocument]:
-        found = await self._read(documents)
-        return {one.document.id: one for one in found}
+        stored_documents = await self._read(documents)
+        return {stored_document.document.id: stored_document for stored_document in stored_documents}
 
     async def _read(self, names: Sequence[str]) -> Sequence[StoredDocument]:
-        wanted = self.database.dialect.any_of(documents.c.id, [escaped(one) for one in names])
+        wanted = self.database.dialect.any_of(documents.c.id, [escaped(name) for name in names])
         rows = ((unescaped(row[0]), row) for row in await self.database.rows(select(documents).where(wanted)))
         read, spoilt = self.readable.split(rows, _stored)
         if spoilt:
-            raise Unreadable(spoilt, "slips")
+            raise Unreadable(spoilt, "documents")
         return read
 
     async def find(self, kind: str) -> Sequence[StoredDocument]:

@@ -37,8 +37,8 @@ def _look(connection: Connection) -> StoreInspection:
     elif number is not None and number < LAYOUT:
         notes.append(f"its tables have layout {number}; the next server of this release upgrades them to {LAYOUT}")
     elif number is not None and jobs.name in there:
-        columns = {one["name"] for one in looked.get_columns(jobs.name)}
-        if gone := sorted({one.name for one in jobs.columns} - columns):
+        columns = {column["name"] for column in looked.get_columns(jobs.name)}
+        if gone := sorted({column.name for column in jobs.columns} - columns):
             wrong.append(f"the table jobs has no column {', '.join(gone)}")
     if connection.dialect.name != "postgresql":
         version = connection.execute(text("SELECT sqlite_version()")).scalar()

@@ -77,8 +77,8 @@ class SqlJobStore:
         return [_result(change, done) for change in changes]
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
-        found = await self.database.rows(self._jobs_by_id(jobs))
-        rows = ((unescaped(job), (version, document)) for job, version, document in found)
+        found_rows = await self.database.rows(self._jobs_by_id(jobs))
+        rows = ((unescaped(job), (version, document)) for job, version, document in found_rows)
         read, spoilt = self.readable.split(rows, lambda row: stored_job(*row))
         if spoilt:
             raise Unreadable(spoilt, "job documents")
@@ -87,34 +87,36 @@ class SqlJobStore:
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
     ) -> JobPage:
-        found = await self.database.rows(page(self.database.dialect, query, sort=sort, limit=limit, cursor=cursor))
+        found_rows = await self.database.rows(page(self.database.dialect, query, sort=sort, limit=limit, cursor=cursor))
         more = None
-        if len(found) > limit:
-            _, _, value, job = found[limit - 1]
+        if len(found_rows) > limit:
+            _, _, value, job = found_rows[limit - 1]
             more = write_cursor(sort, value, job)
-        rows = ((unescaped(job), (version, document)) for version, document, _, job in found[:limit])
+        rows = ((unescaped(job), (version, document)) for version, document, _, job in found_rows[:limit])
         return JobPage(self.readable.each(rows, lambda row: stored_job(*row)), more)
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
-        found = await self.database.rows(counts(self.database.dialect, query, by=by))
-        return {shown(value): many for value, many in found}
+        rows = await self.database.rows(counts(self.database.dialect, query, by=by))
+        return {shown(value): many for value, many in rows}
 
     async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
         wanted, steps = tallies(self.database.dialect, query, over=over, step=step, by=by)
         return in_steps(await self.database.rows(wanted), steps)
 
     async def remove(self, jobs: Sequence[Stored]) -> int:
-        at = [(escaped(one.document.id), one.version.number) for one in jobs if one.version.term == TERM]
+        at = [(escaped(job.document.id), job.version.number) for job in jobs if job.version.term == TERM]
         return await self._remove_at(at) if at else 0
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
-        await self._create_specifications({one.id: one for one in specifications}.values())
+        await self._create_specifications(
+            {specification.id: specification for specification in specifications}.values()
+        )
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
-        wanted = self.database.dialect.any_of(specifications.c.id, [escaped(one) for one in ids])
-        found = await self.database.rows(select(specifications.c.document).where(wanted))
-        read = (specification_from_json(orjson.loads(document)) for (document,) in found)
-        return {one.id: one for one in read}
+        wanted = self.database.dialect.any_of(specifications.c.id, [escaped(identifier) for identifier in ids])
+        rows = await self.database.rows(select(specifications.c.document).where(wanted))
+        read = (specification_from_json(orjson.loads(document)) for (document,) in rows)
+        return {specification.id: specification for specification in read}
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
         first: dict[str, int] = {}
@@ -124,8 +126,8 @@ class SqlJobStore:
         return [first[record.id] == place and escaped(record.id) in added for place, record in enumerate(records)]
 
     async def get_record(self, record: str) -> Record | None:
-        found = await self.database.rows(select(records).where(records.c.id == escaped(record)))
-        return _record(found[0]) if found else None
+        rows = await self.database.rows(select(records).where(records.c.id == escaped(record)))
+        return _record(rows[0]) if rows else None
 
     async def find_records(
         self,
@@ -144,32 +146,40 @@ class SqlJobStore:
         if since is not None:
             wanted = wanted.where(records.c.at >= since)
         wanted = wanted.order_by(records.c.at.desc() if newest_first else records.c.at, records.c.id)
-        found = await self.database.rows(wanted)
-        return self.readable.each(((unescaped(row[0]), row) for row in found), _record)
+        rows = await self.database.rows(wanted)
+        return self.readable.each(((unescaped(row[0]), row) for row in rows), _record)
 
     async def refresh(self, *, only_jobs: bool = False) -> None:
         """Nothing to do: what is acknowledged can be seen."""
 
     def _jobs_by_id(self, ids: Sequence[str]) -> Executable:
-        wanted = self.database.dialect.any_of(jobs.c.id, [escaped(one) for one in ids])
+        wanted = self.database.dialect.any_of(jobs.c.id, [escaped(identifier) for identifier in ids])
         return select(jobs.c.id, jobs.c.version, jobs.c.document).where(wanted)
 
     async def _remove_at(self, versions: Sequence[tuple[str, int]]) -> int:
         return await self.database.remove(jobs, versions, records.c.job)
 
     async def _create_specifications(self, wanted: Iterable[Specification]) -> None:
-        rows = [(escaped(one.id), to_json(specification_to_json(one), f"specification {one.id!r}")) for one in wanted]
+        rows = [
+            (
+                escaped(specification.id),
+                to_json(specification_to_json(specification), f"specification {specification.id!r}"),
+            )
+            for specification in wanted
+        ]
         if rows:
             with translated():
                 await self.database.create(specifications, rows)
 
     async def _create_records(self, wanted: Sequence[Record]) -> set[str]:
         rows: list[Row] = []
-        for one in wanted:
-            for key in (one.id, one.kind, one.job):
-                check_key(key, one.id)
-            body = to_json(one.body, f"record {one.id!r}")
-            rows.append((escaped(one.id), escaped(one.tenant), escaped(one.kind), escaped(one.job), one.at, body))
+        for record in wanted:
+            for key in (record.id, record.kind, record.job):
+                check_key(key, record.id)
+            body = to_json(record.body, f"record {record.id!r}")
+            rows.append(
+                (escaped(record.id), escaped(record.tenant), escaped(record.kind), escaped(record.job), record.at, body)
+            )
         if not rows:
             return set()
         with translated():

@@ -1,4 +1,4 @@
-"""Pilots and sheets of beats on PostgreSQL or SQLite."""
+"""Pilots and heartbeat pages of heartbeats on PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from sqlalchemy import delete, select
 from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
 from forestay.adapters.sql.rows import TERM, check_key, escaped, to_json, unescaped
-from forestay.adapters.sql.tables import pilots, sheets
+from forestay.adapters.sql.tables import heartbeat_pages, pilots
 from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
-from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json, sheet_from_json, sheet_to_json
+from forestay.formats.jobs.pilot_json import (
+    heartbeat_page_from_json,
+    heartbeat_page_to_json,
+    pilot_from_json,
+    pilot_to_json,
+)
 from forestay.formats.text.readable import Readable
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, WriteResult, Written
 from forestay.ports.pilots.pilot_store import StoredPilot
@@ -60,21 +65,21 @@ class SqlPilotStore:
         rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
         return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
 
-    async def put_sheet(self, sheet: HeartbeatPage) -> None:
-        check_key(sheet.server, sheet.server)
+    async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
+        check_key(heartbeat_page.server, heartbeat_page.server)
         row = (
-            escaped(sheet.server),
-            sheet.bucket,
-            to_json(sheet_to_json(sheet), f"the heartbeat page of {sheet.server!r}"),
+            escaped(heartbeat_page.server),
+            heartbeat_page.bucket,
+            to_json(heartbeat_page_to_json(heartbeat_page), f"the heartbeat page of {heartbeat_page.server!r}"),
         )
-        await self.database.run(self.database.dialect.upsert(sheets, row))
+        await self.database.run(self.database.dialect.upsert(heartbeat_pages, row))
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
-        asked = select(sheets.c.document).order_by(sheets.c.server, sheets.c.bucket)
+    async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
+        asked = select(heartbeat_pages.c.document).order_by(heartbeat_pages.c.server, heartbeat_pages.c.bucket)
         if but_of:
-            asked = asked.where(sheets.c.server != escaped(but_of))
-        found = await self.database.rows(asked)
-        return [sheet_from_json(orjson.loads(document)) for (document,) in found]
+            asked = asked.where(heartbeat_pages.c.server != escaped(but_of))
+        rows = await self.database.rows(asked)
+        return [heartbeat_page_from_json(orjson.loads(document)) for (document,) in rows]
 
-    async def drop_sheets(self, server: str) -> None:
-        await self.database.run(delete(sheets).where(sheets.c.server == escaped(server)))
+    async def drop_heartbeat_pages(self, server: str) -> None:
+        await self.database.run(delete(heartbeat_pages).where(heartbeat_pages.c.server == escaped(server)))

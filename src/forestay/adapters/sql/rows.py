@@ -11,7 +11,7 @@ import orjson
 from forestay.adapters.sql.tables import DERIVED_NUMBERS, DERIVED_TEXT, OWN_NUMBERS, OWN_TEXT
 from forestay.domain.jobs.hash_slots import hash_slot_of
 from forestay.domain.jobs.job_document import FIELDS, JobDocument, rank, search_fields
-from forestay.formats.jobs.job_json import job_from_json, own_fields, tie_to_json
+from forestay.formats.jobs.job_json import flow_ref_to_json, job_from_json, own_fields
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Stored, Version
 
@@ -63,7 +63,7 @@ def job_row(document: JobDocument, version: int) -> Row:
     for number in numbers:
         if number is not None and not -LARGEST <= number <= LARGEST:
             raise Permanent(f"job {document.id!r} has a number beyond 64 bits: {number}")
-    for key in (document.id, document.specification, find("lane"), find("pilot"), find("case")):
+    for key in (document.id, document.specification, find("lane"), find("pilot"), find("run")):
         check_key(key, document.id)
     labels = None
     if document.labels:
@@ -71,7 +71,7 @@ def job_row(document: JobDocument, version: int) -> Row:
     return (escaped(document.id), version, *texts, *numbers, derived["held"], labels, body)
 
 
-OWN = frozenset({"id", "index", "parameters", "tie"})
+OWN = frozenset({"id", "index", "parameters", "flow_ref"})
 """The fields in which the jobs of one scatter differ; all others are the very same objects."""
 _shared = itemgetter(*sorted(FIELDS - OWN))
 _AT = {name: 2 + place for place, name in enumerate((*OWN_TEXT, *DERIVED_TEXT, *OWN_NUMBERS, *DERIVED_NUMBERS))}
@@ -86,7 +86,7 @@ def new_rows(documents: Iterable[JobDocument]) -> list[Row]:
         row = pattern.row(document) if pattern is not None else None
         if row is None:
             row = job_row(document, 1)
-            pattern = None if document.tie is None or document.index is None else _Pattern(document, row)
+            pattern = None if document.flow_ref is None or document.index is None else _Pattern(document, row)
         rows.append(row)
     return rows
 
@@ -96,7 +96,7 @@ class _Pattern:
 
     def __init__(self, first: JobDocument, row: Row) -> None:
         self.shared = _shared(first.__dict__)
-        self.tie = first.tie
+        self.flow_ref = first.flow_ref
         self.values = list(row)
         body = orjson.dumps({name: value for name, value in own_fields(first).items() if name not in OWN})
         self.odd = first.final or _has_escapes(body)
@@ -104,8 +104,8 @@ class _Pattern:
 
     def row(self, document: JobDocument) -> Row | None:
         """The row of a new job; None if it is not like the pattern."""
-        tie, before, name, index = document.tie, self.tie, document.id, document.index
-        if self.odd or tie is None or before is None or tie[:2] != before[:2] or index is None:
+        flow_ref, before, name, index = document.flow_ref, self.flow_ref, document.id, document.index
+        if self.odd or flow_ref is None or before is None or flow_ref[:2] != before[:2] or index is None:
             return None
         if (
             not 0 <= index <= LARGEST
@@ -113,7 +113,7 @@ class _Pattern:
             or not all(map(is_, _shared(document.__dict__), self.shared))
         ):
             return None
-        own: dict[str, object] = {"id": name, "index": index, "tie": tie_to_json(tie)}
+        own: dict[str, object] = {"id": name, "index": index, "flow_ref": flow_ref_to_json(flow_ref)}
         if document.parameters:
             own["parameters"] = document.parameters
         body = to_json(own, f"job {name!r}")
@@ -147,5 +147,5 @@ def stored_job(version: int, document: bytes) -> Stored:
 
 
 def body_of(body: bytes) -> Mapping[str, object]:
-    found: Mapping[str, object] = orjson.loads(body)
-    return found
+    document: Mapping[str, object] = orjson.loads(body)
+    return document

@@ -89,11 +89,11 @@ def page(dialect: Dialect, query: JobQuery, *, sort: str, limit: int, cursor: st
     if not 1 <= limit <= MAX_PAGE:
         raise Permanent(f"the limit of a page is 1 to {MAX_PAGE} jobs, not {limit}")
     order = SortOrder.of(sort, query)
-    found = select(jobs.c.version, jobs.c.document, order.place, jobs.c.id.label("job"))
-    found = found.where(*conditions(dialect, query)).order_by(*order.clauses()).limit(limit + 1)
+    found_select = select(jobs.c.version, jobs.c.document, order.place, jobs.c.id.label("job"))
+    page = found_select.where(*conditions(dialect, query)).order_by(*order.clauses()).limit(limit + 1)
     if cursor is not None:
-        found = found.where(order.after(*read_cursor(cursor, sort, order.place)))
-    return found
+        page = page.where(order.after(*read_cursor(cursor, sort, order.place)))
+    return page
 
 
 def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
@@ -102,17 +102,17 @@ def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
         raise Permanent(f"jobs cannot be counted by {by!r}")
     place = jobs.c[by]
     many = func.count()
-    found = select(place, many).where(*conditions(dialect, query)).group_by(place)
+    group = select(place, many).where(*conditions(dialect, query)).group_by(place)
     if place.nullable:
-        found = found.where(place.is_not(None))
-    return found.order_by(many.desc(), place).limit(MAX_COUNTS)
+        group = group.where(place.is_not(None))
+    return group.order_by(many.desc(), place).limit(MAX_COUNTS)
 
 
 def tallies(dialect: Dialect, query: JobQuery, *, over: str, step: int, by: str) -> tuple[Select[Any], int]:
     """Steps, values and how many jobs there are of each; and how many steps there are."""
     least, steps = tally_bounds(query, over, step, by)
     known = {
-        "state": [one.value for one in sorted(query.states)],
+        "state": [state.value for state in sorted(query.states)],
         "tenant": [escaped(query.tenant)] if query.tenant else [],
     }
     if known[by]:
@@ -132,7 +132,7 @@ def _counted(
     )
     number = select(literal(0, BigInteger).label("number")).cte("steps", recursive=True)
     number = number.union_all(select(number.c.number + 1).where(number.c.number < steps - 1))
-    value = union_all(*(select(literal(one, Text).label("value")) for one in values)).cte("known")
+    value = union_all(*(select(literal(other_value, Text).label("value")) for other_value in values)).cte("known")
     begins = literal(least, BigInteger) + number.c.number * literal(step, BigInteger)
     # One bound at each side alone: with two SQLite would go by either.
     ends = case((number.c.number == steps - 1, literal(most + 1, BigInteger)), else_=begins + literal(step, BigInteger))
@@ -153,11 +153,11 @@ def tallied(
 
 def in_steps(rows: Iterable[Sequence[Any]], steps: int) -> list[dict[str, int]]:
     """The rows of a tally, one mapping a step."""
-    found: list[dict[str, int]] = [{} for _ in range(steps)]
+    result: list[dict[str, int]] = [{} for _ in range(steps)]
     for number, value, many in rows:
         if many:
-            found[number][shown(value)] = many
-    return found
+            result[number][shown(value)] = many
+    return result
 
 
 def shown(value: str | int) -> str:

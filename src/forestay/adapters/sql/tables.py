@@ -41,16 +41,16 @@ _OFTEN_REWRITTEN = DDL(  # type: ignore[no-untyped-call]
 
 OWN_TEXT = ("tenant", "name", "owner", "team", "specification", "phase", "state")
 OWN_NUMBERS = (
-    "priority", "expected_runtime", "faults", "releases", "attempt", "generation", "index", "created", "changed",
+    "priority", "expected_runtime", "failures", "releases", "attempt", "generation", "index", "created", "changed",
     "not_before",
 )  # fmt: skip
-DERIVED_TEXT = ("lane", "resource_class", "pilot", "host", "case", "work")
+DERIVED_TEXT = ("lane", "resource_class", "pilot", "host", "run", "work")
 DERIVED_NUMBERS = (
     "slot", "rank", "retries", "cpus", "memory", "disk", "gpus", "overdue", "notify_due", "exit_code", "ended",
 )  # fmt: skip
 _MAY_LACK = frozenset(
     {
-        "team", "phase", "expected_runtime", "index", "pilot", "host", "overdue", "notify_due", "exit_code", "case", "work",
+        "team", "phase", "expected_runtime", "index", "pilot", "host", "overdue", "notify_due", "exit_code", "run", "work",
         "ended",
     }
 )  # fmt: skip
@@ -83,14 +83,14 @@ _partial(
 _partial("jobs_pilot", "pilot", where="pilot IS NOT NULL")
 _partial("jobs_overdue", "overdue", "id", where="overdue IS NOT NULL")
 _partial("jobs_notify", "notify_due", "id", where="notify_due IS NOT NULL")
-_partial("jobs_case", "case", "created", "id", where='"case" IS NOT NULL')
+_partial("jobs_run", "run", "created", "id", where='"run" IS NOT NULL')
 _partial("jobs_ended", "ended", "id", where="ended IS NOT NULL")
 _partial("jobs_running", "tenant", "created", "id", where="state = 'running'")
 _partial("jobs_faulted", "tenant", "created", "id", where="state = 'faulted'")
 # What ended when, for those who look back. SQLite takes it only for a query that names the final states in these very words, as `search.conditions` does.
 _partial(
     "jobs_over", "tenant", "changed", "id", "state",
-    where=" OR ".join(f"state = '{one}'" for one in sorted(FINAL)),
+    where=" OR ".join(f"state = '{state}'" for state in sorted(FINAL)),
 )  # fmt: skip
 Index("jobs_created", jobs.c.tenant, jobs.c.created, jobs.c.id)
 Index("jobs_owner", jobs.c.tenant, jobs.c.owner, jobs.c.created, jobs.c.id)
@@ -134,8 +134,8 @@ pilots = Table(
 )
 Index("pilots_registered", pilots.c.registered, pilots.c.id)
 
-sheets = Table(
-    "sheets",
+heartbeat_pages = Table(
+    "heartbeats",
     metadata,
     Column("server", _TEXT, nullable=False),
     Column("bucket", Integer, nullable=False),
@@ -145,7 +145,7 @@ sheets = Table(
 )
 
 documents = Table(
-    "slips",
+    "documents",
     metadata,
     Column("id", _TEXT, primary_key=True),
     Column("version", BigInteger, nullable=False),
@@ -154,18 +154,18 @@ documents = Table(
     Column("body", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
-Index("slips_kind", documents.c.kind, documents.c.id)
+Index("documents_kind", documents.c.kind, documents.c.id)
 
-STANDING_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "case", "item", "job", "group")
-STANDING_NUMBERS = ("at", "due", "changed")
+STATUS_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group")
+STATUS_NUMBERS = ("at", "due", "changed")
 
-standings = Table(
-    "standings",
+statuses = Table(
+    "incident_status",
     metadata,
     Column("id", _TEXT, primary_key=True),
     Column("version", BigInteger, nullable=False),
-    *(Column(name, _TEXT, nullable=False) for name in STANDING_TEXT),
-    *(Column(name, BigInteger, nullable=name == "due") for name in STANDING_NUMBERS),
+    *(Column(name, _TEXT, nullable=False) for name in STATUS_TEXT),
+    *(Column(name, BigInteger, nullable=name == "due") for name in STATUS_NUMBERS),
     Column("second", Boolean),
     Column("core_seconds", BigInteger),
     Column("document", LargeBinary, nullable=False),
@@ -173,19 +173,19 @@ standings = Table(
 )
 """Where incidents stand."""
 _DUE = text("due IS NOT NULL")
-Index("standings_due", standings.c.due, standings.c.id, postgresql_where=_DUE, sqlite_where=_DUE)
-Index("standings_at", standings.c.tenant, standings.c.at, standings.c.id)
-Index("standings_state", standings.c.tenant, standings.c.state, standings.c.at, standings.c.id)
+Index("incident_status_due", statuses.c.due, statuses.c.id, postgresql_where=_DUE, sqlite_where=_DUE)
+Index("incident_status_at", statuses.c.tenant, statuses.c.at, statuses.c.id)
+Index("incident_status_state", statuses.c.tenant, statuses.c.state, statuses.c.at, statuses.c.id)
 # What waits is counted by these alone, in the order of the index, without a look at the rows themselves.
 _WAITS = text("state IN ('held', 'waiting')")
 Index(
-    "standings_inbox",
-    *(standings.c[name] for name in ("tenant", "state", "second", "group", "cause", "owner", "at", "id", "core_seconds")),
+    "incident_status_inbox",
+    *(statuses.c[name] for name in ("tenant", "state", "second", "group", "cause", "owner", "at", "id", "core_seconds")),
     postgresql_where=_WAITS, sqlite_where=_WAITS,
 )  # fmt: skip
-Index("standings_changed", standings.c.tenant, standings.c.changed, standings.c.id)
-Index("standings_case", standings.c.case)
-Index("standings_job", standings.c.job)
+Index("incident_status_changed", statuses.c.tenant, statuses.c.changed, statuses.c.id)
+Index("incident_status_run", statuses.c.run)
+Index("incident_status_job", statuses.c.job)
 
 papers = Table(
     "papers",
@@ -210,8 +210,8 @@ audit = Table(
 """Pages of the audit log, written once; `last` is the number of a page's last entry."""
 Index("audit_last", audit.c.tenant, audit.c.last)
 
-ADDED = (jobs.c.case, jobs.c.work, jobs.c.ended, standings.c.second, standings.c.core_seconds)
-ADDED_INDEXES = frozenset({"jobs_case", "jobs_ended", "jobs_over", "standings_inbox", "standings_changed"})
+ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds)
+ADDED_INDEXES = frozenset({"jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed"})
 """Columns and indexes that came later than their tables; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

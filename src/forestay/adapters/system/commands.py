@@ -31,7 +31,7 @@ class SystemCommands:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
         """As the port says."""
@@ -50,34 +50,34 @@ class SystemCommands:
             raise Transient(f"{command[0]} could not be started: {error.strerror}") from error
         try:
             async with asyncio.timeout(seconds):
-                return await self._talk(process, given.encode())
+                return await self._talk(process, stdin.encode())
         except TimeoutError as error:
             raise Transient(f"{command[0]} did not finish within {seconds:g} seconds") from error
         finally:
             await _end(process)
 
-    async def _talk(self, process: asyncio.subprocess.Process, given: bytes) -> CommandResult:
+    async def _talk(self, process: asyncio.subprocess.Process, data: bytes) -> CommandResult:
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
-        reading = [asyncio.create_task(_read(one, self.most)) for one in (process.stdout, process.stderr)]
-        told = asyncio.create_task(_tell(process.stdin, given))
+        reading = [asyncio.create_task(_read(reader, self.most)) for reader in (process.stdout, process.stderr)]
+        returned_task = asyncio.create_task(_tell(process.stdin, data))
         ended = asyncio.create_task(process.wait())
         try:
             out, err = await asyncio.gather(*reading)
             # One that ends before it has read all is not waited for: the pipe to it may never say that it is closed.
-            await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({returned_task, ended}, return_when=asyncio.FIRST_COMPLETED)
             return CommandResult(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
         finally:
-            for task in (*reading, told, ended):
+            for task in (*reading, returned_task, ended):
                 task.cancel()
-            await asyncio.gather(*reading, told, ended, return_exceptions=True)
+            await asyncio.gather(*reading, returned_task, ended, return_exceptions=True)
 
 
-async def _tell(stream: asyncio.StreamWriter | None, given: bytes) -> None:
+async def _tell(stream: asyncio.StreamWriter | None, data: bytes) -> None:
     if stream is None:
         return
     # A program that ended before it read all: asyncio says so by an error of the pipe, uvloop by a RuntimeError of its own.
     with contextlib.suppress(OSError, RuntimeError):
-        stream.write(given)
+        stream.write(data)
         await stream.drain()
         stream.close()
 
@@ -102,7 +102,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         # another group, which holds them, is not waited for.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PIPES_CLOSE):
-                await asyncio.gather(*(_read_away(one) for one in (process.stdout, process.stderr) if one is not None))
+                await asyncio.gather(
+                    *(_read_away(reader) for reader in (process.stdout, process.stderr) if reader is not None)
+                )
                 await process.wait()
 
 
@@ -132,7 +134,7 @@ class PacedCommands:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        given: str = "",
+        stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
         """As the port says, when it is its turn."""
@@ -142,4 +144,4 @@ class PacedCommands:
             self.waited += wait
             await asyncio.sleep(wait)
         async with self._room:
-            return await self.commands.run(command, environment=environment, given=given, seconds=seconds)
+            return await self.commands.run(command, environment=environment, stdin=stdin, seconds=seconds)

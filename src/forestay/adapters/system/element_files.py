@@ -33,7 +33,7 @@ class FolderFiles:
     def _folders(self, place: str) -> list[str]:
         try:
             with os.scandir(place) as inside:
-                return sorted(one.name for one in inside if one.is_dir(follow_symlinks=False))
+                return sorted(entry.name for entry in inside if entry.is_dir(follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -110,11 +110,15 @@ def _absolute(place: str) -> str:
 
 
 async def _run(program: str, *words: str, most: int) -> tuple[int, bytes, str]:
-    found = shutil.which(program)
-    if found is None:
+    found_program = shutil.which(program)
+    if found_program is None:
         raise Permanent(f"{program} is not installed here")
     process = await asyncio.create_subprocess_exec(
-        found, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        found_program,
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None  # noqa: S101 - it was asked for
     assert process.stderr is not None  # noqa: S101 - it was asked for
@@ -125,8 +129,8 @@ async def _run(program: str, *words: str, most: int) -> tuple[int, bytes, str]:
                 content += piece
                 if len(content) > most:
                     raise Permanent(f"it is larger than {most} bytes")
-            said = (await process.stderr.read(4096)).decode(errors="replace").strip()
-            return await process.wait(), bytes(content), said
+            output = (await process.stderr.read(4096)).decode(errors="replace").strip()
+            return await process.wait(), bytes(content), output
     except TimeoutError as error:
         raise Transient(f"{program} did not finish within {SECONDS:.0f} s") from error
     finally:

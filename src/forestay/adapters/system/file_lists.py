@@ -1,4 +1,4 @@
-"""Files on a file system that workers and pilots share."""
+"""Files on a file system that orchestrators and pilots share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SharedFiles:
 
     def __init__(self, roots: Sequence[Path], *, hidden: Sequence[Path] = (), most: int = MAX_LISTED) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
-        self.hidden = [os.path.realpath(one) for one in hidden]
+        self.hidden = [os.path.realpath(path) for path in hidden]
         self.most = most
 
     async def files(self, pattern: str) -> list[str]:
@@ -39,16 +39,16 @@ class SharedFiles:
         whole = self._whole(pattern)
         folders, _, last = whole.rpartition("/")
         name = re.compile(translate(last))
-        found: list[str] = []
+        paths: list[str] = []
         for folder in self._folders(folders or "/"):
             for entry in _entries(folder):
                 if entry.name.startswith(".") and not last.startswith("."):
                     continue
                 if name.match(entry.name) and _is_file(entry):
-                    found.append(entry.path)
-                    if len(found) > self.most:
+                    paths.append(entry.path)
+                    if len(paths) > self.most:
                         raise Permanent(f"more than {self.most} files match {pattern}")
-        return sorted(found)
+        return sorted(paths)
 
     def _folders(self, pattern: str) -> Iterator[str]:
         """Those that match; one that a link puts outside is not seen."""
@@ -73,12 +73,12 @@ class SharedFiles:
         with os.fdopen(handle, "rb") as file:
             text = file.read(MAX_BYTES)
         try:
-            found = [line for line in text.decode().splitlines() if line.strip()]
+            lines = [line for line in text.decode().splitlines() if line.strip()]
         except UnicodeDecodeError as error:
             raise Permanent(f"{path} is not UTF-8 text") from error
-        if len(found) > self.most:
+        if len(lines) > self.most:
             raise Permanent(f"{path} has more than {self.most} lines")
-        return found
+        return lines
 
     def _whole(self, path: str) -> str:
         if "\0" in path or ".." in path.split("/"):
@@ -95,7 +95,7 @@ class SharedFiles:
 
     def _inside(self, place: str) -> bool:
         real = os.path.realpath(place)
-        return any(_under(real, root) for root in self.roots) and not any(_under(real, one) for one in self.hidden)
+        return any(_under(real, root) for root in self.roots) and not any(_under(real, root) for root in self.hidden)
 
 
 def _under(place: str, root: str) -> bool:

@@ -22,24 +22,24 @@ class FlowFolder:
 
     def flows(self) -> dict[str, PythonFlow]:
         """Every flow there is now."""
-        found: dict[str, PythonFlow] = {}
+        flows: dict[str, PythonFlow] = {}
         problems: list[str] = []
         places = sorted(self.place.glob("*.py")) if self.place is not None else []
-        self._read = {name: one for name, one in self._read.items() if name in {str(place) for place in places}}
+        self._read = {name: flow for name, flow in self._read.items() if name in {str(place) for place in places}}
         for place in places:
             try:
                 file = self._file(place)
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(f"{place.name}: {error}")
                 continue
-            problems += [f"{place.name}:{one}" for one in file.problems]
+            problems += [f"{place.name}:{flow}" for flow in file.problems]
             for flow in file.flows:
-                if flow.name in found:
-                    problems.append(f"{place.name}: {found[flow.name].file} already has a flow {flow.name}")
+                if flow.name in flows:
+                    problems.append(f"{place.name}: {flows[flow.name].file} already has a flow {flow.name}")
                 else:
-                    found[flow.name] = flow
+                    flows[flow.name] = flow
         self.problems = tuple(problems)
-        return found
+        return flows
 
     def _file(self, place: Path) -> PythonFile:
         about = place.stat()

@@ -20,12 +20,12 @@ class LineageFile:
     path: Path
 
     async def send(self, events: Sequence[Mapping[str, object]]) -> int:
-        await asyncio.to_thread(self._append, b"".join(orjson.dumps(one) + b"\n" for one in events))
+        await asyncio.to_thread(self._append, b"".join(orjson.dumps(event) + b"\n" for event in events))
         return 0
 
     def _append(self, lines: bytes) -> None:
         try:
-            # One write at the end of the file: lines of two keepers do not mix.
+            # One write at the end of the file: lines of two reconcilers do not mix.
             with self.path.open("ab", buffering=0) as file:
                 file.write(lines)
                 os.fsync(file.fileno())

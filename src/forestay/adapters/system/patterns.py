@@ -1,4 +1,4 @@
-"""The patterns of the packs on this machine, read when the first fault wants them."""
+"""The patterns of the packs on this machine, read when the first failure wants them."""
 
 from __future__ import annotations
 

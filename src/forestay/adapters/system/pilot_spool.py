@@ -40,8 +40,8 @@ class FolderPilotSpool:
         """`Permanent` when the folder cannot be had, or another agent of this host has it."""
         self.folder = folder
         try:
-            for one in (folder, folder / "secrets", folder / "logs", folder / "psij", folder / "work"):
-                one.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in (folder, folder / "secrets", folder / "logs", folder / "psij", folder / "work"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             folder.chmod(0o700)
         except OSError as error:
@@ -101,14 +101,14 @@ class FolderPilotSpool:
 
     def _clear(self, still_open: frozenset[str]) -> None:
         now = time.time()
-        for one in (self.folder / "secrets").iterdir():
+        for path in (self.folder / "secrets").iterdir():
             # A launch that was planned just now may not be among the open ones that were read before.
-            if one.name not in still_open and now - one.stat().st_mtime > EVERY:
-                one.unlink(missing_ok=True)
-        for folder in (self.folder / "logs", *(one for one in (self.folder / "psij").iterdir() if one.is_dir())):
-            for one in folder.iterdir():
-                if one.suffix in (".log", ".out", ".ec", ".nodefile", ".job") and now - one.stat().st_mtime > KEEP:
-                    one.unlink(missing_ok=True)
+            if path.name not in still_open and now - path.stat().st_mtime > EVERY:
+                path.unlink(missing_ok=True)
+        for folder in (self.folder / "logs", *(path for path in (self.folder / "psij").iterdir() if path.is_dir())):
+            for path in folder.iterdir():
+                if path.suffix in (".log", ".out", ".ec", ".nodefile", ".job") and now - path.stat().st_mtime > KEEP:
+                    path.unlink(missing_ok=True)
 
 
 async def _done(work: Callable[[], Value]) -> Value:

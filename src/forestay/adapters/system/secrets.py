@@ -14,12 +14,12 @@ class ReferencedSecrets:
     def read(self, reference: str) -> str:
         kind, _, where = reference.partition(":")
         try:
-            found = os.environ[where] if kind == "env" else Path(where).read_text(encoding="utf-8").strip()
+            text = os.environ[where] if kind == "env" else Path(where).read_text(encoding="utf-8").strip()
         except (OSError, KeyError, UnicodeDecodeError) as error:
             raise Transient(f"the secret at {reference} cannot be read: {_why(error)}") from None
-        if not found:
+        if not text:
             raise Transient(f"the secret at {reference} is empty")
-        return found
+        return text
 
 
 def _why(error: Exception) -> str:

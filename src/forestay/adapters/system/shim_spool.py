@@ -46,15 +46,15 @@ class ShimSpool:
                 ) from error
 
     def jobs(self) -> Sequence[WatchedJob]:
-        found: list[WatchedJob] = []
+        jobs: list[WatchedJob] = []
         try:
             entries = sorted(os.scandir(self.folder / "new"), key=lambda entry: entry.name)[:MOST_JOBS]
         except FileNotFoundError:
             return ()
         for entry in entries:
             with contextlib.suppress(OSError, ValueError):
-                found.append(_read(entry.path))
-        return sorted(found, key=lambda job: (job.since, job.id))
+                jobs.append(_read(entry.path))
+        return sorted(jobs, key=lambda job: (job.since, job.id))
 
     def discard(self, job: WatchedJob) -> None:
         with contextlib.suppress(OSError):
@@ -128,12 +128,12 @@ def _plain(path: str) -> BinaryIO:
 def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
     head, _, tail = text.partition("\n\n")
     version, *lines = head.split("\n")
-    told = dict(line.split("=", 1) for line in lines)
-    if version.encode() != FORMAT or (told.get("job"), told.get("try")) != (job.id, str(restarts)):
+    fields = dict(line.split("=", 1) for line in lines)
+    if version.encode() != FORMAT or (fields.get("job"), fields.get("try")) != (job.id, str(restarts)):
         raise ValueError("no record of this start")
-    code, signal = (int(told[name]) if name in told else None for name in ("exit", "signal"))
+    code, signal = (int(fields[name]) if name in fields else None for name in ("exit", "signal"))
     return PayloadRecord(
-        told["host"][:200], int(told["begun"]), int(told["seen"]), int(told["peak"]), code, signal or None, tail
+        fields["host"][:200], int(fields["begun"]), int(fields["seen"]), int(fields["peak"]), code, signal or None, tail
     )
 
 
@@ -146,8 +146,8 @@ def _read(path: str) -> WatchedJob:
         parts = source.read(MOST_WORD).split(b"\0")
     if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
         raise ValueError(f"{path} is not a job record")
-    _, job, cluster, directory, case, *options = (part.decode(errors="replace") for part in parts[:-1])
+    _, job, cluster, directory, run, *options = (part.decode(errors="replace") for part in parts[:-1])
     if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
         raise ValueError(f"{path} names another job")
     allow_requeue = options == ["allow"]
-    return WatchedJob(job, cluster, known.st_uid, directory, case[:200], known.st_mtime, Path(path).name, allow_requeue)
+    return WatchedJob(job, cluster, known.st_uid, directory, run[:200], known.st_mtime, Path(path).name, allow_requeue)

@@ -1,1 +1,1 @@
-"""Cases on Temporal."""
+"""Runs on Temporal."""

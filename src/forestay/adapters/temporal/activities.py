@@ -1,4 +1,4 @@
-"""What workflows have done outside: each activity hands on to a service. Errors that no repeat can mend are told apart for the workflow."""
+"""What workflows have done outside: each activity hands on to a service. Errors that no repeat can fix are told apart for the workflow."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from forestay.adapters.temporal.activity_errors import refusing
 from forestay.adapters.temporal.check_activities import CheckActivities
-from forestay.adapters.temporal.exlet_activities import ExletActivities
+from forestay.adapters.temporal.playbook_activities import PlaybookActivities
 from forestay.adapters.temporal.workflows.temporal_runtime import MESSAGES, REFUSED, STATE, Plain
-from forestay.domain.flows.commands import StartCase
+from forestay.domain.flows.commands import StartRun
 from forestay.domain.flows.events import VerbKind
-from forestay.domain.flows.execution.case_names import case_of
 from forestay.domain.flows.execution.messages import from_plain, order_from_plain
+from forestay.domain.flows.execution.run_names import run_of
 from forestay.domain.flows.scatter.elements import from_text
 from forestay.domain.peers.placing import Placing
 from forestay.ports.jobs.job_store import JobStore, Record
@@ -36,26 +36,26 @@ AT_ONCE = 50
 
 @dataclass(slots=True)
 class Activities:
-    """Bound to the services of one worker."""
+    """Bound to the services of one orchestrator."""
 
     client: Client
     store: JobStore
     jobs: FlowJobs
     listings: Listings
     worklets: Worklets
-    exlets: ExletActivities
+    playbooks: PlaybookActivities
     checks: CheckActivities
     places: RunPlacement
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
-            *self.exlets.all(),
+            *self.playbooks.all(),
             *self.checks.all(),
             self.submit_jobs,
             self.steer_jobs,
             self.check_jobs,
-            self.prepare_case,
-            self.place_case,
+            self.prepare_run,
+            self.place_run,
             self.last_state,
             self.bind_worklet,
             self.list_files,
@@ -69,50 +69,52 @@ class Activities:
         return (self.watch_files,)
 
     @activity.defn(name="submit_jobs")
-    async def submit_jobs(self, given: Plain) -> Plain | None:
+    async def submit_jobs(self, payload: Plain) -> Plain | None:
         """Nothing is answered, or the incident for which the round may not begin."""
         with refusing():
-            incident = await self.jobs.submit(_batch(given))
+            incident = await self.jobs.submit(_batch(payload))
         return {"incident": incident} if incident else None
 
     @activity.defn(name="steer_jobs")
-    async def steer_jobs(self, given: Plain) -> None:
+    async def steer_jobs(self, payload: Plain) -> None:
         with refusing():
-            await self.jobs.steer(_batch(given), given["verb"], given.get("holder", ""))
+            await self.jobs.steer(_batch(payload), payload["verb"], payload.get("holder", ""))
 
     @activity.defn(name="check_jobs")
-    async def check_jobs(self, given: Plain) -> Plain:
+    async def check_jobs(self, payload: Plain) -> Plain:
         with refusing():
-            return await self.jobs.check(_batch(given))
+            return await self.jobs.check(_batch(payload))
 
-    @activity.defn(name="prepare_case")
-    async def prepare_case(self, given: Plain) -> Plain:
-        command = from_plain(given["command"])
-        assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
+    @activity.defn(name="prepare_run")
+    async def prepare_run(self, payload: Plain) -> Plain:
+        command = from_plain(payload["command"])
+        assert isinstance(command, StartRun)  # noqa: S101 - a run sends nothing else
         with refusing():
-            return await self.jobs.prepare_case(given["tenant"], given["owner"], given["case"], given["flow"], command)
+            return await self.jobs.prepare_run(
+                payload["tenant"], payload["owner"], payload["run"], payload["flow"], command
+            )
 
-    @activity.defn(name="place_case")
-    async def place_case(self, given: Plain) -> Plain:
-        """Start a sub-flow in the domain where it is expected to end first. Its end is told to the case, wherever it runs."""
-        prepared = await self.prepare_case(given)
+    @activity.defn(name="place_run")
+    async def place_run(self, payload: Plain) -> Plain:
+        """Start a sub-flow in the domain where it is expected to end first. Its end is told to the run, wherever it runs."""
+        prepared = await self.prepare_run(payload)
         if prepared.get("incident"):
             return {"incident": prepared["incident"]}
-        command = from_plain(given["command"])
-        assert isinstance(command, StartCase)  # noqa: S101 - a case sends nothing else
+        command = from_plain(payload["command"])
+        assert isinstance(command, StartRun)  # noqa: S101 - a run sends nothing else
         work, index = command.order.work, command.index
         wanted = Placing(
-            case=case_of(given["case"], work, index),
-            tenant=given["tenant"],
-            owner=given["owner"],
-            parent=given["case"],
+            run=run_of(payload["run"], work, index),
+            tenant=payload["tenant"],
+            owner=payload["owner"],
+            parent=payload["run"],
             work=work,
             index=index,
             flow=command.flow,
             name=prepared["name"],
             wanted=command.domain,
             params=prepared["params"],
-            above=(given["flow"], *given.get("above", ())),
+            above=(payload["flow"], *payload.get("above", ())),
             holders=command.holders,
             held=tuple(prepared["held"]),
         )
@@ -121,98 +123,100 @@ class Activities:
         return {"domain": placed.at, "number": placed.number}
 
     @activity.defn(name="last_state")
-    async def last_state(self, given: Plain) -> Plain:
-        """The state with which a case ended, and its flow."""
+    async def last_state(self, payload: Plain) -> Plain:
+        """The state with which a run ended, and its flow."""
         try:
-            state = await self.client.get_workflow_handle(given["ended"]).query(STATE, result_type=dict)
+            state = await self.client.get_workflow_handle(payload["ended"]).query(STATE, result_type=dict)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise ApplicationError("the run no longer exists", type=REFUSED, non_retryable=True) from error
             raise
         with refusing():
-            text = await self.jobs.flows.text(given["tenant"], state["version"])
+            text = await self.jobs.flows.text(payload["tenant"], state["version"])
         return {"state": state, "flow": text, "name": json.loads(text)["name"]}
 
     @activity.defn(name="bind_worklet")
-    async def bind_worklet(self, given: Plain) -> Plain:
+    async def bind_worklet(self, payload: Plain) -> Plain:
         """Which flow is to be run at a place; an empty one: nobody answers for it."""
         with refusing():
-            found = await self.worklets.bound(
-                given["tenant"], given["place"], case=given["case"], params=given["params"]
+            bound_flow = await self.worklets.bound(
+                payload["tenant"], payload["late_bound"], run=payload["run"], params=payload["params"]
             )
-        return {"flow": found.flow, "params": dict(found.params)} if found else {"flow": "", "params": {}}
+        return (
+            {"flow": bound_flow.flow, "params": dict(bound_flow.params)} if bound_flow else {"flow": "", "params": {}}
+        )
 
     @activity.defn(name="list_files")
-    async def list_files(self, given: Plain) -> Plain:
+    async def list_files(self, payload: Plain) -> Plain:
         with refusing():
-            found = await self.listings.list_files(_round(given), given["pattern"], lines=given["lines"])
-        return {"listing": found.listing, "count": found.count}
+            summary = await self.listings.list_files(_round(payload), payload["pattern"], lines=payload["lines"])
+        return {"listing": summary.listing, "count": summary.count}
 
     @activity.defn(name="watch_files")
-    async def watch_files(self, given: Plain) -> Plain:
+    async def watch_files(self, payload: Plain) -> Plain:
         """Returns when something is new, or no more will come, or nothing was new for long."""
-        watch = Watch(**{name: given[name] for name in WATCH})
+        watch = Watch(**{name: payload[name] for name in WATCH})
         with refusing():
-            found = await self.listings.watch(_round(given), watch, given["known"])
-        return {"listing": found.listing, "count": found.count, "ended": found.ended}
+            summary = await self.listings.watch(_round(payload), watch, payload["known"])
+        return {"listing": summary.listing, "count": summary.count, "ended": summary.ended}
 
     @activity.defn(name="report")
-    async def report(self, given: Plain) -> None:
-        """Part of the case's story; create-only, so a repeat changes nothing."""
-        case = given["case"]
-        body = {name: given[name] for name in ("kind", "item", "detail")}
-        record = Record(f"case:{case}:{given['id']}", given["tenant"], "case-event", case, given["at"], body)
+    async def report(self, payload: Plain) -> None:
+        """Part of the run's story; create-only, so a repeat changes nothing."""
+        run = payload["run"]
+        body = {name: payload[name] for name in ("kind", "task", "detail")}
+        record = Record(f"run:{run}:{payload['id']}", payload["tenant"], "run-event", run, payload["at"], body)
         with refusing():
             await self.store.add_records([record])
-            await self.checks.reported(given)
+            await self.checks.reported(payload)
 
     @activity.defn(name="read_results")
-    async def read_results(self, given: Plain) -> list[Any]:
+    async def read_results(self, payload: Plain) -> list[Any]:
         with refusing():
             return await self.jobs.results(
-                given["case"], given["works"], given["count"], given["result"], given["most"]
+                payload["run"], payload["works"], payload["count"], payload["result"], payload["most"]
             )
 
     @activity.defn(name="tell_many")
-    async def tell_many(self, given: Plain) -> None:
+    async def tell_many(self, payload: Plain) -> None:
         """Tell many workflows the same; one that has ended needs to hear nothing."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(target: str) -> None:
             async with turns:
                 try:
-                    await self.client.get_workflow_handle(target).signal(MESSAGES, [given["message"]])
+                    await self.client.get_workflow_handle(target).signal(MESSAGES, [payload["message"]])
                 except RPCError as error:
                     if error.status is not RPCStatusCode.NOT_FOUND:
                         raise
-                    if given["message"].get("kind") in (VerbKind.FORCE_FAIL.value, VerbKind.REMOVE.value):
+                    if payload["message"].get("kind") in (VerbKind.FORCE_FAIL.value, VerbKind.REMOVE.value):
                         await self.places.cancel(target)
 
         async with asyncio.TaskGroup() as group:
-            for target in given["targets"]:
+            for target in payload["targets"]:
                 group.create_task(one(target))
 
 
-def _batch(given: Plain) -> JobBatch:
-    order = given["order"] if "task" in given["order"] else {"item": "", "task": "", **given["order"]}
+def _batch(payload: Plain) -> JobBatch:
+    order = payload["order"] if "task" in payload["order"] else {"instance": "", "task": "", **payload["order"]}
     return JobBatch(
-        tenant=given["tenant"],
-        owner=given["owner"],
-        case=given["case"],
-        flow=given["flow"],
+        tenant=payload["tenant"],
+        owner=payload["owner"],
+        run=payload["run"],
+        flow=payload["flow"],
         order=order_from_plain(order),
-        shard=given.get("shard", -1),
-        base=given.get("base", 0),
-        first=given["first"],
-        count=given["count"],
-        skip=from_text(given.get("skip", "0")),
-        holders=tuple(given.get("holders", ())),
-        of=given.get("of", 0),
-        ended=from_text(given.get("ended", "0")),
-        cancelled=given.get("cancelled", False),
-        above=tuple(given.get("above", ())),
+        shard=payload.get("shard", -1),
+        base=payload.get("base", 0),
+        first=payload["first"],
+        count=payload["count"],
+        skip=from_text(payload.get("skip", "0")),
+        holders=tuple(payload.get("holders", ())),
+        of=payload.get("of", 0),
+        ended=from_text(payload.get("ended", "0")),
+        cancelled=payload.get("cancelled", False),
+        above=tuple(payload.get("above", ())),
     )
 
 
-def _round(given: Plain) -> ListingRound:
-    return ListingRound(given["tenant"], given["case"], given["work"], given["dimension"])
+def _round(payload: Plain) -> ListingRound:
+    return ListingRound(payload["tenant"], payload["run"], payload["work"], payload["dimension"])

@@ -1,4 +1,4 @@
-"""Signs of life of every activity, however long it takes: so the work of a killed worker is soon given to another."""
+"""Signs of life of every activity, however long it takes: so the work of a killed orchestrator is soon given to another."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from forestay.adapters.temporal.workflows.temporal_runtime import SILENT
 
 EVERY = SILENT.total_seconds() / 10
-"""Ten in the time in which one must come: a worker that is starved of CPU is not taken for dead."""
+"""Ten in the time in which one must come: an orchestrator that is starved of CPU is not taken for dead."""
 
 
 class ActivityHeartbeats(Interceptor):
-    """For a worker's ``interceptors``."""
+    """For an orchestrator's ``interceptors``."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - Temporal's name
         return _HeartbeatInbound(next)
@@ -23,14 +23,14 @@ class ActivityHeartbeats(Interceptor):
 
 class _HeartbeatInbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - Temporal's name
-        beating = asyncio.create_task(_beat())
+        beating = asyncio.create_task(_heartbeat())
         try:
             return await self.next.execute_activity(input)
         finally:
             beating.cancel()
 
 
-async def _beat() -> None:
+async def _heartbeat() -> None:
     while True:
         await asyncio.sleep(EVERY)
         activity.heartbeat()

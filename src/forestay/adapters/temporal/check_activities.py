@@ -1,4 +1,4 @@
-"""What cases have looked at outside: whether they, and their items, may begin and end; and whom they tell of what happened to them."""
+"""What runs have looked at outside: whether they, and their tasks, may begin and end; and whom they tell of what happened to them."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.execution.constraints import EXCEPTION
 from forestay.domain.flows.execution.messages import order_from_plain
-from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, ItemRound
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, InstanceRound
 from forestay.services.exceptions.detect.timeout_detector import LATE, TimeoutDetector
 
 
 @dataclass(slots=True)
 class CheckActivities:
-    """Bound to the service of one worker."""
+    """Bound to the service of one orchestrator."""
 
     constraints: ConstraintChecker
     timeouts: TimeoutDetector
 
     def all(self) -> Sequence[Callable[..., Any]]:
-        return (self.has_rules, self.check_round, self.check_case)
+        return (self.has_rules, self.check_round, self.check_run)
 
     @activity.defn(name="has_rules")
-    async def has_rules(self, given: Plain) -> bool:
+    async def has_rules(self, payload: Plain) -> bool:
         """Whether any rule could answer: local, and nearly always by what is in memory."""
         return await self.constraints.asked(
-            given["tenant"], given["flow"], ExceptionType(given["kind"]), given.get("task", "")
+            payload["tenant"], payload["flow"], ExceptionType(payload["kind"]), payload.get("task", "")
         )
 
     @activity.defn(name="check_round")
-    async def check_round(self, given: Plain) -> str:
+    async def check_round(self, payload: Plain) -> str:
         """The incident for which a round may not begin, or not end; empty: it may."""
-        order = order_from_plain(given["order"])
-        tie: tuple[str, str, str, str] = (given["tenant"], given["owner"], given["case"], given["flow"])
-        one = ItemRound(*tie, order.work, order.item, order.task)
+        order = order_from_plain(payload["order"])
+        flow_ref: tuple[str, str, str, str] = (payload["tenant"], payload["owner"], payload["run"], payload["flow"])
+        instance_round = InstanceRound(*flow_ref, order.work, order.instance, order.task)
         with refusing():
-            if given["kind"] == ExceptionType.ITEM_PRE:
-                return await self.constraints.item_begins(one, dict(order.scope))
-            return await self.constraints.item_ends(one, given["data"])
+            if payload["kind"] == ExceptionType.TASK_PRE:
+                return await self.constraints.instance_begins(instance_round, dict(order.scope))
+            return await self.constraints.instance_ends(instance_round, payload["data"])
 
-    @activity.defn(name="check_case")
-    async def check_case(self, given: Plain) -> str:
-        """The incident for which a case may not end; empty: it may."""
-        known = {name: given[name] for name in ("tenant", "owner", "case", "flow", "outputs", "times")}
+    @activity.defn(name="check_run")
+    async def check_run(self, payload: Plain) -> str:
+        """The incident for which a run may not end; empty: it may."""
+        known = {name: payload[name] for name in ("tenant", "owner", "run", "flow", "outputs", "times")}
         with refusing():
-            return await self.constraints.case_ends(**known)
+            return await self.constraints.run_ends(**known)
 
-    async def reported(self, given: Plain) -> None:
-        """A case has told of something; what rules may answer is answered."""
-        if given["kind"] == EXCEPTION:
-            await self.constraints.go_on(given["detail"])
-        elif given["kind"] in LATE:
-            known = {name: given[name] for name in ("tenant", "owner", "case", "flow", "item")}
-            await self.timeouts.late(**known, event=given["id"])
+    async def reported(self, payload: Plain) -> None:
+        """A run has told of something; what rules may answer is answered."""
+        if payload["kind"] == EXCEPTION:
+            await self.constraints.go_on(payload["detail"])
+        elif payload["kind"] in LATE:
+            known = {name: payload[name] for name in ("tenant", "owner", "run", "flow", "instance")}
+            await self.timeouts.late(**known, event=payload["id"])

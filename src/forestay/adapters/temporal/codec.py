@@ -1,7 +1,7 @@
-"""What Temporal keeps of a case, sealed: its server, its database and its pages see neither inputs nor results nor the texts of failures.
+"""What Temporal keeps of a run, sealed: its server, its database and its pages see neither inputs nor results nor the texts of failures.
 
 AES-256 in Galois/Counter Mode. Each payload names the key that sealed it, so that one key can take the place of another; the name is sealed in with
-it. Search attributes stay plain, as Temporal must search them: they hold tenant, owner, flow and standing, never what a user gave.
+it. Search attributes stay plain, as Temporal must search them: they hold tenant, owner, flow and status, never what a user gave.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SealedPayloads(PayloadCodec):
         self._first = next(iter(keys))
 
     async def encode(self, payloads: Iterable[Payload]) -> list[Payload]:
-        return [self.seal(one) for one in payloads]
+        return [self.seal(payload) for payload in payloads]
 
     async def decode(self, payloads: Iterable[Payload]) -> list[Payload]:
-        return [self.opened(one) for one in payloads]
+        return [self.opened(payload) for payload in payloads]
 
     def seal(self, payload: Payload) -> Payload:
         name, nonce = self._first.encode(), os.urandom(NONCE)
@@ -75,8 +75,8 @@ class SealedPayloads(PayloadCodec):
                 elif isinstance(part, Message):
                     self.open_all(part)
         if isinstance(message, Failure) and message.HasField("encoded_attributes"):
-            told = json.loads(message.encoded_attributes.data)
-            message.message, message.stack_trace = told["message"], told["stack_trace"]
+            document = json.loads(message.encoded_attributes.data)
+            message.message, message.stack_trace = document["message"], document["stack_trace"]
 
 
 def sealed_converter(codec: SealedPayloads | None) -> DataConverter:

@@ -1,4 +1,4 @@
-"""Temporal's development server as a process beside ours: found or fetched, on loopback, with its cases in a file.
+"""Temporal's development server as a process beside ours: found or fetched, on loopback, with its runs in a file.
 
 It is started again when it dies, and dies with us however we die: a second one on the same file would spoil it.
 """
@@ -46,18 +46,18 @@ class Program(NamedTuple):
     source: str
 
 
-def find_program(said: str, environment: Mapping[str, str], cache: Path) -> Program | None:
+def find_program(setting: str, environment: Mapping[str, str], cache: Path) -> Program | None:
     """The program by setting, on the path, or fetched earlier; None if there is none. Nothing is fetched here."""
-    if said:
-        path = Path(said).expanduser()
+    if setting:
+        path = Path(setting).expanduser()
         if not _runs(path):
             raise Permanent(
                 f"{path} is not a program; FORESTAY_TEMPORAL_PROGRAM must be the path of Temporal's command line program"
             )
         return Program(path, "FORESTAY_TEMPORAL_PROGRAM")
-    if found := shutil.which(NAME, path=environment.get("PATH", "")):
-        return Program(Path(found), "the path")
-    for path in sorted(_fetched(cache), key=lambda one: one.stat().st_mtime, reverse=True):
+    if program := shutil.which(NAME, path=environment.get("PATH", "")):
+        return Program(Path(program), "the path")
+    for path in sorted(_fetched(cache), key=lambda other_path: other_path.stat().st_mtime, reverse=True):
         return Program(path, "fetched earlier")
     return None
 
@@ -86,22 +86,22 @@ async def fetch_program(cache: Path) -> Program:
         await started.shutdown()
     except (RuntimeError, TimeoutError) as error:
         raise Transient(f"Temporal could not be downloaded: {error or 'it took too long'}") from error
-    found = find_program("", {}, cache)
-    if found is None:
+    program = find_program("", {}, cache)
+    if program is None:
         raise Transient(f"Temporal was downloaded, but is not in {cache}")
-    return Program(found.path, "fetched now")
+    return Program(program.path, "fetched now")
 
 
 class DevServer:
     """One development server with its file."""
 
-    def __init__(self, program: Path, folder: Path, *, told: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, program: Path, folder: Path, *, on_line: Callable[[str], None] = lambda _: None) -> None:
         self.program = program
         self.folder = folder
-        self.told = told
+        self.told = on_line
         self.port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._reconciler: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -114,9 +114,9 @@ class DevServer:
     async def start(self) -> None:
         """Start it, and keep it going; it answers some seconds later."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(stat.S_IRWXU)  # cases have their parameters in it
+        self.folder.chmod(stat.S_IRWXU)  # runs have their parameters in it
         await self._launch()
-        self._keeper = asyncio.create_task(self._keep())
+        self._reconciler = asyncio.create_task(self._keep())
 
     async def ready(self) -> None:
         """Wait until it answers; `Transient` if it does not."""
@@ -128,10 +128,10 @@ class DevServer:
             raise Transient(f"Temporal does not respond; its log is in {self.folder / 'log'}") from error
 
     async def stop(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._reconciler is not None:
+            self._reconciler.cancel()
             with suppress(asyncio.CancelledError):
-                await self._keeper
+                await self._reconciler
         process = self._process
         if process is None:
             return

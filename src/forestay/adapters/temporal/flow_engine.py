@@ -1,4 +1,4 @@
-"""The flow engine on Temporal: cases are workflows, told by signals, asked by queries, steered by updates."""
+"""The flow engine on Temporal: runs are workflows, told by signals, asked by queries, steered by updates."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from forestay.adapters.temporal.case_history import read_history
+from forestay.adapters.temporal.run_history import read_history
 from forestay.adapters.temporal.security import Security
 from forestay.adapters.temporal.workflows import temporal_runtime
-from forestay.domain.exlets.exlet_run import Event as ExletEvent
-from forestay.domain.exlets.exlet_run import event_as_plain, run_name
 from forestay.domain.flows.bpel_flow import is_bpel
 from forestay.domain.flows.commands import AnswerVerb
 from forestay.domain.flows.definition.python_flow import is_python
 from forestay.domain.flows.events import Event, Verb
-from forestay.domain.flows.execution.case_names import shard_of
 from forestay.domain.flows.execution.messages import as_plain, from_plain
+from forestay.domain.flows.execution.run_names import shard_of
 from forestay.domain.flows.scatter.shard_run import SHARD_JOBS, ShardEvent
+from forestay.domain.playbooks.playbook_run import Event as PlaybookEvent
+from forestay.domain.playbooks.playbook_run import event_as_plain, run_name
 from forestay.ports.errors import NotFound, Permanent, PortError, Transient
-from forestay.ports.flows.flow_engine import CasePage, CaseQuery, CaseStart, CaseSummary, HistoryPage
+from forestay.ports.flows.flow_engine import HistoryPage, RunPage, RunQuery, RunStart, RunSummary
 
 ANSWER = timedelta(seconds=10)
 DROPPED_WAITS = (0.05, 0.2, 0.5, 1.0)
@@ -118,9 +118,9 @@ class TemporalFlowEngine:
     async def close(self) -> None:
         self._client = None
 
-    async def start(self, start: CaseStart) -> bool:
-        given: dict[str, Any] = {
-            "case": start.case,
+    async def start(self, start: RunStart) -> bool:
+        worklets: dict[str, Any] = {
+            "run": start.run,
             "tenant": start.tenant,
             "owner": start.owner,
             # As text: the order of tasks counts, and Temporal puts the names in a record in order.
@@ -128,37 +128,37 @@ class TemporalFlowEngine:
             "params": dict(start.params),
             "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
         }
-        given["checks"] = True
+        worklets["checks"] = True
         if start.held:
-            given["held"] = list(start.held)
+            worklets["held"] = list(start.held)
         if start.worklet:
-            given["worklet"] = dict(start.worklet)
+            worklets["worklet"] = dict(start.worklet)
         if start.parent:
-            given |= {"parent": dict(start.parent), "above": list(start.above), "holders": list(start.holders)}
+            worklets |= {"parent": dict(start.parent), "above": list(start.above), "holders": list(start.holders)}
         attributes = temporal_runtime.attributes(
             temporal_runtime.TENANT.value_set(start.tenant),
             temporal_runtime.OWNER.value_set(start.owner),
             temporal_runtime.FLOW.value_set(start.name),
             temporal_runtime.VERSION.value_set(start.version),
-            temporal_runtime.STANDING.value_set("running"),
+            temporal_runtime.STATUS.value_set("running"),
         )
         if is_python(start.flow):
             return await self._start(
-                temporal_runtime.PYTHON_CASE, start.case, given, attributes, python_queue(self.task_queue)
+                temporal_runtime.PYTHON_RUN, start.run, worklets, attributes, python_queue(self.task_queue)
             )
-        kind = temporal_runtime.BPEL_CASE if is_bpel(start.flow) else temporal_runtime.CASE
-        return await self._start(kind, start.case, given, attributes, self.task_queue)
+        kind = temporal_runtime.BPEL_RUN if is_bpel(start.flow) else temporal_runtime.RUN
+        return await self._start(kind, start.run, worklets, attributes, self.task_queue)
 
-    async def start_exlet(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
-        given = {"incident": incident, "n": n, "tenant": tenant}
-        given |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
+    async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
+        fields = {"incident": incident, "n": n, "tenant": tenant}
+        fields |= {"limits": {"history": self.limits.history, "look": self.limits.look}}
         attributes = temporal_runtime.attributes(
             temporal_runtime.TENANT.value_set(tenant), temporal_runtime.OWNER.value_set(owner)
         )
-        return await self._start(temporal_runtime.EXLET, run_name(incident, n), given, attributes, self.task_queue)
+        return await self._start(temporal_runtime.PLAYBOOK, run_name(incident, n), fields, attributes, self.task_queue)
 
     async def _start(
-        self, workflow: str, name: str, given: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
+        self, workflow: str, name: str, fields: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
     ) -> bool:
         """Start a workflow; False if there is, or was, one of this name."""
         client = await self.client()
@@ -166,7 +166,7 @@ class TemporalFlowEngine:
             try:
                 await client.start_workflow(
                     workflow,
-                    given,
+                    fields,
                     id=name,
                     task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -177,30 +177,30 @@ class TemporalFlowEngine:
                 return False
         return True
 
-    async def tell_exlet(self, incident: str, n: int, events: Sequence[ExletEvent]) -> None:
+    async def tell_playbook(self, incident: str, n: int, events: Sequence[PlaybookEvent]) -> None:
         await self._tell(run_name(incident, n), [event_as_plain(event) for event in events])
 
-    async def tell_case(self, case: str, events: Sequence[Event]) -> None:
-        await self._tell(case, [as_plain(event) for event in events])
+    async def tell_run(self, run: str, events: Sequence[Event]) -> None:
+        await self._tell(run, [as_plain(event) for event in events])
 
-    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
-        await self._tell(shard_of(case, work, shard), [as_plain(event) for event in events])
+    async def tell_shard(self, run: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+        await self._tell(shard_of(run, work, shard), [as_plain(event) for event in events])
 
-    async def send_message(self, case: str, letter: Mapping[str, Any]) -> None:
+    async def send_message(self, run: str, incoming: Mapping[str, Any]) -> None:
         client = await self.client()
         with translated():
-            await client.get_workflow_handle(case).signal(temporal_runtime.LETTER, dict(letter), rpc_timeout=ANSWER)
+            await client.get_workflow_handle(run).signal(temporal_runtime.MESSAGE, dict(incoming), rpc_timeout=ANSWER)
 
     async def _tell(self, target: str, messages: list[dict[str, Any]]) -> None:
         client = await self.client()
         with translated():
             await client.get_workflow_handle(target).signal(temporal_runtime.MESSAGES, messages, rpc_timeout=ANSWER)
 
-    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
+    async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
         client = await self.client()
         with translated():
             try:
-                plain = await self._update(client, case, verb)
+                plain = await self._update(client, run, verb)
             except WorkflowUpdateFailedError as error:
                 raise NotFound(f"the run ended before it accepted the command: {error.cause}") from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
@@ -209,14 +209,14 @@ class TemporalFlowEngine:
         assert isinstance(answer, AnswerVerb)  # noqa: S101 - the workflow answers nothing else
         return answer
 
-    async def _update(self, client: Client, case: str, verb: Verb) -> dict[str, Any]:
+    async def _update(self, client: Client, run: str, verb: Verb) -> dict[str, Any]:
         """Send a verb, and again when Temporal dropped it.
 
         A signal that arrives while a run completes makes Temporal fail that workflow task, and it drops the updates that the task
         carried. The next try is taken by the run, or finds that it has ended. The update's id is the verb's, so Temporal itself
         answers a repeat of one that was taken.
         """
-        handle = client.get_workflow_handle(case)
+        handle = client.get_workflow_handle(run)
         for wait in DROPPED_WAITS:
             try:
                 answer: dict[str, Any] = await handle.execute_update(
@@ -230,63 +230,63 @@ class TemporalFlowEngine:
                 return answer
         raise Transient("the run did not accept the command; send the same command again")
 
-    async def describe(self, case: str) -> CaseSummary:
+    async def describe(self, run: str) -> RunSummary:
         client = await self.client()
         with translated():
-            found = await client.get_workflow_handle(case).describe(rpc_timeout=ANSWER)
-        if found.workflow_type not in temporal_runtime.CASES:
-            raise NotFound(f"{case} is not a run")
-        return await _summary(found)
+            description = await client.get_workflow_handle(run).describe(rpc_timeout=ANSWER)
+        if description.workflow_type not in temporal_runtime.RUNS:
+            raise NotFound(f"{run} is not a run")
+        return await _summary(description)
 
-    async def state(self, case: str) -> Mapping[str, Any]:
+    async def state(self, run: str) -> Mapping[str, Any]:
         client = await self.client()
         with translated():
-            state: Mapping[str, Any] = await client.get_workflow_handle(case).query(
+            state: Mapping[str, Any] = await client.get_workflow_handle(run).query(
                 temporal_runtime.STATE, rpc_timeout=ANSWER, result_type=dict
             )
         return state
 
-    async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
+    async def find(self, query: RunQuery, *, limit: int = 100, cursor: str | None = None) -> RunPage:
         client = await self.client()
         with translated():
             pages = client.list_workflows(
-                _query(query), page_size=limit, next_page_token=case_token(cursor), limit=limit
+                _query(query), page_size=limit, next_page_token=run_token(cursor), limit=limit
             )
             await pages.fetch_next_page()
-            found = [await _summary(one) for one in pages.current_page or ()]
+            summaries = [await _summary(execution) for execution in pages.current_page or ()]
         more = pages.next_page_token
-        return CasePage(found, case_cursor(more) if more else None)
+        return RunPage(summaries, run_cursor(more) if more else None)
 
-    async def moved(self, since: int) -> Sequence[CaseSummary]:
-        """Cases of all tenants that began or ended at this time or later."""
+    async def moved(self, since: int) -> Sequence[RunSummary]:
+        """Runs of all tenants that began or ended at this time or later."""
         client = await self.client()
         at = datetime.fromtimestamp(since / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        query = f"{_query(CaseQuery(''))} AND (StartTime >= '{at}' OR CloseTime >= '{at}')"
+        query = f"{_query(RunQuery(''))} AND (StartTime >= '{at}' OR CloseTime >= '{at}')"
         with translated():
-            return [await _summary(one) async for one in client.list_workflows(query)]
+            return [await _summary(workflow) async for workflow in client.list_workflows(query)]
 
-    async def count(self, query: CaseQuery) -> int:
+    async def count(self, query: RunQuery) -> int:
         client = await self.client()
         with translated():
             return (await client.count_workflows(_query(query), rpc_timeout=ANSWER)).count
 
-    async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
+    async def history(self, run: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
         client = await self.client()
         with translated():
-            return await read_history(client, case, limit=limit, cursor=cursor)
+            return await read_history(client, run, limit=limit, cursor=cursor)
 
 
 def python_queue(task_queue: str) -> str:
-    """Where the cases of Python flows wait: only workers that their operator trusts with such code take them."""
+    """Where the runs of Python flows wait: only orchestrators that their operator trusts with such code take them."""
     return f"{task_queue}-python"
 
 
 async def _register(client: Client) -> None:
-    """Make the search attributes that cases carry; those that are there stay."""
+    """Make the search attributes that runs carry; those that are there stay."""
     request = AddSearchAttributesRequest(
         namespace=client.namespace,
         search_attributes={
-            one.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for one in temporal_runtime.ATTRIBUTES
+            attribute.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for attribute in temporal_runtime.ATTRIBUTES
         },
     )
     try:
@@ -308,17 +308,17 @@ def translated() -> Iterator[None]:
         raise kind(f"Temporal: {error.message}") from error
 
 
-def _query(query: CaseQuery) -> str:
+def _query(query: RunQuery) -> str:
     wanted = {
         temporal_runtime.TENANT: query.tenant,
         temporal_runtime.FLOW: query.name,
         temporal_runtime.VERSION: query.version,
-        temporal_runtime.STANDING: query.state,
+        temporal_runtime.STATUS: query.state,
         temporal_runtime.OWNER: query.owner,
     }
-    # A case that went on in a new run is that new run.
+    # A run that went on in a new run is that new run.
     parts = [
-        f"WorkflowType IN ({', '.join(repr(one) for one in temporal_runtime.CASES)})",
+        f"WorkflowType IN ({', '.join(repr(run) for run in temporal_runtime.RUNS)})",
         "ExecutionStatus != 'ContinuedAsNew'",
     ]
     if query.open:
@@ -331,13 +331,13 @@ def _query(query: CaseQuery) -> str:
     return " AND ".join(parts)
 
 
-def case_cursor(token: bytes) -> str:
+def run_cursor(token: bytes) -> str:
     """Temporal's own token, marked: of one that it did not make Temporal says that something went wrong, as if asking again could help."""
     return urlsafe_b64encode(sha256(token).digest()[:MARK] + token).decode()
 
 
-def case_token(cursor: str | None) -> bytes | None:
-    """What `case_cursor` was made of; `Permanent` for anything else."""
+def run_token(cursor: str | None) -> bytes | None:
+    """What `run_cursor` was made of; `Permanent` for anything else."""
     if cursor is None:
         return None
     try:
@@ -352,23 +352,23 @@ def case_token(cursor: str | None) -> bytes | None:
 _CUT = {WorkflowExecutionStatus.TERMINATED: "terminated", WorkflowExecutionStatus.TIMED_OUT: "terminated"}
 
 
-async def _summary(found: WorkflowExecution) -> CaseSummary:
-    known = found.typed_search_attributes
-    state = known.get(temporal_runtime.STANDING) or "running"
-    if found.status in _CUT:
-        state = _CUT[found.status]
-    elif found.status is WorkflowExecutionStatus.FAILED:
+async def _summary(execution: WorkflowExecution) -> RunSummary:
+    known = execution.typed_search_attributes
+    state = known.get(temporal_runtime.STATUS) or "running"
+    if execution.status in _CUT:
+        state = _CUT[execution.status]
+    elif execution.status is WorkflowExecutionStatus.FAILED:
         state = "broken"
-    return CaseSummary(
-        case=found.id,
+    return RunSummary(
+        run=execution.id,
         tenant=known.get(temporal_runtime.TENANT) or "",
         owner=known.get(temporal_runtime.OWNER) or "",
         name=known.get(temporal_runtime.FLOW) or "",
         version=known.get(temporal_runtime.VERSION) or "",
         state=state,
-        started=await found.memo_value(temporal_runtime.BEGUN, _millis(found.start_time) or 0, type_hint=int),
-        ended=_millis(found.close_time),
-        above=found.parent_id or "",
+        started=await execution.memo_value(temporal_runtime.BEGUN, _millis(execution.start_time) or 0, type_hint=int),
+        ended=_millis(execution.close_time),
+        above=execution.parent_id or "",
     )
 
 

@@ -19,7 +19,7 @@ from forestay.ports.errors import Transient
 from forestay.ports.inspections import EngineInspection
 
 RECENT = 60.0
-"""Seconds since a worker last asked; one that waits for work asks anew every minute at the latest."""
+"""Seconds since an orchestrator last asked; one that waits for work asks anew every minute at the latest."""
 
 
 async def inspect_engine(engine: TemporalFlowEngine) -> EngineInspection:
@@ -35,16 +35,18 @@ async def inspect_engine(engine: TemporalFlowEngine) -> EngineInspection:
         info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), timeout=ANSWER)
         asked = DescribeNamespaceRequest(namespace=client.namespace)
         namespace = await client.workflow_service.describe_namespace(asked, timeout=ANSWER)
-        workers = await _pollers(client, engine.task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+        orchestrators = await _pollers(client, engine.task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
         hands = await _pollers(client, engine.task_queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     kept = namespace.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() / 86_400
-    return EngineInspection(info.server_version, has_namespace=True, workers=workers, hands=hands, keeps_days=kept)
+    return EngineInspection(
+        info.server_version, has_namespace=True, orchestrators=orchestrators, hands=hands, keeps_days=kept
+    )
 
 
 async def _pollers(client: Client, queue: str, kind: TaskQueueType.ValueType) -> int:
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
-    found = await client.workflow_service.describe_task_queue(request, timeout=ANSWER)
+    response = await client.workflow_service.describe_task_queue(request, timeout=ANSWER)
     now = time.time()
-    return len({one.identity for one in found.pollers if now - one.last_access_time.seconds < RECENT + 5})
+    return len({poller.identity for poller in response.pollers if now - poller.last_access_time.seconds < RECENT + 5})

@@ -211,8 +211,8 @@ def _build(name: str, target: str) -> Callable[[], Any]:
         settings: dict[str, Any] = {}
         if target == "jobs.submit:submit":  # what follows the first word of the command belongs to it, options included
             settings["context_settings"] = {"allow_interspersed_args": False}
-        found = getattr(import_module(f"forestay.apps.cli.{module}"), function)
-        return built(name, lambda app: add_command(app, name, **settings)(found))
+        reply = getattr(import_module(f"forestay.apps.cli.{module}"), function)
+        return built(name, lambda app: add_command(app, name, **settings)(reply))
 
     return build
 
@@ -231,7 +231,7 @@ COMMANDS: dict[str, Entry] = {
 
 def in_order(table: Mapping[str, Entry]) -> dict[str, Entry]:
     """The commands in the order of the panels; within a panel as they stand."""
-    return dict(sorted(table.items(), key=lambda one: PANELS.index(one[1].panel)))
+    return dict(sorted(table.items(), key=lambda pair: PANELS.index(pair[1].panel)))
 
 
 class _Commands(RootGroup):

@@ -13,9 +13,9 @@ _PARTS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+)s)?")
 
 def parse_size(text: str) -> int:
     """Bytes from 512M, 2G, 1.5GiB. The units are powers of 1024; a number alone could mean anything and is refused."""
-    found = _SIZE.fullmatch(text.strip())
-    if found:
-        return int(float(found[1]) * _POWER[found[2].upper()])
+    match = _SIZE.fullmatch(text.strip())
+    if match:
+        return int(float(match[1]) * _POWER[match[2].upper()])
     if text.strip() == "0":
         return 0
     raise ValueError(f"{text!r} is not a size; write it with its unit: 512M, 2G, 1.5T")

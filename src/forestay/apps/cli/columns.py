@@ -88,7 +88,7 @@ def fitted(columns: Sequence[Column], needed: Sequence[int], width: int) -> list
         widths[widest] -= 1
         too_much -= 1
     for place in reversed(range(len(widths))):
-        given = max(0, min(too_much, widths[place] - 1))
-        widths[place] -= given
-        too_much -= given
+        given_max = max(0, min(too_much, widths[place] - 1))
+        widths[place] -= given_max
+        too_much -= given_max
     return widths

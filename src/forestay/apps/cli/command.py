@@ -91,31 +91,36 @@ def add_command(app: typer.Typer, name: str, **settings: Any) -> Callable[[Calla
         _, *own = inspect.signature(function).parameters.values()
         common = ({"form": FORM} if function in LISTS else {}) | COMMON
         parameters = [
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
-            for one in own
+            inspect.Parameter(
+                parameter.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=parameter.default,
+                annotation=hints[parameter.name],
+            )
+            for parameter in own
         ] + [
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for key, (kind, default) in common.items()
         ]
 
-        def call(**given: Any) -> None:
-            options = Options(**{key: given.pop(key) for key in common})
-            raise typer.Exit(run(function, Session(options), given))
+        def call(**fields: Any) -> None:
+            options = Options(**{key: fields.pop(key) for key in common})
+            raise typer.Exit(run(function, Session(options), fields))
 
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         app.command(name, cls=PlainCommand, **settings)(call)
 
     return register
 
 
-def run(function: Callable[..., ExitCode | int | None], session: Session, given: dict[str, Any]) -> int:
+def run(function: Callable[..., ExitCode | int | None], session: Session, arguments: dict[str, Any]) -> int:
     """Call the command; whatever happens becomes an exit code."""
     try:
         try:
-            return int(function(session, **given) or 0)
+            return int(function(session, **arguments) or 0)
         finally:
             session.close()
             sys.stdout.flush()

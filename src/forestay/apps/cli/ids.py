@@ -23,8 +23,8 @@ class ShortIds:
     def __init__(self, ids: Iterable[str], *, whole: bool = False) -> None:
         ordered = sorted(set(ids))
         needed = SHORT
-        for one, other in pairwise(ordered):
-            same = next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+        for first, other in pairwise(ordered):
+            same = next((place for place, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), len(first))
             needed = max(needed, same + 1)
         self._length = None if whole else needed
 

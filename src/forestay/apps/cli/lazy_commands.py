@@ -66,10 +66,10 @@ class LazyCommands(MutableMapping[str, Any]):
 
     def panels(self) -> dict[str, list[str]]:
         """The names by help panel, in the order of the table."""
-        found: dict[str, list[str]] = {}
+        panels: dict[str, list[str]] = {}
         for name, entry in self._table.items():
-            found.setdefault(entry.panel, []).append(name)
-        return found
+            panels.setdefault(entry.panel, []).append(name)
+        return panels
 
 
 class PlainValue:
@@ -84,8 +84,8 @@ class PlainValue:
         if value is None:
             return () if many else None
         if many and isinstance(value, (tuple, list)) and getattr(self.annotation, "__origin__", None) is list:
-            plain: Any = [self._plain(item, self.annotation.__args__[0]) for item in value]
-            fits = all(item is not _UNFIT for item in plain)
+            plain: Any = [self._plain(entry, self.annotation.__args__[0]) for entry in value]
+            fits = all(entry is not _UNFIT for entry in plain)
         else:
             plain = _UNFIT if many else self._plain(value, self.annotation)
             fits = plain is not _UNFIT

@@ -20,10 +20,10 @@ _LINE_END = re.compile(r"\r+\n?")
 _KNOWN = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def _number(found: re.Match[str]) -> str:
-    if found.group() in _KNOWN:
-        return _KNOWN[found.group()]
-    code = ord(found.group())
+def _number(match: re.Match[str]) -> str:
+    if match.group() in _KNOWN:
+        return _KNOWN[match.group()]
+    code = ord(match.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -42,8 +42,8 @@ def json(text: str) -> str:
     return _NOT_IN_JSON.sub(_json_number, text)
 
 
-def _json_number(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _json_number(match: re.Match[str]) -> str:
+    code = ord(match.group())
     if code < 0x10000:
         return f"\\u{code:04x}"
     code -= 0x10000

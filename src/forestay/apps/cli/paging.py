@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 def newest(fetch: Callable[[int, str | None], tuple[list[T], str | None]], limit: int) -> tuple[list[T], bool]:
     """As many as are wanted, and whether there are more. ``fetch`` gives so many from a cursor on, and the next cursor."""
-    found: list[T] = []
+    results: list[T] = []
     cursor: str | None = None
     while True:
-        some, cursor = fetch(min(PAGE, limit - len(found)), cursor)
-        found += some
-        if cursor is None or len(found) >= limit:
-            return found, cursor is not None
+        some, cursor = fetch(min(PAGE, limit - len(results)), cursor)
+        results += some
+        if cursor is None or len(results) >= limit:
+            return results, cursor is not None

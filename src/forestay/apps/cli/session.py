@@ -96,10 +96,10 @@ class Session:
         """The ids of the jobs that were named, each once; `-` stands for ids on stdin."""
         from forestay.client.api.naming import JOB
 
-        given: list[str] = []
+        given_names: list[str] = []
         for name in names:
-            given += sys.stdin.read().split() if name == "-" else [name]
-        return self.ids(JOB, given)
+            given_names += sys.stdin.read().split() if name == "-" else [name]
+        return self.ids(JOB, given_names)
 
     def job(self, name: str) -> str:
         """The id of the one job that was named."""
@@ -139,7 +139,7 @@ class Session:
     def print_list(
         self,
         name: str,
-        found: Sequence[T],
+        values: Sequence[T],
         columns: Sequence[Column],
         row: Callable[[T], Sequence[str]],
         *,
@@ -148,12 +148,12 @@ class Session:
     ) -> None:
         """A list of what was asked for, in the form that was asked for: a table, ids or names alone, or JSON."""
         if self.out.as_json:
-            self.out.document({name: found})
+            self.out.document({name: values})
         elif self.out.form == "name":
-            for one in found:
-                self.out.data(neutral.line(key(one)))
-        elif found:
-            self.out.table(columns, [row(one) for one in found])
+            for value in values:
+                self.out.data(neutral.line(key(value)))
+        elif values:
+            self.out.table(columns, [row(value) for value in values])
         elif empty:
             self.out.say(empty)
 

@@ -26,9 +26,9 @@ from forestay.apps.compose.tracing import make_traces
 from forestay.apps.config.settings import Settings
 from forestay.apps.config.storage_settings import credentials_of, elements_of
 from forestay.domain.data.storage_element import AccessProtocol
-from forestay.domain.exlets.primitive import Action
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.outbound import OutboundPolicy
+from forestay.domain.playbooks.action import ActionKind
 from forestay.ports.data.storage import ElementFiles
 from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.incident_store import IncidentStore
@@ -97,7 +97,7 @@ class Components:
     pilots: PilotStore
     documents: DocumentStore
     incidents: IncidentStore
-    faults: FailureHandler
+    failures: FailureHandler
     exceptions: ExceptionHandler
     clock: SystemClock
     ids: RandomIds
@@ -111,12 +111,12 @@ class Components:
     catalogue: StoredCatalogue
     audit: AuditLog
     stops: EmergencyStop
-    brakes: ActionLimits
+    safeguards: ActionLimits
     approvals: Approvals
     release: ClaimReleaser
     batch: BatchStatus
     flows: FlowStore
-    exlets: PlaybookStore
+    playbooks: PlaybookStore
     folder: FlowFolder
     """The operator's Python flows."""
     engine: TemporalFlowEngine | None
@@ -134,12 +134,12 @@ class Components:
     """How many documents of the store could not be read."""
 
     def samples(self) -> Iterator[Sample]:
-        """What servers and keepers both do: whoever learns of a fault answers it."""
-        brakes, words = self.brakes, "Actions of rules, by the result of the safeguards"
-        yield Sample("forestay_faults_total", "Failures detected and answered", self.faults.handled)
+        """What servers and reconcilers both do: whoever learns of a failure answers it."""
+        safeguards, words = self.safeguards, "Actions of rules, by the result of the safeguards"
+        yield Sample("forestay_failures_total", "Failures detected and answered", self.failures.handled)
         yield Sample("forestay_exceptions_total", "Exceptions other than failures", self.exceptions.answered)
-        yield Sample("forestay_acts_total", words, brakes.granted, (("brakes", "granted"),))
-        yield Sample("forestay_acts_total", "", brakes.refused, (("brakes", "refused"),))
+        yield Sample("forestay_acts_total", words, safeguards.granted, (("safeguards", "granted"),))
+        yield Sample("forestay_acts_total", "", safeguards.refused, (("safeguards", "refused"),))
         words = "Store errors that no request caused"
         for operation in sorted({FIRST_OPERATION, *self.store_errors.counts}):
             count = self.store_errors.counts[operation]
@@ -158,7 +158,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     stores = Stores(
         jobs=watched(opened.jobs, "jobs", store_errors),
         pilots=watched(opened.pilots, "pilots", store_errors),
-        documents=watched(opened.documents, "slips", store_errors),
+        documents=watched(opened.documents, "documents", store_errors),
         incidents=watched(opened.incidents, "incidents", store_errors),
         audit=watched(opened.audit, "audit", store_errors),
     )
@@ -185,39 +185,48 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         )
         writer.listeners.append(relay.notice)
     flows = FlowStore(store, clock)
-    exlets = PlaybookStore(documents, flows, clock, settings.ladder_book)
+    playbooks = PlaybookStore(documents, flows, clock, settings.retry_policy_table)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
     audit = AuditLog(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
     storms = StormTracker(
         documents, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
     )
-    brakes = ActionLimits(documents, storms, clock, ids, settings.brakes)
+    safeguards = ActionLimits(documents, storms, clock, ids, settings.safeguards)
     rules = RuleCache(RuleStore(documents), CelConditions())
     chains = ChainCounter(stores.incidents, store)
     approvals = Approvals(store, clock, troubled=lambda text: log.error("a request cannot be read", detail=text))
-    fault_acts = FailureActions(
-        stores.incidents, writer, clock, engine=engine, brakes=brakes, audit=audit, chains=chains, approvals=approvals
+    failure_acts = FailureActions(
+        stores.incidents,
+        writer,
+        clock,
+        engine=engine,
+        safeguards=safeguards,
+        audit=audit,
+        chains=chains,
+        approvals=approvals,
     )
     release = ClaimReleaser(store, stores.pilots, writer, clock)
     batch = BatchStatus(stores.pilots, PilotLaunches(documents, clock), release)
-    deciding = FailureDecider(flows, rules, exlets, settings.free_tries, settings.dispatcher)
-    faults = FailureHandler(
+    deciding = FailureDecider(flows, rules, playbooks, settings.free_tries, settings.dispatcher)
+    failures = FailureHandler(
         store,
         stores.incidents,
         clock,
         Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
         deciding,
-        fault_acts,
+        failure_acts,
         stores.pilots,
         batch,
-        troubled=lambda text: log.warning("faults wait", detail=text),
+        troubled=lambda text: log.warning("failures wait", detail=text),
     )
-    acting = IncidentActions(stores.incidents, clock, engine=engine, brakes=brakes, audit=audit, approvals=approvals)
+    acting = IncidentActions(
+        stores.incidents, clock, engine=engine, safeguards=safeguards, audit=audit, approvals=approvals
+    )
     exceptions = ExceptionHandler(
         stores.incidents,
         store,
         rules,
-        exlets,
+        playbooks,
         acting,
         clock,
         settings.exceptions,
@@ -228,7 +237,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         store=store,
         pilots=stores.pilots,
         documents=documents,
-        faults=faults,
+        failures=failures,
         exceptions=exceptions,
         incidents=stores.incidents,
         clock=clock,
@@ -243,12 +252,12 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         catalogue=StoredCatalogue(documents, clock, elements.elements),
         audit=audit,
         stops=EmergencyStop(documents, clock),
-        brakes=brakes,
+        safeguards=safeguards,
         approvals=approvals,
         release=release,
         batch=batch,
         flows=flows,
-        exlets=exlets,
+        playbooks=playbooks,
         folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,
@@ -257,7 +266,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
             documents,
             store,
             clock,
-            # Who carries exlets out in workflows can wait for an engine; a server cannot.
+            # Who carries playbooks out in workflows can wait for an engine; a server cannot.
             patience=20.0 if engine is not None else 0.0,
             answered=acting.go_on,
             troubled=lambda text: log.warning("replies of engines cannot be processed yet", detail=text),
@@ -269,16 +278,18 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     )
     if relay is not None:
         relay.checks = components.checks
-    fault_acts.exlets = acting.exlets = build_playbook_runner(components, JobControl(store, writer, clock, leave_fault))
-    mend_data = fault_acts.exlets.others[Action.RESTAGE]
-    if isinstance(mend_data, DataActions):
-        deciding.files = FileFailurePolicy(mend_data)
+    failure_acts.playbooks = acting.playbooks = build_playbook_runner(
+        components, JobControl(store, writer, clock, leave_failure)
+    )
+    recover_data = failure_acts.playbooks.others[ActionKind.RESTAGE]
+    if isinstance(recover_data, DataActions):
+        deciding.files = FileFailurePolicy(recover_data)
     return components
 
 
 def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) -> TemporalFlowEngine:
     """Temporal as the settings name it, not yet connected."""
-    # Takes a second to import, so only those pay for it who run cases.
+    # Takes a second to import, so only those pay for it who run runs.
     from forestay.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
     from forestay.adapters.temporal.security import Security
 
@@ -305,8 +316,8 @@ def build_storage_access(settings: Settings) -> StorageAccess:
     elements = elements_of(settings.storage)
     bases = [
         door.base
-        for one in elements.values()
-        for door in one.doors
+        for element in elements.values()
+        for door in element.doors
         if door.kind in (AccessProtocol.HTTP, AccessProtocol.S3)
     ]
     web = HttpElementFiles(OutboundPolicy.only(*bases, setting="storage"))
@@ -321,22 +332,24 @@ def build_storage_access(settings: Settings) -> StorageAccess:
 
 
 def build_playbook_runner(components: Components, steer: JobControl) -> PlaybookRunner:
-    """The service that carries exlets out, for any process."""
+    """The service that carries playbooks out, for any process."""
     settings = components.settings
-    mend = JobActions(components.writer, steer, components.clock, settings.ladder_book, settings.budgets.budgets)
-    gates = FlowSuspensions(components.documents)
+    recover = JobActions(
+        components.writer, steer, components.clock, settings.retry_policy_table, settings.budgets.budgets
+    )
+    suspensions = FlowSuspensions(components.documents)
     made = PlaybookRunner(
         components.incidents,
         components.store,
         components.engine,
         components.flows,
-        gates,
-        mend,
+        suspensions,
+        recover,
         components.clock,
         checks=components.checks,
     )
-    mend_data = DataActions(
-        mend,
+    recover_data = DataActions(
+        recover,
         components.store,
         components.pilots,
         components.catalogue,
@@ -344,14 +357,18 @@ def build_playbook_runner(components: Components, steer: JobControl) -> Playbook
         StorageCleaner(components.store, components.elements),
         components.clock,
     )
-    made.others = {Action.RESTAGE: mend_data, Action.FREE_SPACE: mend_data, Action.AVOID_HOST: mend_data}
+    made.others = {
+        ActionKind.RESTAGE: recover_data,
+        ActionKind.FREE_SPACE: recover_data,
+        ActionKind.AVOID_HOST: recover_data,
+    }
     made.elsewhere = components.engines
-    made.abroad = EngineActions(components.engines, settings.ladder_book, settings.budgets.budgets)
+    made.abroad = EngineActions(components.engines, settings.retry_policy_table, settings.budgets.budgets)
     return made
 
 
 def build_worklet_selector(components: Components) -> WorkletSelector | None:
-    """Who chooses for tasks that are bound late; None: this domain runs no cases."""
+    """Who chooses for tasks that are bound late; None: this domain runs no runs."""
     if components.engine is None:
         return None
-    return WorkletSelector(components.exceptions.rules, components.exlets, components.flows, components.engine)
+    return WorkletSelector(components.exceptions.rules, components.playbooks, components.flows, components.engine)

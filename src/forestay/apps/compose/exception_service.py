@@ -27,27 +27,29 @@ class RemoteExceptionService:
     async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
         answers = await self._send(engine_calls.report(self.engine, cast(Sequence[NewEvent], events)))
         return [
-            EventReply(one["case"], one["incident"] if one["answer"] == "wait" else None, one["words"])
-            for one in answers
+            EventReply(answer["run"], answer["incident"] if answer["answer"] == "wait" else None, answer["words"])
+            for answer in answers
         ]
 
     async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
-        found = await self._send(engine_calls.orders(self.engine, incidents=list(incidents), wait=wait))
+        found_orders = await self._send(engine_calls.orders(self.engine, incidents=list(incidents), wait=wait))
         orders = [
             OrderedAction(
-                one["n"],
-                one["id"],
-                one["key"],
-                one["verb"],
-                one["item"],
-                one["wait"],
-                one["needs"],
-                one["incident"],
-                one["reason"],
+                order["n"],
+                order["id"],
+                order["key"],
+                order["verb"],
+                order["task"],
+                order["wait"],
+                order["needs"],
+                order["incident"],
+                order["reason"],
             )
-            for one in found.orders
+            for order in found_orders.orders
         ]
-        return EngineNews(orders, {name: told["words"] for name, told in found.incidents.items() if told["closed"]})
+        return EngineNews(
+            orders, {name: incident["words"] for name, incident in found_orders.incidents.items() if incident["closed"]}
+        )
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:
         await self._send(engine_calls.answer_order(self.engine, order, outcome, detail))

@@ -38,7 +38,7 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def until_stopped() -> None:
     """Wait for SIGTERM or SIGINT."""
-    told = asyncio.Event()
+    event = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    await event.wait()

@@ -1,4 +1,4 @@
-"""The receivers of notices, as the settings say."""
+"""The notification channels of notifications, as the settings say."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ def build_channel(table: NotificationChannelTable) -> NotificationChannel:
 def build_notifier(components: Components) -> Notifier | None:
     """None: nobody is to be told."""
     settings = components.settings
-    if not settings.receivers:
+    if not settings.notification_channels:
         return None
     return Notifier(
         components.store,
         components.incidents,
         components.documents,
         components.clock,
-        [ChannelSubscription(one.addressee, build_channel(one)) for one in settings.receivers],
-        house=settings.house_tenant,
+        [
+            ChannelSubscription(notification_channel.addressee, build_channel(notification_channel))
+            for notification_channel in settings.notification_channels
+        ],
+        admin_tenant=settings.admin_tenant,
         url=settings.public_url,
         audit=components.audit,
         troubled=lambda text: log.warning("notifications cannot be sent", detail=text),

@@ -1,4 +1,4 @@
-"""The services of a worker."""
+"""The services of an orchestrator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.adapters.system.file_lists import SharedFiles
 from forestay.apps.compose.components import Components, build_playbook_runner, build_worklet_selector
 from forestay.apps.compose.peers import build_run_placement
 from forestay.apps.compose.server import ServerComponents
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.ports.errors import Permanent, Transient
 from forestay.services.data.listings import Listings
 from forestay.services.data.output_resolver import OutputResolver
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class OrchestratorComponents:
-    """The services of one worker, joined; in one process with a server, a new job is offered to its pilots at once."""
+    """The services of one orchestrator, joined; in one process with a server, a new job is offered to its pilots at once."""
 
     def __init__(self, components: Components, server: ServerComponents | None = None) -> None:
         if components.engine is None or components.relay is None:
@@ -43,38 +43,38 @@ class OrchestratorComponents:
         if server is None and components.traces is not None and components.tracing is not None:
             submit.offered.append(components.tracing.created)
             submit.trace = components.traces.current
-        steer = JobControl(components.store, components.writer, components.clock, leave_fault, components.incidents)
+        steer = JobControl(components.store, components.writer, components.clock, leave_failure, components.incidents)
         settings = components.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
         self.listings = Listings(components.store, components.clock, shared, every=settings.watch_every)
         self.worklets = WorkletBindings(components.documents, components.flows, build_worklet_selector(components))
-        outputs = OutputResolver(components.store, components.relay.ends.results)
+        outputs = OutputResolver(components.store, components.relay.completions.results)
         self.jobs = FlowJobs(
             components.store,
             components.documents,
             components.flows,
             submit,
             steer,
-            components.relay.ends,
+            components.relay.completions,
             self.listings,
             outputs,
             components.staging,
             FlowSuspensions(components.documents),
             components.checks,
         )
-        self.exlets = build_playbook_runner(components, steer)
+        self.playbooks = build_playbook_runner(components, steer)
         self.places = build_run_placement(components, components.engine)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """A worker in a process of its own also sees ends: those of jobs that it cancels or continues."""
-        return {"worker": self.run, "hints": self.relay.run_hints}
+        """An orchestrator in a process of its own also sees ends: those of jobs that it cancels or continues."""
+        return {"orchestrator": self.run, "hints": self.relay.run_hints}
 
     async def run(self) -> None:
         """Work until cancelled; while Temporal cannot be reached, wait for it."""
         from forestay.adapters.temporal.activities import Activities
         from forestay.adapters.temporal.check_activities import CheckActivities
-        from forestay.adapters.temporal.exlet_activities import ExletActivities
-        from forestay.adapters.temporal.worker import run_worker
+        from forestay.adapters.temporal.orchestrator import run_orchestrator
+        from forestay.adapters.temporal.playbook_activities import PlaybookActivities
 
         while True:
             try:
@@ -88,8 +88,8 @@ class OrchestratorComponents:
         timeouts = TimeoutDetector(components.exceptions, components.flows, self.engine, components.clock)
         checks = CheckActivities(self.components.checks, timeouts)
         activities = Activities(
-            client, self.components.store, self.jobs, self.listings, self.worklets, ExletActivities(self.exlets), checks,
+            client, self.components.store, self.jobs, self.listings, self.worklets, PlaybookActivities(self.playbooks), checks,
             self.places,
         )  # fmt: skip
         python = self.components.settings.flows is not None
-        await run_worker(client, task_queue=self.engine.task_queue, activities=activities, python=python)
+        await run_orchestrator(client, task_queue=self.engine.task_queue, activities=activities, python=python)

@@ -36,14 +36,14 @@ class ProxyComponents:
             from forestay.adapters.aiohttp.task_service import AiohttpTaskService
         for table in components.settings.downstreams:
             for tenant in table.tenants:
-                told = _telling(table.name)
+                on_event = _telling(table.name)
                 relay = TaskProxy(
                     table.name,
                     tenant,
                     f"tes-{table.name}-{tenant}-{services.name}",
                     AiohttpTaskService(table.url, token=secret_at(table.token)),
                     services.claims,
-                    services.ends,
+                    services.completions,
                     components.store,
                     components.clock,
                     specification=self._specification,
@@ -55,7 +55,7 @@ class ProxyComponents:
                         quick=2.0 if table.callbacks else 0.05,
                         callback=partial(self._callback, table.name, tenant) if table.callbacks else None,
                     ),
-                    told=told,
+                    on_event=on_event,
                     seen=services.tasks.recall.seen,
                 )
                 self.relays.append(relay)
@@ -63,11 +63,11 @@ class ProxyComponents:
                     ProxyPilot(
                         relay,
                         components.pilots,
-                        services.beats,
+                        services.heartbeats,
                         components.release,
                         components.clock,
                         components.settings.lease,
-                        told=told,
+                        on_event=on_event,
                     )
                 )
                 components.writer.listeners.append(relay.notice)

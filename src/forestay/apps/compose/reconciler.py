@@ -1,4 +1,4 @@
-"""The services of a keeper."""
+"""The services of a reconciler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forestay.apps.compose.lineage import build_lineage_reporter
 from forestay.apps.compose.notification_channels import build_notifier
 from forestay.apps.compose.peers import build_peer_leases, build_peer_poller
 from forestay.domain.exceptions.causes.cause import Cause
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import State
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
 from forestay.services.exceptions.detect.limit_monitor import LimitMonitor
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class ReconcilerComponents:
-    """The services of one keeper, joined."""
+    """The services of one reconciler, joined."""
 
     def __init__(self, components: Components) -> None:
         self.components = components
@@ -69,7 +69,7 @@ class ReconcilerComponents:
         )
         self.counts = DomainCounter(components.store, components.incidents, components.clock)
         self.callbacks = CallbackSender(components.store, components.writer, components.clock, components.notify)
-        self.receivers = build_notifier(components)
+        self.notification_channels = build_notifier(components)
         self.lineage = build_lineage_reporter(components)
         self.limits = LimitMonitor(
             components.store,
@@ -88,7 +88,7 @@ class ReconcilerComponents:
             every=min(15.0, settings.unavailable_after / 2),
             troubled=lambda text: log.warning("waiting jobs cannot be checked", detail=text),
         )
-        steer = JobControl(components.store, components.writer, components.clock, leave_fault)
+        steer = JobControl(components.store, components.writer, components.clock, leave_failure)
         self.closing = IncidentCloser(
             components.incidents,
             components.store,
@@ -137,11 +137,11 @@ class ReconcilerComponents:
             "runtimes": self.runtimes.run,
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
-            "faults": self.components.faults.run,
+            "failures": self.components.failures.run,
             "exceptions": self.components.exceptions.run,
             "limits": self.limits.run,
             "unavailable": self.unavailable.run,
-            "canaries": self.components.brakes.storms.run,
+            "canaries": self.components.safeguards.storms.run,
             "closing": self.closing.run,
             "requests": self.requests.run,
             "engines": self.components.engines.run,
@@ -151,8 +151,8 @@ class ReconcilerComponents:
         }
         if self.lineage is not None:
             loops["lineage"] = self.lineage.run
-        if self.receivers is not None:
-            loops["receivers"] = self.receivers.run
+        if self.notification_channels is not None:
+            loops["notification_channels"] = self.notification_channels.run
         if self.components.relay is not None:
             loops["relay"] = self.components.relay.run
         if self.orders is not None:
@@ -162,7 +162,7 @@ class ReconcilerComponents:
         return loops
 
     def samples(self) -> Iterator[Sample]:
-        """What only a keeper does, and how the domain stands."""
+        """What only a reconciler does, and how the domain stands."""
         yield from self._domain_samples()
         yield from self._set_aside_samples()
         yield Sample("forestay_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
@@ -185,31 +185,35 @@ class ReconcilerComponents:
         if (lineage := self.lineage) is not None:
             yield Sample("forestay_lineage_events_total", "OpenLineage events", lineage.sent, (("result", "sent"),))
             yield Sample("forestay_lineage_events_total", "", lineage.refused, (("result", "refused"),))
-        if (told := self.receivers) is not None:
-            yield Sample("forestay_letters_total", "Notifications to channels", told.sent, (("result", "taken"),))
-            yield Sample("forestay_letters_total", "", told.failed, (("result", "failed"),))
-            yield Sample("forestay_letters_total", "", told.dropped, (("result", "given up"),))
+        if (notifier := self.notification_channels) is not None:
+            yield Sample(
+                "forestay_notifications_total", "Notifications to channels", notifier.sent, (("result", "taken"),)
+            )
+            yield Sample("forestay_notifications_total", "", notifier.failed, (("result", "failed"),))
+            yield Sample("forestay_notifications_total", "", notifier.dropped, (("result", "given up"),))
         if self.follow is not None and self.leases is not None:
             yield Sample("forestay_peer_batches_total", "Requests to peers about runs", self.follow.batches)
-            yield Sample("forestay_peer_ends_total", "Completions of sub-flows in other domains", self.follow.told)
+            yield Sample(
+                "forestay_peer_completions_total", "Completions of sub-flows in other domains", self.follow.delivered
+            )
             yield Sample("forestay_peer_moves_total", "Sub-flows that left a domain", self.follow.moved)
             yield Sample("forestay_peer_stops_total", "Runs stopped for lapsed leases", self.leases.stopped)
         relay = self.components.relay
         if relay is not None:
-            yield Sample("forestay_relay_signals_total", "Signals to runs and shards", relay.told)
-            yield Sample("forestay_relay_ends_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
-            yield Sample("forestay_relay_ends_total", "", relay.undeliverable, (("result", "undeliverable"),))
+            yield Sample("forestay_relay_signals_total", "Signals to runs and shards", relay.signals)
+            yield Sample("forestay_relay_completions_total", "Ended jobs", relay.delivered, (("result", "delivered"),))
+            yield Sample("forestay_relay_completions_total", "", relay.undeliverable, (("result", "undeliverable"),))
 
     def _set_aside_samples(self) -> Iterator[Sample]:
         """What each loop could not handle and has set aside, so that the rest goes on."""
         quarantines: dict[str, Quarantine] = {
             "runtimes": self.runtimes.quarantine,
             "forgotten": self.forgotten.quarantine,
-            "faults": self.components.faults.quarantine,
+            "failures": self.components.failures.quarantine,
             "exceptions": self.components.exceptions.quarantine,
             "limits": self.limits.quarantine,
             "unavailable": self.unavailable.quarantine,
-            "canaries": self.components.brakes.storms.quarantine,
+            "canaries": self.components.safeguards.storms.quarantine,
             "closing": self.closing.quarantine,
             "requests": self.components.approvals.quarantine,
             "engines": self.components.engines.quarantine,
@@ -232,9 +236,9 @@ class ReconcilerComponents:
             return
         for state in State:
             yield Sample("forestay_jobs", "Jobs in the store", counts.jobs.get(state, 0), (("state", state.value),))
-        for standing in UNCLOSED:
-            labels = (("state", standing.value),)
-            yield Sample("forestay_incidents", "Incidents not closed", counts.incidents.get(standing, 0), labels)
+        for status in UNCLOSED:
+            labels = (("state", status.value),)
+            yield Sample("forestay_incidents", "Incidents not closed", counts.incidents.get(status, 0), labels)
         for cause in Cause:
             labels = (("cause", cause.value),)
             yield Sample("forestay_inbox", "Incidents that need attention", counts.held.get(cause, 0), labels)

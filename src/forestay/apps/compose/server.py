@@ -19,7 +19,7 @@ from forestay.apps.compose.components import Components, build_worklet_selector
 from forestay.apps.compose.identity import build_oidc_provider
 from forestay.apps.compose.peers import build_peer_leases, peer_certificates
 from forestay.apps.compose.proxies import ProxyComponents
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.ports.jobs.job_store import Stored
 from forestay.services.data.output_resolver import OutputResolver
 from forestay.services.data.replica_health import ReplicaHealth
@@ -89,22 +89,22 @@ class ServerComponents:
             components.documents,
             store,
             clock,
-            components.faults.classifier,
+            components.failures.classifier,
             changed=self.claims.buffers.look_anew,
             troubled=lambda text: log.warning("a host", detail=text),
         )
         self.claims.hosts = self.hosts
-        self.ends = JobCompletions(
+        self.completions = JobCompletions(
             store,
             writer,
             clock,
             faulted=self._faulted,
             left_behind=CleanupFailures(store, components.incidents, clock).note,
             staged=ReplicaHealth(components.catalogue, store, clock).note if components.elements.elements else None,
-            troubled=lambda text: log.warning("faults wait", detail=text),
+            troubled=lambda text: log.warning("failures wait", detail=text),
             intruded=lambda pilot, tenant, job: log.warning("intrusion", pilot=pilot, tenant=tenant, job=job),
         )
-        self.job_events = JobEvents(store, clock, alone=lambda: len(self.beats.alive) <= 1)
+        self.job_events = JobEvents(store, clock, alone=lambda: len(self.heartbeats.alive) <= 1)
         self.specifications = SpecificationCache(store)
         recall = TaskCache(clock)
         self.submit = JobSubmitter(
@@ -119,12 +119,12 @@ class ServerComponents:
             self.submit.offered.append(components.tracing.created)
             self.submit.trace = components.traces.current
         self.requests = ApprovalCloser(components.approvals, components.incidents, clock)
-        exlets = components.exceptions.acting.exlets
-        released = exlets.release if exlets is not None and components.engine is not None else None
-        self.steer = JobControl(store, writer, clock, leave_fault, components.incidents, released)
+        playbooks = components.exceptions.acting.playbooks
+        released = playbooks.release if playbooks is not None and components.engine is not None else None
+        self.steer = JobControl(store, writer, clock, leave_failure, components.incidents, released)
         self.tasks = TesTasks(store, self.submit, self.steer, clock, recall)
         self.task_factory = TaskFactory(store, self.submit, self.specifications, clock)
-        self.beats = Heartbeats(
+        self.heartbeats = Heartbeats(
             components.pilots,
             clock,
             server=self.name,
@@ -134,10 +134,10 @@ class ServerComponents:
         self.channels = PilotChannels(
             store,
             components.pilots,
-            self.beats,
+            self.heartbeats,
             components.release,
             clock,
-            granted=self.ends.held_by,
+            granted=self.completions.held_by,
             troubled=lambda text: log.warning("deaths wait", detail=text),
             gone=self.caches.forget,
         )
@@ -145,8 +145,8 @@ class ServerComponents:
             components.documents,
             components.pilots,
             clock,
-            beating=lambda pilot: self.beats.last_beat(pilot) is not None,
-            alone=lambda: len(self.beats.alive) <= 1,
+            beating=lambda pilot: self.heartbeats.last_heartbeat(pilot) is not None,
+            alone=lambda: len(self.heartbeats.alive) <= 1,
         )
         self.outputs = CommittedOutputs(writer)
         self.sessions = BrowserSessions(components.documents, clock, components.ids, components.identity)
@@ -166,7 +166,7 @@ class ServerComponents:
         self.revocations = PilotRevocations(
             store, components.pilots, clock, components.settings.token_seconds, hang_up=self.channels.hang_up
         )
-        self.case_outputs = OutputResolver(
+        self.run_outputs = OutputResolver(
             store, ResultReader(SharedResults(components.settings.outputs), components.elements)
         )
         self.runs = (
@@ -177,22 +177,27 @@ class ServerComponents:
         )
         self.attachments = FolderAttachments(components.settings.attachments_folder)
         self.worklets = WorkletBindings(components.documents, components.flows, build_worklet_selector(components))
-        self.gates = FlowSuspensions(components.documents, changed=self.claims.buffers.look_anew)
-        self.claims.buffers.gated = self.gates.gated
+        self.suspensions = FlowSuspensions(components.documents, changed=self.claims.buffers.look_anew)
+        self.claims.buffers.suspended = self.suspensions.suspended
         self.conditions, self.trying = CelConditions(), CelSandbox()
         self.rules = RuleStore(components.documents)
         self.rule_cache = RuleCache(RuleStore(components.documents), self.conditions)
         self.rule_editor = RuleEditor(
-            self.rules, self.conditions, self.trying, clock, components.ids.job, components.exlets
+            self.rules, self.conditions, self.trying, clock, components.ids.job, components.playbooks
         )
         self.rule_replay = RuleReplay(
             components.incidents, store, components.flows, self.rules, self.rule_cache, self.conditions, self.trying, clock,
-            components.settings.brakes, components.exlets,
+            components.settings.safeguards, components.playbooks,
         )  # fmt: skip
         self.rule_promotion = RulePromotion(self.rule_editor, self.rule_replay)
         self.engines = components.engines
         self.events = EngineEventIntake(
-            store, components.incidents, components.engines, components.exceptions, components.faults.classifier, clock
+            store,
+            components.incidents,
+            components.engines,
+            components.exceptions,
+            components.failures.classifier,
+            clock,
         )
         self.timeline = RunTimeline(
             components.incidents, store, components.engine, components.engines, components.audit
@@ -206,22 +211,22 @@ class ServerComponents:
         writer.listeners.append(self.tasks.notice)
         self.relays = ProxyComponents(self)
 
-    async def _faulted(self, faults: Sequence[tuple[Stored, str]]) -> None:
+    async def _faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
         """Bad ends: where they happened is noted before what to do about them is decided, for the next try may come at once."""
-        await self.hosts.faulted(faults)
-        await self.components.faults.handle(faults)
+        await self.hosts.faulted(failures)
+        await self.components.failures.handle(failures)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         loops = {
             "claims": self.claims.run,
-            "ends": self.ends.run,
+            "completions": self.completions.run,
             "follow": self.job_events.run,
-            "beats": self.beats.run,
+            "heartbeats": self.heartbeats.run,
             "channels": self.channels.run,
             "revocations": self.revocations.run,
             "hosts": self.hosts.run,
             "neighbours": self.neighbours.run,
-            "gates": self.gates.run,
+            "suspensions": self.suspensions.run,
             "rules": self.rule_cache.run,
             "tasks": self.tasks.run,
             "tasks told": self.task_factory.run,
@@ -240,8 +245,8 @@ class ServerComponents:
         yield Sample("forestay_claims_first_total", "Of these, claims written together with their jobs", desk.first)
         yield Sample("forestay_claims_lost_total", "Claim writes that were lost", desk.lost)
         yield Sample("forestay_claim_bulks_total", "Writes of claims", desk.bulks)
-        yield Sample("forestay_window_pages_total", "Pages of candidates read", desk.pages)
-        yield Sample("forestay_lane_looks_total", "Polls for queue lanes with jobs", desk.looks)
+        yield Sample("forestay_candidate_buffer_pages_total", "Pages of candidates read", desk.pages)
+        yield Sample("forestay_queue_lane_polls_total", "Polls for queue lanes with jobs", desk.looks)
         yield Sample("forestay_claims_near_total", "Claims of jobs whose data is cached", self.match.near_given)
         yield Sample("forestay_cached_files_known", "Files in caches of pilots that use this server", self.caches.files)
         yield Sample("forestay_requests_waiting", "Pilots waiting for work", self.claims.waiting)
@@ -252,6 +257,8 @@ class ServerComponents:
         yield Sample("forestay_channels_open", "Pilots with a channel here", self.channels.open_count)
         yield Sample("forestay_pilot_deaths_total", "Pilots whose channel closed for good", self.channels.deaths)
         yield Sample("forestay_claims_released_total", "Claims revoked", self.components.release.released)
-        yield Sample("forestay_intrusions_total", "Completions that named another tenant's job", self.ends.intrusions)
-        yield Sample("forestay_servers_alive", "Servers seen alive", len(self.beats.alive))
+        yield Sample(
+            "forestay_intrusions_total", "Completions that named another tenant's job", self.completions.intrusions
+        )
+        yield Sample("forestay_servers_alive", "Servers seen alive", len(self.heartbeats.alive))
         yield from self.beside()

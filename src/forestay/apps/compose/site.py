@@ -47,7 +47,7 @@ class SiteComponents:
         commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
         reader = _reader(settings, commands)
         self._program = self.spool.pilot(pilot_program())
-        self._sizes = {one.name: one for one in settings.sizes}
+        self._sizes = {size.name: size for size in settings.sizes}
         self.agent = SiteAgent(
             self.api,
             submitter=_submitter(settings, reader),
@@ -58,7 +58,7 @@ class SiteComponents:
             policy=settings.policy,
             pilot_job=self.pilot_job,
             greeting=self._greeting(),
-            told=lambda event, facts: log.info(event, **facts),
+            on_event=lambda event, facts: log.info(event, **facts),
         )
 
     async def close(self) -> None:
@@ -74,15 +74,15 @@ class SiteComponents:
             "batch": settings.batch,
             "sizes": [
                 {
-                    "name": one.name,
-                    "slots": one.slots,
-                    "cpus": one.offers.cpus,
-                    "memory": one.offers.memory,
-                    "disk": one.offers.disk,
-                    "gpus": one.offers.gpus,
-                    "wall": one.offers.wall,
+                    "name": size.name,
+                    "slots": size.slots,
+                    "cpus": size.offers.cpus,
+                    "memory": size.offers.memory,
+                    "disk": size.offers.disk,
+                    "gpus": size.offers.gpus,
+                    "wall": size.offers.wall,
                 }
-                for one in settings.policy.sizes
+                for size in settings.policy.sizes
             ],
         }
 
@@ -107,7 +107,7 @@ class SiteComponents:
     def _command(self, launch: str, size: SizeTable, secret: str) -> tuple[str, ...]:
         settings, pilot = self.settings, self.settings.pilot
         options: list[tuple[str, object]] = [
-            *(("--server", one) for one in settings.servers),
+            *(("--server", server) for server in settings.servers),
             ("--enrolment-file", secret),
             ("--launch", launch),
             ("--site", settings.site),

@@ -46,16 +46,16 @@ class DownstreamTable(BaseModel):
 
 def check_downstreams(tables: Sequence[DownstreamTable]) -> None:
     """`ValueError` if two have one name."""
-    names = [one.name for one in tables]
+    names = [table.name for table in tables]
     if double := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"several downstreams have the name {', '.join(double)}")
 
 
 def downstream_for(tables: Sequence[DownstreamTable], tenant: str, wanted: str) -> str | None:
     """Where a job of a tenant goes that wants to go there, or says nothing: a name, `any`, empty for pilots; None: there is no such downstream."""
-    able = [one for one in tables if tenant in one.tenants]
+    able = [table for table in tables if tenant in table.tenants]
     if wanted:
-        known = {one.name for one in able} | ({ANY_DOWNSTREAM} if able else set())
+        known = {table.name for table in able} | ({ANY_DOWNSTREAM} if able else set())
         return wanted if wanted in known else None
-    chosen = [one.name for one in able if one.default]
+    chosen = [table.name for table in able if table.default]
     return "" if not chosen else chosen[0] if len(chosen) == 1 and len(able) == 1 else ANY_DOWNSTREAM

@@ -61,7 +61,7 @@ class NotificationChannelTable(BaseModel):
 
     @property
     def where(self) -> str:
-        """Where letters go, with nothing secret in it."""
+        """Where notifications go, with nothing secret in it."""
         return f"{self.url} to {', '.join(self.to)}" if self.to else self.url or f"address in {self.secret}"
 
     @property
@@ -78,6 +78,6 @@ class NotificationChannelTable(BaseModel):
 
 def check_channels(tables: Sequence[NotificationChannelTable]) -> None:
     """`ValueError` if two have one name."""
-    names = [one.name for one in tables]
+    names = [table.name for table in tables]
     if double := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"several notification channels have the name {', '.join(double)}")

@@ -9,20 +9,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, RoutedFailure, check_dispatcher, read_way
-from forestay.domain.exceptions.incidents.ladder import (
-    HOUSE,
+from forestay.domain.exceptions.incidents.retry_policy import (
+    DEFAULT_POLICY,
     MAX_LEVELS,
     MAX_TRIES,
     MAX_WAIT,
     AfterLastLevel,
     Budgets,
-    Ladder,
+    LevelledRetryPolicy,
     RetryLevel,
 )
-from forestay.domain.exlets.exlet_check import NAME
+from forestay.domain.playbooks.playbook_check import NAME
 from forestay.formats.text.document_fields import duration_of
 
-MAX_LADDERS = 100
+MAX_RETRY_POLICIES = 100
 
 
 def _seconds(value: object) -> object:
@@ -41,7 +41,7 @@ class LevelTable(_RetryTable):
     tries: Annotated[int, Field(ge=1, le=MAX_TRIES)] = 1
 
 
-class LadderTable(_RetryTable):
+class RetryPolicyTable(_RetryTable):
     """The levels, and what follows the last: `rollback`, `hold` or `fail`."""
 
     levels: Annotated[tuple[LevelTable, ...], Field(min_length=1, max_length=MAX_LEVELS)]
@@ -63,34 +63,36 @@ class BudgetsTable(_RetryTable):
         return Budgets(self.user, self.infrastructure, {cause.value: most for cause, most in self.causes.items()})
 
 
-def ladders_of(tables: Mapping[str, LadderTable]) -> Mapping[str, Ladder]:
-    """Every ladder by its name; the house's is always there. `ValueError` for what is no name."""
+def retry_policies_of(tables: Mapping[str, RetryPolicyTable]) -> Mapping[str, LevelledRetryPolicy]:
+    """Every retry policy by its name; the default policy's is always there. `ValueError` for what is no name."""
     wrong = [name for name in tables if not NAME.fullmatch(name)]
-    if wrong or len(tables) > MAX_LADDERS:
+    if wrong or len(tables) > MAX_RETRY_POLICIES:
         raise ValueError(
             f"{wrong[0]!r} is not a valid name of a retry policy"
             if wrong
-            else f"at most {MAX_LADDERS} retry policies are allowed"
+            else f"at most {MAX_RETRY_POLICIES} retry policies are allowed"
         )
-    found = {
-        name: Ladder(name, tuple(RetryLevel(one.wait, one.tries) for one in table.levels), table.then)
+    retry_policies = {
+        name: LevelledRetryPolicy(
+            name, tuple(RetryLevel(level.wait, level.tries) for level in table.levels), table.then
+        )
         for name, table in tables.items()
     }
-    return {HOUSE.name: HOUSE, **found}
+    return {DEFAULT_POLICY.name: DEFAULT_POLICY, **retry_policies}
 
 
-def dispatcher_of(ways: Mapping[str, str], ladders: Mapping[str, Ladder]) -> Dispatcher:
+def dispatcher_of(ways: Mapping[str, str], retry_policies: Mapping[str, LevelledRetryPolicy]) -> Dispatcher:
     """What is done without a rule, by cause. `ValueError` lists everything that is invalid."""
     read: dict[str, RoutedFailure] = {}
     wrong: list[str] = []
     for cause, text in ways.items():
         sent = read_way(text)
         if sent is None:
-            wrong.append(f"{cause}: {text!r} is none of own, ladder [NAME], rollback, hold, fail, dispatch [LADDER]")
+            wrong.append(f"{cause}: {text!r} is none of own, retry [NAME], rollback, hold, fail, dispatch [RETRY]")
         else:
             read[cause] = sent
     dispatcher = Dispatcher(read)
-    wrong += [f"{cause}: {words}" for cause, words in check_dispatcher(dispatcher, frozenset(ladders))]
+    wrong += [f"{cause}: {words}" for cause, words in check_dispatcher(dispatcher, frozenset(retry_policies))]
     if wrong:
         raise ValueError("; ".join(wrong))
     return dispatcher

@@ -15,20 +15,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from forestay.apps.config.downstream_settings import DownstreamTable, check_downstreams
 from forestay.apps.config.identity_settings import OidcTable
 from forestay.apps.config.notification_settings import NotificationChannelTable, check_channels
-from forestay.apps.config.retry_settings import BudgetsTable, LadderTable, dispatcher_of, ladders_of
+from forestay.apps.config.retry_settings import BudgetsTable, RetryPolicyTable, dispatcher_of, retry_policies_of
 from forestay.apps.config.storage_settings import ElementTable, elements_of
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.ladder import Ladder
-from forestay.domain.exceptions.safeguards.brakes import CORE_HOUR, BrakePolicy
+from forestay.domain.exceptions.incidents.retry_policy import LevelledRetryPolicy
 from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, RateLimit
+from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR, SafeguardPolicy
 from forestay.domain.exceptions.safeguards.storm import StormPolicy
 from forestay.ports.errors import Permanent
 
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "peer_hosts", "staging_hosts"})
 """Settings that are lists, written with commas."""
-_TABLES = frozenset({"ladders", "budgets", "downstreams", "oidc", "receivers", "storage", "unanswered"})
+_TABLES = frozenset(
+    {"retry_policies", "budgets", "downstreams", "oidc", "notification_channels", "storage", "unanswered"}
+)
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
 
@@ -97,7 +99,7 @@ class Settings(BaseModel):
     """Storage elements: `name`, `kind` (`file`, `http`, `s3`, `root`), `url` or `path`, `rules`, `sites`, `outputs`; see the explanation of data."""
     downstreams: tuple[DownstreamTable, ...] = ()
     """GA4GH TES servers to which tasks are forwarded: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
-    receivers: tuple[NotificationChannelTable, ...] = ()
+    notification_channels: tuple[NotificationChannelTable, ...] = ()
     """Notification channels for alerts and for failures that need attention: `name`, `kind` (`mail`, `webhook`, `apprise`) and address; see the how-to on notifications."""
     matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
     """How jobs are matched to pilots by their data: `look-ahead` uses everything known; the paper's schemes, for comparison: `c3` per host with delay scheduling, `c2` per pilot, `c1` per host, `none`."""
@@ -115,12 +117,12 @@ class Settings(BaseModel):
     )
     """Seconds to wait before each retry of a job after an infrastructure failure (a node, the network, a transfer …); these retries are not charged to the job's own attempts. After them its own attempts count."""
 
-    ladders: dict[str, LadderTable] = Field(default_factory=dict)
-    """Retry policies by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `house` is the default policy, used where none is named."""
+    retry_policies: dict[str, RetryPolicyTable] = Field(default_factory=dict)
+    """Retry policies by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `default` is the default policy, used where none is named."""
     budgets: BudgetsTable = BudgetsTable()
     """Maximum number of retries of a job by retry policies: `user`, `infrastructure`, and `causes` by cause."""
     unanswered: dict[str, str] = Field(default_factory=dict)
-    """What is done about a failure for which no rule concludes, by cause, `*` for any other: `own` (the job's own retry policy, the default), `ladder` or `ladder NAME`, `rollback`, `hold`, `fail`, or `dispatch`: transient failures are retried by the retry policy, permanent ones are rolled back."""
+    """What is done about a failure for which no rule concludes, by cause, `*` for any other: `own` (the job's own retry policy, the default), `retry` or `retry NAME`, `rollback`, `hold`, `fail`, or `dispatch`: transient failures are retried by the retry policy, permanent ones are rolled back."""
 
     temporal: str = ""
     """HOST:PORT of the Temporal server that executes runs; empty: this domain runs jobs only."""
@@ -159,88 +161,88 @@ class Settings(BaseModel):
     look_after: float = Field(default=600.0, gt=0)
     """Seconds without events after which a run or shard polls the state of its jobs."""
 
-    house_abort: ExceptionAction = ExceptionAction.HOLD
+    on_abort: ExceptionAction = ExceptionAction.HOLD
     """What is done about an aborted task of another engine when no rule answers: `ignore`, `hold` (for a person), `fail`."""
-    house_timeout: ExceptionAction = ExceptionAction.IGNORE
-    """The same for a task past its deadline; what the flow specifies (`then`) is done in any case. Also `ladder`."""
-    house_resource_unavailable: ExceptionAction = ExceptionAction.HOLD
+    on_timeout: ExceptionAction = ExceptionAction.IGNORE
+    """The same for a task past its deadline; what the flow specifies (`then`) is done in any case. Also `retry`."""
+    on_resource_unavailable: ExceptionAction = ExceptionAction.HOLD
     """The same for a job that no pilot can take."""
     unavailable_after: float = Field(default=1800.0, gt=0)
     """Seconds for which a job that no live pilot can take may wait before an exception is raised."""
-    house_constraint_violation: ExceptionAction = ExceptionAction.IGNORE
+    on_constraint_violation: ExceptionAction = ExceptionAction.IGNORE
     """The same for a running job that exceeded a limit."""
-    house_tenant: str = "default"
+    admin_tenant: str = "default"
     """The administrative tenant: its administrators may stop the actions of rules in all tenants."""
-    brake_acts: int = Field(default=2_000, ge=0)
+    safeguard_acts: int = Field(default=2_000, ge=0)
     """Maximum number of actions of rules in any ten minutes, all tenants together."""
-    brake_owner_acts: int = Field(default=500, ge=0)
+    safeguard_owner_acts: int = Field(default=500, ge=0)
     """The same for jobs of one owner."""
-    brake_site_acts: int = Field(default=1_000, ge=0)
+    safeguard_site_acts: int = Field(default=1_000, ge=0)
     """The same for one site."""
-    brake_rule_acts: int = Field(default=500, ge=0)
+    safeguard_rule_acts: int = Field(default=500, ge=0)
     """The same for one rule."""
-    brake_tenant_hours: int = Field(default=10_000, ge=0)
+    safeguard_tenant_hours: int = Field(default=10_000, ge=0)
     """Maximum core-hours of retries for one tenant in any 24 hours."""
-    brake_owner_hours: int = Field(default=2_000, ge=0)
+    safeguard_owner_hours: int = Field(default=2_000, ge=0)
     """The same for one owner."""
-    brake_depth: int = Field(default=8, ge=1)
+    safeguard_depth: int = Field(default=8, ge=1)
     """Maximum number of actions that follow from each other."""
-    brake_by_rule: int = Field(default=5, ge=1)
+    safeguard_by_rule: int = Field(default=5, ge=1)
     """Maximum number of actions of one rule on one job."""
-    second_person: Literal["on", "off"] = "on"
+    approvals: Literal["on", "off"] = "on"
     """Whether force-complete, release, removing runs and rules on others' jobs need the approval of another person; `off` for a domain with a single person."""
-    storm_faults: int = Field(default=50, ge=2)
+    storm_failures: int = Field(default=50, ge=2)
     """Failures with one cause, site or host in five minutes that are a storm, if they are also five times the usual number."""
 
     @model_validator(mode="after")
     def _read_tables(self) -> Self:
-        dispatcher_of(self.unanswered, ladders_of(self.ladders))
+        dispatcher_of(self.unanswered, retry_policies_of(self.retry_policies))
         elements_of(self.storage)
         check_downstreams(self.downstreams)
         if self.certificate is None and (self.certificate_key or self.client_ca):
             raise ValueError("certificate_key and client_ca need certificate")
         if self.client_crl and self.client_ca is None:
             raise ValueError("client_crl needs client_ca")
-        check_channels(self.receivers)
+        check_channels(self.notification_channels)
         return self
 
     @property
-    def ladder_book(self) -> Mapping[str, Ladder]:
-        """Every ladder by its name, the house's included."""
-        return ladders_of(self.ladders)
+    def retry_policy_table(self) -> Mapping[str, LevelledRetryPolicy]:
+        """Every retry policy by its name, the default policy's included."""
+        return retry_policies_of(self.retry_policies)
 
     @property
     def dispatcher(self) -> Dispatcher:
-        return dispatcher_of(self.unanswered, self.ladder_book)
+        return dispatcher_of(self.unanswered, self.retry_policy_table)
 
     @property
     def exceptions(self) -> ExceptionPolicy:
         return ExceptionPolicy(
             {
-                ExceptionType.ABORT: self.house_abort,
-                ExceptionType.TIMEOUT: self.house_timeout,
-                ExceptionType.RESOURCE_UNAVAILABLE: self.house_resource_unavailable,
-                ExceptionType.CONSTRAINT_VIOLATION: self.house_constraint_violation,
+                ExceptionType.ABORT: self.on_abort,
+                ExceptionType.TIMEOUT: self.on_timeout,
+                ExceptionType.RESOURCE_UNAVAILABLE: self.on_resource_unavailable,
+                ExceptionType.CONSTRAINT_VIOLATION: self.on_constraint_violation,
             }
         )
 
     @property
-    def brakes(self) -> BrakePolicy:
-        return BrakePolicy(
-            all_acts=RateLimit(self.brake_acts, 10 * MINUTE),
-            owner_acts=RateLimit(self.brake_owner_acts, 10 * MINUTE),
-            site_acts=RateLimit(self.brake_site_acts, 10 * MINUTE),
-            rule_acts=RateLimit(self.brake_rule_acts, 10 * MINUTE),
-            tenant_hours=RateLimit(self.brake_tenant_hours * CORE_HOUR, DAY),
-            owner_hours=RateLimit(self.brake_owner_hours * CORE_HOUR, DAY),
-            max_depth=self.brake_depth,
-            max_by_rule=self.brake_by_rule,
-            second_person=self.second_person == "on",
+    def safeguards(self) -> SafeguardPolicy:
+        return SafeguardPolicy(
+            all_acts=RateLimit(self.safeguard_acts, 10 * MINUTE),
+            owner_acts=RateLimit(self.safeguard_owner_acts, 10 * MINUTE),
+            site_acts=RateLimit(self.safeguard_site_acts, 10 * MINUTE),
+            rule_acts=RateLimit(self.safeguard_rule_acts, 10 * MINUTE),
+            tenant_hours=RateLimit(self.safeguard_tenant_hours * CORE_HOUR, DAY),
+            owner_hours=RateLimit(self.safeguard_owner_hours * CORE_HOUR, DAY),
+            max_depth=self.safeguard_depth,
+            max_by_rule=self.safeguard_by_rule,
+            approvals=self.approvals == "on",
         )
 
     @property
     def storms(self) -> StormPolicy:
-        return StormPolicy(least=self.storm_faults)
+        return StormPolicy(least=self.storm_failures)
 
     @property
     def cache(self) -> Path:
@@ -284,7 +286,7 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        lines = "; ".join(f"{'.'.join(map(str, details['loc']))}: {details['msg']}" for details in error.errors())
         raise Permanent(f"invalid settings: {lines}") from error
 
 

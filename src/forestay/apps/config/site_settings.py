@@ -129,12 +129,12 @@ class SiteSettings(_SiteTable):
     def _sound(self) -> Self:
         if self.min_pilots > self.max_pilots:
             raise ValueError("min_pilots is greater than max_pilots")
-        names = [one.name for one in self.sizes]
+        names = [size.name for size in self.sizes]
         if len(set(names)) < len(names):
             raise ValueError("two sizes have the same name")
-        for one in self.sizes:
-            if one.wall <= self.pilot.time_margin:
-                raise ValueError(f"size {one.name}: wall must be longer than the pilot's time_margin")
+        for size in self.sizes:
+            if size.wall <= self.pilot.time_margin:
+                raise ValueError(f"size {size.name}: wall must be longer than the pilot's time_margin")
         return self
 
     @property
@@ -142,7 +142,7 @@ class SiteSettings(_SiteTable):
         """What the agent decides by."""
         return SitePolicy(
             thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle),
-            sizes=tuple(self._size(one) for one in self.sizes),
+            sizes=tuple(self._size(size) for size in self.sizes),
             pace=SubmissionPace(self.pace.per_minute, self.pace.at_once, self.pace.first_wait, self.pace.longest_wait),
             every=self.every,
             settle=self.settle,
@@ -175,5 +175,7 @@ def read_site(values: Mapping[str, object], name: str) -> SiteSettings:
     try:
         return SiteSettings.model_validate(values)
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors())
+        lines = "; ".join(
+            f"{'.'.join(map(str, details['loc'])) or 'file'}: {details['msg']}" for details in error.errors()
+        )
         raise Permanent(f"invalid settings in {name}: {lines}") from error

@@ -74,7 +74,7 @@ class ElementTable(DoorTable):
 
     @model_validator(mode="after")
     def _keys(self) -> Self:
-        if AccessProtocol.S3 in {self.kind, *(one.kind for one in self.doors)} and not (
+        if AccessProtocol.S3 in {self.kind, *(door.kind for door in self.doors)} and not (
             self.access_key and self.secret_key
         ):
             raise ValueError("S3 needs access_key and secret_key, each as env:NAME or file:PATH")
@@ -84,8 +84,8 @@ class ElementTable(DoorTable):
     def element(self) -> StorageElement:
         return StorageElement(
             name=self.name,
-            doors=(self.door, *(one.door for one in self.doors)),
-            rules=tuple(NameRule(one.match, one.to) for one in self.rules),
+            doors=(self.door, *(table.door for table in self.doors)),
+            rules=tuple(NameRule(rule.match, rule.to) for rule in self.rules),
             sites=frozenset(self.sites),
             tenants=frozenset(self.tenants),
             outputs=self.outputs.strip("/"),
@@ -95,16 +95,16 @@ class ElementTable(DoorTable):
 
 def elements_of(tables: Sequence[ElementTable]) -> Mapping[str, StorageElement]:
     """The elements by name, in the order of the settings. `ValueError` lists everything that is invalid."""
-    elements = tuple(one.element for one in tables)
+    elements = tuple(table.element for table in tables)
     if wrong := list(check_elements(elements)):
         raise ValueError("; ".join(wrong))
-    return {one.name: one for one in elements}
+    return {element.name: element for element in elements}
 
 
 def credentials_of(tables: Sequence[ElementTable]) -> Mapping[str, Credentials]:
     """Where the credentials of each element are."""
     return {
-        one.name: Credentials(one.access_key, one.secret_key, one.region)
-        for one in tables
-        if one.access_key and one.secret_key
+        table.name: Credentials(table.access_key, table.secret_key, table.region)
+        for table in tables
+        if table.access_key and table.secret_key
     }

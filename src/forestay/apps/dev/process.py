@@ -1,4 +1,4 @@
-"""Everything on a laptop: server, worker, keeper and one pilot, on SQLite, with Temporal's development server for cases."""
+"""Everything on a laptop: server, orchestrator, reconciler and one pilot, on SQLite, with Temporal's development server for runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
         # Whoever runs it can read all of this anyway.
         files = settings.flow_files or (Path.cwd(), Path("/"))
         folders = {"outputs": (*settings.outputs, settings.state / "outputs"), "flow_files": files}
-        only = {"second_person": "off"}  # there is one person here
+        only = {"approvals": "off"}  # there is one person here
         settings = settings.model_copy(update=folders | address | only)
         try:
             await _run_parts(settings, own, slots, temporal, verbose=verbose)
@@ -71,9 +71,9 @@ async def _run_parts(
     services.beside = kept.samples
     loops = kept.loops()
     if components.engine is not None:
-        loops["worker"] = OrchestratorComponents(components, services).run
+        loops["orchestrator"] = OrchestratorComponents(components, services).run
     missing = temporal if isinstance(temporal, str) else await _ready(temporal)
-    keeper = asyncio.create_task(run_loops(loops))
+    reconciler = asyncio.create_task(run_loops(loops))
     try:
         user = re.sub(r"[^A-Za-z0-9._@+-]", "-", getpass.getuser())[:64] or "me"
         _welcome(settings, slots, user, await _link(services, user), missing)
@@ -82,7 +82,7 @@ async def _run_parts(
         await _stop_pilot(pilot)
         server.should_exit = True
         await serving
-        await stop(keeper)
+        await stop(reconciler)
 
 
 async def _link(services: ServerComponents, user: str) -> str:
@@ -119,19 +119,19 @@ def _alone(state: Path) -> Iterator[None]:
 
 
 async def _start_temporal(settings: Settings) -> DevServer | str:
-    """Temporal, started or at least starting; or, in words, why there are no cases."""
+    """Temporal, started or at least starting; or, in words, why there are no runs."""
     if settings.temporal:
         return ""  # somebody's own; they know how it does
     if settings.temporal_program == "none":
         return "Flows are disabled by FORESTAY_TEMPORAL_PROGRAM."
-    found = find_program(settings.temporal_program, os.environ, settings.cache)
-    if found is None:
+    program = find_program(settings.temporal_program, os.environ, settings.cache)
+    if program is None:
         _say("Downloading the Temporal server (60 MB, once) …")
         try:
-            found = await fetch_program(settings.cache)
+            program = await fetch_program(settings.cache)
         except Transient as error:
             return f"Jobs run, flows do not: {error}.\n{HOW_TO_GET_TEMPORAL}"
-    server = DevServer(found.path, settings.state / "temporal", told=_say)
+    server = DevServer(program.path, settings.state / "temporal", on_line=_say)
     await server.start()
     return server
 

@@ -31,15 +31,15 @@ CHECKS: tuple[Callable[[Settings], Iterator[CheckResult]], ...] = (
 
 def run_doctor(state: Path | None, *, as_json: bool) -> int:
     """Look at everything, tell it, and give the exit code: 1 if something is missing."""
-    found = list(examine(state))
+    results = list(examine(state))
     if as_json:
-        sys.stdout.write(json.dumps({"findings": [asdict(one) for one in found]}) + "\n")
+        sys.stdout.write(json.dumps({"findings": [asdict(result) for result in results]}) + "\n")
     else:
-        for one in found:
-            sys.stdout.write(f"{MARKS[one.state]:<8} {one.about:<12} {one.words}\n")
-            if one.remedy:
-                sys.stdout.write(f"{'':<21} {one.remedy}\n")
-    missing = sum(one.state == MISSING for one in found)
+        for result in results:
+            sys.stdout.write(f"{MARKS[result.state]:<8} {result.about:<12} {result.words}\n")
+            if result.remedy:
+                sys.stdout.write(f"{'':<21} {result.remedy}\n")
+    missing = sum(result.state == MISSING for result in results)
     if not as_json:
         sys.stderr.write("Nothing is missing.\n" if not missing else f"{missing} missing; see the advice for each.\n")
     return 1 if missing else 0

@@ -32,7 +32,7 @@ def _doors(settings: Settings) -> set[tuple[str, int]]:
     """Every host and port that is spoken to by TLS, as the settings say."""
     urls = list(addresses(settings))
     if settings.store.startswith("opensearch+https://"):
-        urls += [f"https://{one}" for one in urlsplit(settings.store).netloc.rpartition("@")[2].split(",")]
+        urls += [f"https://{part}" for part in urlsplit(settings.store).netloc.rpartition("@")[2].split(",")]
     with suppress(BadSettings):
         urls += find_settings().server.value.split(",")
     doors = set()
@@ -64,10 +64,14 @@ def _certificate(host: str, port: int) -> Iterator[CheckResult]:
 def _kept(name: str, path: Path) -> Iterator[CheckResult]:
     """Certificates in files that settings name: ours, and those by which others are trusted."""
     try:
-        found = load_pem_x509_certificates(path.read_bytes())
+        pem_x509_certificates = load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):  # no certificate is in it
         return
-    yield _lasting(name, str(path), min(one.not_valid_after_utc for one in found).timestamp())
+    yield _lasting(
+        name,
+        str(path),
+        min(pem_x509_certificate.not_valid_after_utc for pem_x509_certificate in pem_x509_certificates).timestamp(),
+    )
 
 
 def _lasting(about: str, what: str, until: float) -> CheckResult:

@@ -1,4 +1,4 @@
-"""What the processes stand on: the store, Temporal, storage elements; and whether keepers and workers are there."""
+"""What the processes stand on: the store, Temporal, storage elements; and whether reconcilers and orchestrators are there."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
     try:
         words, generation = _ask(known)
     except PortError as error:
-        yield CheckResult("keepers", MISSING, str(error), "Fix the store first.")
+        yield CheckResult("reconcilers", MISSING, str(error), "Fix the store first.")
         return
     if generation.unfinished:
         yield CheckResult(
@@ -114,10 +114,10 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
             "Stop every server, reconciler and orchestrator, and run it again: forestay restored --reason TEXT",
         )
     now = SystemClock().now()
-    alive = [one for one in words if not one.silent(now)]
+    alive = [word for word in words if not word.silent(now)]
     if alive:
-        versions = sorted({one.version for one in alive})
-        yield CheckResult("keepers", GOOD, f"{len(alive)} alive, version {', '.join(versions)}")
+        versions = sorted({report.version for report in alive})
+        yield CheckResult("reconcilers", GOOD, f"{len(alive)} alive, version {', '.join(versions)}")
         return
     last = (
         f"the last report is from {words[0].name}, {(now - words[0].at) // 1000:,} seconds old"
@@ -125,7 +125,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
         else "there never was one"
     )
     yield CheckResult(
-        "keepers",
+        "reconcilers",
         MISSING if needed else NOTE,
         f"no reconciler is alive, so orphans, failures and completions of runs wait ({last})",
         "Start one or more: forestay reconciler",
@@ -133,7 +133,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
 
 
 def temporal(settings: Settings) -> Iterator[CheckResult]:
-    """Where cases live: a Temporal that runs, or the program of one."""
+    """Where runs live: a Temporal that runs, or the program of one."""
     if not settings.temporal:
         yield from _program(settings)
         return
@@ -145,7 +145,7 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
 
     where, namespace, queue = settings.temporal, settings.temporal_namespace, settings.task_queue
     try:
-        found = _ask(look)
+        inspection = _ask(look)
     except PortError as error:
         yield CheckResult(
             "temporal",
@@ -154,7 +154,7 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
             "Start it, or change FORESTAY_TEMPORAL. Runs do not advance until then; plain jobs do.",
         )
         return
-    if not found.has_namespace:
+    if not inspection.has_namespace:
         yield CheckResult(
             "temporal",
             MISSING,
@@ -162,19 +162,19 @@ def temporal(settings: Settings) -> Iterator[CheckResult]:
             f"temporal operator namespace create --address {where} --namespace {namespace}, or change FORESTAY_TEMPORAL_NAMESPACE.",
         )
         return
-    yield CheckResult("temporal", GOOD, f"{found.version} answers at {where}, namespace {namespace}")
-    if settings.keep_days and found.keeps_days <= settings.keep_days:
+    yield CheckResult("temporal", GOOD, f"{inspection.version} answers at {where}, namespace {namespace}")
+    if settings.keep_days and inspection.keeps_days <= settings.keep_days:
         yield CheckResult(
             "pruning",
             NOTE,
-            f"completed runs are removed after {found.keeps_days:.0f} days, jobs after {settings.keep_days}: jobs of removed runs may stay longer",
+            f"completed runs are removed after {inspection.keeps_days:.0f} days, jobs after {settings.keep_days}: jobs of removed runs may stay longer",
             f"temporal operator namespace update --address {where} --namespace {namespace} --retention {settings.keep_days + 1}d",
         )
-    if found.workers and found.hands:
-        yield CheckResult("workers", GOOD, f"{found.workers} on the queue {queue}")
+    if inspection.orchestrators and inspection.hands:
+        yield CheckResult("orchestrators", GOOD, f"{inspection.orchestrators} on the queue {queue}")
     else:
         yield CheckResult(
-            "workers",
+            "orchestrators",
             MISSING,
             f"no orchestrator polls the queue {queue}, so runs do not advance",
             "Start one or more: forestay orchestrator. If some are running, they have another FORESTAY_TASK_QUEUE or FORESTAY_TEMPORAL_NAMESPACE.",

@@ -47,10 +47,10 @@ def _walk(value: object, where: str) -> Iterator[NamedSetting]:
         for name in type(value).model_fields:
             yield from _walk(getattr(value, name), f"{where} {name}".strip())
     elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _walk(one, f"{where} {name}")
+        for name, entry in value.items():
+            yield from _walk(entry, f"{where} {name}")
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _walk(one, f"{where} {getattr(one, 'name', '')}".strip())
+        for entry in value:
+            yield from _walk(entry, f"{where} {getattr(entry, 'name', '')}".strip())
     else:
         yield NamedSetting(where, value)

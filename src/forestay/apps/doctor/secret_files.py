@@ -32,7 +32,7 @@ def others(settings: Settings) -> Iterator[CheckResult]:
         if kind == "env":
             if not os.environ.get(where):
                 yield CheckResult(
-                    name, MISSING, f"the variable {where} is not set", f"Set {where} for every server and keeper."
+                    name, MISSING, f"the variable {where} is not set", f"Set {where} for every server and reconciler."
                 )
             continue
         path = Path(where)

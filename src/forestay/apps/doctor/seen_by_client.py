@@ -1,4 +1,4 @@
-"""The installation as a client sees it: the server, our token, pilots, sites and cases."""
+"""The installation as a client sees it: the server, our token, pilots, sites and runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server(_: Settings) -> Iterator[CheckResult]:
         return
     with ForestayClient(known.server.value, known.token.value, patience=Patience(seconds=0)) as client:
         try:
-            told = client.status()
+            status = client.status()
         except NotAllowed as error:
             yield CheckResult(
                 "token",
@@ -38,16 +38,16 @@ def server(_: Settings) -> Iterator[CheckResult]:
             yield CheckResult("server", NOTE, f"{known.server.value} ({known.server.source}): {error}", start)
             return
         yield CheckResult(
-            "server", GOOD, f"{known.server.value}, version {told.get('version')}, store {told.get('store')}"
+            "server", GOOD, f"{known.server.value}, version {status.get('version')}, store {status.get('store')}"
         )
-        you = told.get("you") or {}
+        you = status.get("you") or {}
         yield CheckResult("token", GOOD, f"{you.get('subject')} of tenant {you.get('tenant')} ({known.token.source})")
         ahead = client.now().timestamp() - time.time()
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
             words = f"the server's clock is {abs(ahead):.0f} seconds {way} this machine's"
             yield CheckResult("clock", MISSING, words, "Synchronise both with NTP (chrony, systemd-timesyncd).")
-        for check in (_sites, _pilots, _cases):
+        for check in (_sites, _pilots, _runs):
             try:
                 yield from check(client)
             except (ApiError, ClientError) as error:
@@ -55,31 +55,31 @@ def server(_: Settings) -> Iterator[CheckResult]:
 
 
 def _pilots(client: ForestayClient) -> Iterator[CheckResult]:
-    alive = sum(one.get("state") == "alive" for one in client.pilots())
+    alive = sum(pilot.get("state") == "alive" for pilot in client.pilots())
     if alive:
         yield CheckResult("pilots", GOOD, f"{alive} alive")
-    elif any(not one["overdue"] for one in client.send(site_calls.sites())):
+    elif any(not site["overdue"] for site in client.send(site_calls.sites())):
         yield CheckResult("pilots", GOOD, "none now; a site agent submits them when jobs wait")
     else:
         yield CheckResult("pilots", MISSING, "none is alive, so no job runs", "Start one: forestay pilot --help")
 
 
 def _sites(client: ForestayClient) -> Iterator[CheckResult]:
-    for one in client.send(site_calls.sites()):
-        name, trouble = f"site {one['site']}", one["said"]["trouble"]
-        if one["overdue"]:
-            remedy = f"Start it again on {one['host']}: forestay site --config FILE. If the site no longer exists, ignore this."
-            yield CheckResult(name, NOTE, f"its agent on {one['host']} has been silent since {one['seen']}", remedy)
+    for site in client.send(site_calls.sites()):
+        name, trouble = f"site {site['site']}", site["said"]["trouble"]
+        if site["overdue"]:
+            remedy = f"Start it again on {site['host']}: forestay site --config FILE. If the site no longer exists, ignore this."
+            yield CheckResult(name, NOTE, f"its agent on {site['host']} has been silent since {site['seen']}", remedy)
         elif trouble:
-            yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {one['host']} shows details.")
+            yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {site['host']} shows details.")
         else:
-            yield CheckResult(name, GOOD, f"its agent on {one['host']} is active")
+            yield CheckResult(name, GOOD, f"its agent on {site['host']} is active")
 
 
-def _cases(client: ForestayClient) -> Iterator[CheckResult]:
+def _runs(client: ForestayClient) -> Iterator[CheckResult]:
     try:
-        client.find_cases(limit=1)
+        client.find_runs(limit=1)
     except (ApiError, ClientError) as error:
-        yield CheckResult("cases", MISSING, str(error), HOW_TO_GET_TEMPORAL)
+        yield CheckResult("runs", MISSING, str(error), HOW_TO_GET_TEMPORAL)
     else:
-        yield CheckResult("cases", GOOD, "flows can be run")
+        yield CheckResult("runs", GOOD, "flows can be run")

@@ -17,18 +17,20 @@ WORDS = "This is a test of the notification channel. Nothing happened, and nothi
 
 def channel_named(settings: Settings, name: str) -> NotificationChannelTable:
     """`NotFound` says which there are."""
-    found = {one.name: one for one in settings.receivers}
-    if name not in found:
-        known = f"known: {', '.join(sorted(found))}" if found else "the settings have no [[receivers]]"
+    tables = {
+        notification_channel.name: notification_channel for notification_channel in settings.notification_channels
+    }
+    if name not in tables:
+        known = f"known: {', '.join(sorted(tables))}" if tables else "the settings have no [[notification_channels]]"
         raise NotFound(f"there is no notification channel {name}; {known}")
-    return found[name]
+    return tables[name]
 
 
 async def send_test(settings: Settings, table: NotificationChannelTable) -> str:
-    """Send one letter, written down nowhere; its delivery. `Transient` or `Permanent` if it was not taken."""
+    """Send one notification, written down nowhere; its delivery. `Transient` or `Permanent` if it was not taken."""
     topic = Topic(table.tenants[0], NotificationKind.ALERT, "trial", "")
-    letter = Notification(0, (PendingEvents(topic, 1, SystemClock().now(), (WORDS,)),), 0)
+    notification = Notification(0, (PendingEvents(topic, 1, SystemClock().now(), (WORDS,)),), 0)
     # Another one each time: mail readers drop what has the name of an earlier one.
-    message = message_of(letter, f"{table.name}.trial-{secrets.token_hex(4)}", settings.public_url)
+    message = message_of(notification, f"{table.name}.trial-{secrets.token_hex(4)}", settings.public_url)
     await build_channel(table).tell(message)
     return message.delivery

@@ -18,7 +18,11 @@ from forestay.services.operations.job_pruner import JobPruner, Pruned
 
 
 async def prune_store(
-    settings: Settings, *, seconds: int, dry_run: bool, told: Callable[[int, int], None] = lambda _done, _of: None
+    settings: Settings,
+    *,
+    seconds: int,
+    dry_run: bool,
+    on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Pruned:
     """Remove what ended longer ago than so many seconds; `told` how many were looked at, of how many."""
     stores, clock = open_stores(settings.store_url), SystemClock()
@@ -34,8 +38,8 @@ async def prune_store(
         counts = await stores.jobs.count(JobQuery(states=FINAL, at_most={"changed": before}), by="state")
         many = sum(counts.values())
         service = JobPruner(stores.jobs, stores.documents, clock, engine)
-        done = await service.prune(before, dry_run=dry_run, told=lambda so_far: told(sum(so_far), many))
+        done = await service.prune(before, dry_run=dry_run, on_progress=lambda so_far: on_progress(sum(so_far), many))
         if done.removed and not dry_run:
             note = AuditNote(getpass.getuser(), "store.prune", "store", "", {"before": before, **done._asdict()})
-            await AuditLog(stores.audit, clock, RandomIds()).write(settings.house_tenant, [note])
+            await AuditLog(stores.audit, clock, RandomIds()).write(settings.admin_tenant, [note])
         return done

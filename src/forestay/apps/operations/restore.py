@@ -18,7 +18,7 @@ from forestay.services.pilots.reconciler_registry import EVERY, reconcilers_know
 from forestay.services.shared.checked_writer import CheckedWriter
 
 LOOK = EVERY + 2
-"""Seconds in which a server that runs has stored its beat again, and a keeper its line, which is the rarer."""
+"""Seconds in which a server that runs has stored its heartbeat again, and a reconciler its line, which is the rarer."""
 
 
 async def restore_store(
@@ -37,21 +37,32 @@ async def restore_store(
         raised = await service.run(by=by, reason=reason)
         detail = {"generation": raised.generation, "jobs": raised.jobs, "running": raised.running, "held": raised.held}
         note = AuditNote(by, "store.restored", "store", reason, detail)
-        await AuditLog(stores.audit, clock, RandomIds()).write(settings.house_tenant, [note])
+        await AuditLog(stores.audit, clock, RandomIds()).write(settings.admin_tenant, [note])
         return raised
     finally:
         await stores.jobs.close()
 
 
 async def _running(stores: Stores, now: int, look: float) -> list[str]:
-    """Servers whose beat moves while we look, and keepers that were heard of lately; the first who are found are enough."""
-    before = {(one.server, one.bucket): one.counter for one in await stores.pilots.sheets(fresh=True)}
-    keepers = {one.name: one.at for one in await reconcilers_known(stores.documents) if one.silent(now)}
+    """Servers whose heartbeat moves while we look, and reconcilers that were heard of lately; the first who are found are enough."""
+    before = {
+        (heartbeat_page.server, heartbeat_page.bucket): heartbeat_page.counter
+        for heartbeat_page in await stores.pilots.heartbeat_pages(fresh=True)
+    }
+    reconcilers = {report.name: report.at for report in await reconcilers_known(stores.documents) if report.silent(now)}
     until = time.monotonic() + look
     while True:
-        sheets = await stores.pilots.sheets(fresh=True)
-        moved = {one.server for one in sheets if before.get((one.server, one.bucket)) != one.counter}
-        heard = {one.name for one in await reconcilers_known(stores.documents) if keepers.get(one.name) != one.at}
+        heartbeat_pages = await stores.pilots.heartbeat_pages(fresh=True)
+        moved = {
+            heartbeat_page.server
+            for heartbeat_page in heartbeat_pages
+            if before.get((heartbeat_page.server, heartbeat_page.bucket)) != heartbeat_page.counter
+        }
+        heard = {
+            report.name
+            for report in await reconcilers_known(stores.documents)
+            if reconcilers.get(report.name) != report.at
+        }
         if moved or heard or time.monotonic() >= until:
-            return [f"server {name}" for name in sorted(moved)] + [f"keeper {name}" for name in sorted(heard)]
+            return [f"server {name}" for name in sorted(moved)] + [f"reconciler {name}" for name in sorted(heard)]
         await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The worker process: cases and shards on Temporal. Any number may run; what they know is in Temporal and the store."""
+"""The orchestrator process: runs and shards on Temporal. Any number may run; what they know is in Temporal and the store."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ log = structlog.get_logger()
 
 
 async def run_orchestrator(settings: Settings) -> None:
-    """Run one worker until it is told to stop."""
-    components = make_components(settings, "worker")
+    """Run one orchestrator until it is told to stop."""
+    components = make_components(settings, "orchestrator")
     services = OrchestratorComponents(components)
     await components.store.open()
     loops = asyncio.create_task(run_loops(services.loops()))
-    log.info("worker", store=settings.store_url.split(":", 1)[0], temporal=settings.temporal)
+    log.info("orchestrator", store=settings.store_url.split(":", 1)[0], temporal=settings.temporal)
     try:
         await until_stopped()
     finally:

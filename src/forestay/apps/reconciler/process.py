@@ -1,4 +1,4 @@
-"""The keeper process: orphans, run-time alerts, callbacks. Any number may run."""
+"""The reconciler process: orphans, run-time alerts, callbacks. Any number may run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ log = structlog.get_logger()
 
 
 async def run_reconciler(settings: Settings) -> None:
-    """Run one keeper until it is told to stop."""
-    components = make_components(settings, "keeper")
+    """Run one reconciler until it is told to stop."""
+    components = make_components(settings, "reconciler")
     await components.store.open()
     services = ReconcilerComponents(components)
     loops = asyncio.create_task(run_loops(services.loops()))
-    log.info("keeper", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
+    log.info("reconciler", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
     figures = Metrics(lambda: chain(components.samples(), services.samples()))
     callers = Authenticator(components.identity, build_oidc_provider(components))
     try:
         async with AsyncExitStack() as doors:
             if settings.metrics_port:
                 from forestay.apps.metrics_endpoint import (
-                    metrics_endpoint,  # brings an HTTP server, which else no keeper needs
+                    metrics_endpoint,  # brings an HTTP server, which else no reconciler needs
                 )
 
                 door = metrics_endpoint(figures, callers, listen=settings.listen, port=settings.metrics_port)

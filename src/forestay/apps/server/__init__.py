@@ -1,1 +1,1 @@
-"""The server process: the HTTP interface, claims, ends, beats and channels."""
+"""The server process: the HTTP interface, claims, completions, heartbeats and channels."""

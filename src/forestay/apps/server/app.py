@@ -22,15 +22,15 @@ from forestay.apps.server.description import describe
 from forestay.apps.server.exceptions import (
     approval_routes,
     audit_routes,
-    brake_routes,
     engine_routes,
     inbox_routes,
     incident_routes,
+    safeguard_routes,
     trigger_routes,
 )
-from forestay.apps.server.flows import case_routes, flow_routes
+from forestay.apps.server.flows import flow_routes, run_routes
 from forestay.apps.server.http import problems
-from forestay.apps.server.http.quick_beat import QuickBeat
+from forestay.apps.server.http.quick_heartbeat import QuickHeartbeat
 from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.http.request_limits import RequestLimits, bounded_http_protocol
 from forestay.apps.server.http.router import add_routes
@@ -41,7 +41,7 @@ from forestay.apps.server.operations import login_routes, overview_routes, watch
 from forestay.apps.server.pages import fleet_page_routes, page_routes
 from forestay.apps.server.peers import peer_routes, peering_routes
 from forestay.apps.server.pilots import enrolment_routes, fleet_routes, pilot_routes
-from forestay.apps.server.rules import exlet_routes, late_bound_routes, replay_routes, rule_check_routes, rule_routes
+from forestay.apps.server.rules import late_bound_routes, playbook_routes, replay_routes, rule_check_routes, rule_routes
 from forestay.apps.server.scheduling import routes as host_routes
 from forestay.apps.server.sites import routes as site_routes
 from forestay.ports.errors import Permanent
@@ -52,10 +52,10 @@ ROUTERS = (
     conversation_routes.router,
     conversation_routes.downstream_router,
     flow_routes.router,
-    case_routes.router,
+    run_routes.router,
     trigger_routes.router,
     engine_routes.router,
-    brake_routes.router,
+    safeguard_routes.router,
     approval_routes.router,
     audit_routes.router,
     late_bound_routes.router,
@@ -63,7 +63,7 @@ ROUTERS = (
     inbox_routes.router,
     rule_routes.router,
     rule_check_routes.router,
-    exlet_routes.router,
+    playbook_routes.router,
     replay_routes.router,
     enrolment_routes.router,
     fleet_routes.router,
@@ -102,7 +102,7 @@ def make_app(services: ServerComponents) -> FastAPI:
             await stop(loops)
             await services.relays.close()
             with suppress(Exception):
-                await services.components.pilots.drop_sheets(services.name)
+                await services.components.pilots.drop_heartbeat_pages(services.name)
             await services.trying.close()
             await services.components.store.close()
 
@@ -122,7 +122,7 @@ def make_app(services: ServerComponents) -> FastAPI:
     add_routes(app, ROUTERS)
     describe(app)
     app.add_middleware(RequestLimits, settings=services.components.settings, metrics=metrics)
-    app.state.beats = QuickBeat(context, metrics)
+    app.state.heartbeats = QuickHeartbeat(context, metrics)
     return app
 
 
@@ -144,7 +144,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.listen,
         port=settings.port,
         loop="none",
-        http=bounded_http_protocol(settings.head_seconds, app.state.beats),
+        http=bounded_http_protocol(settings.head_seconds, app.state.heartbeats),
         log_config=None,
         access_log=False,
         server_header=False,

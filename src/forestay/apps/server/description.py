@@ -36,10 +36,10 @@ def _made(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=[
             {"name": "jobs", "description": "For people and programs: submit, search, read and control jobs."},
-            {"name": "cases", "description": "Flows and their runs."},
-            {"name": "runs", "description": "The GA4GH Workflow Execution Service."},
+            {"name": "runs", "description": "Flows and their runs."},
+            {"name": "wes", "description": "The GA4GH Workflow Execution Service."},
             {
-                "name": "brakes",
+                "name": "safeguards",
                 "description": "Safeguards: emergency stop, storms, limits and approvals.",
             },
             {"name": "engines", "description": "For other engines: report events, carry out commands."},
@@ -59,8 +59,8 @@ def _made(app: FastAPI) -> dict[str, Any]:
         if path.startswith(GA4GH):  # what is wrong with a request is a 400 there
             for operation in operations.values():
                 operation["responses"].pop("422", None)
-                for status, one in operation["responses"].items():
-                    content = one.get("content", {})
+                for status, response in operation["responses"].items():
+                    content = response.get("content", {})
                     if status >= "4" and "text/plain" in content:  # errors are JSON, whatever the good answer is
                         content["application/json"] = content.pop("text/plain")
     return api

@@ -27,14 +27,14 @@ async def run_site(settings: SiteSettings) -> None:
         "site agent", site=settings.site, batch=settings.batch, servers=settings.servers, spool=str(settings.spool)
     )
     looking = asyncio.create_task(poll_site(components.agent, every=settings.every))
-    told = asyncio.create_task(until_stopped())
+    task = asyncio.create_task(until_stopped())
     try:
-        await asyncio.wait({looking, told}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({looking, task}, return_when=asyncio.FIRST_COMPLETED)
         if looking.done():
             looking.result()  # it never ends by itself: this raises what broke it
     finally:
         await stop(looking)
-        await stop(told)
+        await stop(task)
         await components.close()
 
 

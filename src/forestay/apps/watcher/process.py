@@ -71,6 +71,6 @@ def make_watcher(
 async def run_watcher(settings: WatcherSettings, *, server: str, token: str) -> None:
     """Until it is stopped."""
     async with AsyncForestayClient(server, token, patience=Patience(seconds=10.0)) as client:
-        mending = make_watcher(settings, client)
+        recovery = make_watcher(settings, client)
         log.info("watching", spool=str(settings.spool), acting=settings.acting)
-        await mending.run()
+        await recovery.run()

@@ -87,7 +87,7 @@ class Job(TypedDict):
     generation: int
     attempt: int
     retries: int
-    faults: int
+    failures: int
     releases: int
     max_attempts: int
     claim: ClaimJson | None
@@ -183,15 +183,15 @@ class StoredFlow(TypedDict):
     name: str
 
 
-class StartedCase(TypedDict):
-    """A case that runs; not created: an earlier request with the same key had started it."""
+class StartedRunJson(TypedDict):
+    """A run that runs; not created: an earlier request with the same key had started it."""
 
     id: str
     created: bool
 
 
-class CaseJson(TypedDict):
-    """A case in a list."""
+class RunJson(TypedDict):
+    """A run in a list."""
 
     id: str
     owner: str
@@ -201,11 +201,11 @@ class CaseJson(TypedDict):
     started: str
     ended: str | None
     above: str | None
-    """The case whose sub-flow it is, as far as its engine knows."""
+    """The run whose sub-flow it is, as far as its engine knows."""
 
 
-class ItemJson(TypedDict):
-    """A task's instance in a case."""
+class TaskJson(TypedDict):
+    """A task's instance in a run."""
 
     id: str
     task: str
@@ -220,11 +220,11 @@ class ItemJson(TypedDict):
     began: NotRequired[str | None]
     finished: NotRequired[str | None]
     after: NotRequired[list[str]]
-    """Of a Python flow: the items it came after."""
+    """Of a Python flow: the tasks it came after."""
 
 
-class CaseWhole(CaseJson):
-    """A case with its items."""
+class RunDetails(RunJson):
+    """A run with its tasks."""
 
     params: dict[str, object]
     phase: str
@@ -232,40 +232,40 @@ class CaseWhole(CaseJson):
     reason: str
     outputs: dict[str, object]
     holders: list[str]
-    items: list[ItemJson]
+    tasks: list[TaskJson]
     compensations: int
 
 
-CASE_WELL = frozenset({"completed", "forced_complete"})
-"""States of ended cases that count as done."""
+RUN_WELL = frozenset({"completed", "forced_complete"})
+"""States of ended runs that count as done."""
 
 
 class RunHistoryEventJson(TypedDict):
-    """One line of a case's history."""
+    """One line of a run's history."""
 
     at: str
     kind: str
-    item: str
+    task: str
     words: str
 
 
 class StoryLine(RunHistoryEventJson):
-    """One line of a case's whole story."""
+    """One line of a run's whole story."""
 
     incident: str
 
 
 class StoryPage(NamedTuple):
-    """Some of a case's story, the oldest first, and where to go on; no cursor: this was the last."""
+    """Some of a run's story, the oldest first, and where to go on; no cursor: this was the last."""
 
     story: list[StoryLine]
     cursor: str | None
 
 
-class CaseList(NamedTuple):
-    """Some of the cases found, the newest first, and where to go on; no cursor: this was the last."""
+class RunList(NamedTuple):
+    """Some of the runs found, the newest first, and where to go on; no cursor: this was the last."""
 
-    cases: list[CaseJson]
+    runs: list[RunJson]
     cursor: str | None
 
 
@@ -287,8 +287,8 @@ class IncidentJson(TypedDict):
     due: str | None
     cause: str
     flow: str
-    case: str
-    item: str
+    run: str
+    task: str
     job: str
     group: str
     note: str

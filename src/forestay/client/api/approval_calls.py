@@ -1,4 +1,4 @@
-"""The calls for what needs a second person, as values; see `calls`."""
+"""The calls for what needs approval, as values; see `calls`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.client.api.calls import Call, Json, document
 
 
 def approvals(*, state: str | None = None) -> Call[list[Json]]:
-    """What waits for a second person, or did lately."""
+    """What waits for approval, or did lately."""
     query = [("state", state)] if state else []
     return Call("GET", "/v1/approvals", lambda answer: list(document(answer)["approvals"]), query)
 

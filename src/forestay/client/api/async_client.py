@@ -10,15 +10,15 @@ from typing import Self, TypeVar
 
 import httpx
 
-from forestay.client.api import calls, case_calls
+from forestay.client.api import calls, run_calls
 from forestay.client.api.answers import (
     AcceptedJson,
-    CaseWhole,
     Job,
     JobList,
     NewJob,
+    RunDetails,
     SpecificationJson,
-    StartedCase,
+    StartedRunJson,
     StoredFlow,
     Story,
 )
@@ -120,18 +120,18 @@ class AsyncForestayClient:
         return await self.send(calls.status())
 
     async def store_flow(self, text: str) -> StoredFlow:
-        return await self.send(case_calls.store_flow(text))
+        return await self.send(run_calls.store_flow(text))
 
-    async def start_case(
+    async def start_run(
         self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
-    ) -> StartedCase:
-        return await self.send(case_calls.start_case(flow, params, key=key))
+    ) -> StartedRunJson:
+        return await self.send(run_calls.start_run(flow, params, key=key))
 
-    async def case(self, name: str) -> CaseWhole:
-        return await self.send(case_calls.case(name))
+    async def run(self, name: str) -> RunDetails:
+        return await self.send(run_calls.run(name))
 
-    async def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
-        return await self.send(case_calls.verb(case, kind, item=item, key=key, **more))
+    async def verb(self, run: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Json:
+        return await self.send(run_calls.verb(run, kind, task=task, key=key, **more))
 
     @asynccontextmanager
     async def stream(

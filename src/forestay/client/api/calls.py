@@ -98,7 +98,7 @@ def query_of(filters: Filters) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name, value in filters.items():
         values: Iterable[object] = [value] if isinstance(value, str | int) else value
-        pairs += [(name, str(one).lower() if isinstance(one, bool) else str(one)) for one in values]
+        pairs += [(name, str(value).lower() if isinstance(value, bool) else str(value)) for value in values]
     return pairs
 
 

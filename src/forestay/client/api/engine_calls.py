@@ -16,9 +16,9 @@ class NewEvent(TypedDict):
     """An event as it is reported; see the HTTP interface."""
 
     id: str
-    case: str
+    run: str
     kind: str
-    item: NotRequired[str]
+    task: NotRequired[str]
     at: NotRequired[int]
     attempt: NotRequired[int]
     flow: NotRequired[str]
@@ -27,7 +27,7 @@ class NewEvent(TypedDict):
     data: NotRequired[Mapping[str, object]]
     result: NotRequired[object]
     evidence: NotRequired[Mapping[str, object]]
-    items: NotRequired[Mapping[str, str]]
+    tasks: NotRequired[Mapping[str, str]]
     trigger: NotRequired[str]
     labels: NotRequired[Mapping[str, str]]
     otherwise: NotRequired[str]
@@ -37,7 +37,7 @@ class EventAnswerJson(TypedDict):
     """What is said to an event at once."""
 
     event: str
-    case: str
+    run: str
     answer: str
     incident: str | None
     words: str
@@ -48,10 +48,10 @@ class OrderJson(TypedDict):
 
     n: int
     id: str
-    case: str
+    run: str
     key: str
     verb: str
-    item: str
+    task: str
     holder: str
     wait: int
     needs: dict[str, dict[str, float]]
@@ -87,11 +87,11 @@ def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswerJson
 
 
 def orders(
-    engine: str, *, after: int = 0, case: str = "", incidents: Sequence[str] = (), wait: float = 0
+    engine: str, *, after: int = 0, run: str = "", incidents: Sequence[str] = (), wait: float = 0
 ) -> Call[Orders]:
     """Ask for orders; with `wait` the server answers as soon as there is something to tell."""
-    query = [("after", str(after)), ("wait", f"{wait:g}")] + ([("case", case)] if case else [])
-    query += [("incident", one) for one in incidents]
+    query = [("after", str(after)), ("wait", f"{wait:g}")] + ([("run", run)] if run else [])
+    query += [("incident", incident) for incident in incidents]
 
     def read(answer: httpx.Response) -> Orders:
         whole = document(answer)

@@ -42,5 +42,5 @@ def mark_replica(name: str, element: str, *, bad: bool = True, path: str | None 
 
 def _post(what: str, name: str, element: str, path: str | None, **more: object) -> Call[Json]:
     body = {"name": name, "element": element, "path": path, **more}
-    told = {key: value for key, value in body.items() if value is not None}
-    return Call("POST", f"/v1/files/replicas{what}", document, body=orjson.dumps(told))
+    values = {key: value for key, value in body.items() if value is not None}
+    return Call("POST", f"/v1/files/replicas{what}", document, body=orjson.dumps(values))

@@ -13,19 +13,19 @@ from typing import Self, TypeVar
 import httpx
 import orjson
 
-from forestay.client.api import calls, case_calls, exlet_calls, incident_calls, rule_calls
+from forestay.client.api import calls, incident_calls, playbook_calls, rule_calls, run_calls
 from forestay.client.api.answers import (
     AcceptedJson,
-    CaseList,
-    CaseWhole,
     HistoryList,
     IncidentList,
     IncidentWhole,
     Job,
     JobList,
     NewJob,
+    RunDetails,
+    RunList,
     SpecificationJson,
-    StartedCase,
+    StartedRunJson,
     StoredFlow,
     Story,
     StoryPage,
@@ -199,41 +199,41 @@ class ForestayClient:
         return self.send(calls.login_link())
 
     def store_flow(self, text: str) -> StoredFlow:
-        return self.send(case_calls.store_flow(text))
+        return self.send(run_calls.store_flow(text))
 
     def store_bpel(
         self, process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
     ) -> StoredFlow:
         """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
-        return self.send(case_calls.store_bpel(process, wsdls=wsdls, jobs=jobs, mapping=mapping))
+        return self.send(run_calls.store_bpel(process, wsdls=wsdls, jobs=jobs, mapping=mapping))
 
-    def send_message(self, case: str, partner: str, operation: str, message: Mapping[str, object]) -> Json:
-        """A message for the process of a case: its parts, each a text or an element in its plain form."""
-        return self.send(case_calls.send_message(case, partner, operation, message))
+    def send_message(self, run: str, partner: str, operation: str, message: Mapping[str, object]) -> Json:
+        """A message for the process of a run: its parts, each a text or an element in its plain form."""
+        return self.send(run_calls.send_message(run, partner, operation, message))
 
     def flow(self, version: str) -> Json:
-        return self.send(case_calls.flow(version))
+        return self.send(run_calls.flow(version))
 
-    def start_case(
+    def start_run(
         self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
-    ) -> StartedCase:
-        """Start a case of a stored flow; the same key again gives the same case."""
-        return self.send(case_calls.start_case(flow, params, key=key))
+    ) -> StartedRunJson:
+        """Start a run of a stored flow; the same key again gives the same run."""
+        return self.send(run_calls.start_run(flow, params, key=key))
 
-    def case(self, name: str) -> CaseWhole:
-        return self.send(case_calls.case(name))
+    def run(self, name: str) -> RunDetails:
+        return self.send(run_calls.run(name))
 
-    def find_cases(
+    def find_runs(
         self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
-    ) -> CaseList:
-        return self.send(case_calls.find_cases(filters, limit=limit, cursor=cursor))
+    ) -> RunList:
+        return self.send(run_calls.find_runs(filters, limit=limit, cursor=cursor))
 
-    def history(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryList:
-        return self.send(case_calls.history(case, limit=limit, cursor=cursor))
+    def history(self, run: str, *, limit: int | None = None, cursor: str | None = None) -> HistoryList:
+        return self.send(run_calls.history(run, limit=limit, cursor=cursor))
 
-    def case_story(self, case: str, *, limit: int | None = None, cursor: str | None = None) -> StoryPage:
-        """Everything that is known of a case, its engine's log and the exception service's together."""
-        return self.send(case_calls.story(case, limit=limit, cursor=cursor))
+    def run_story(self, run: str, *, limit: int | None = None, cursor: str | None = None) -> StoryPage:
+        """Everything that is known of a run, its engine's log and the exception service's together."""
+        return self.send(run_calls.story(run, limit=limit, cursor=cursor))
 
     def find_incidents(
         self, filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None
@@ -243,21 +243,21 @@ class ForestayClient:
     def incident(self, name: str) -> IncidentWhole:
         return self.send(incident_calls.incident(name))
 
-    def launch_exlet(self, incident: str, *, exlet: str = "", text: str = "") -> Json:
-        """Carry out an exlet for an incident that waits for a person: a kept one by its name, or one in YAML."""
-        return self.send(incident_calls.launch(incident, exlet=exlet, text=text))
+    def launch_playbook(self, incident: str, *, playbook: str = "", text: str = "") -> Json:
+        """Carry out a playbook for an incident that waits for a person: a kept one by its name, or one in YAML."""
+        return self.send(incident_calls.launch(incident, playbook=playbook, text=text))
 
-    def triggers(self, case: str, *, item: str = "") -> list[Json]:
-        """What can be raised for a case, or for one of its items."""
-        return self.send(case_calls.triggers(case, item=item))
+    def triggers(self, run: str, *, task: str = "") -> list[Json]:
+        """What can be raised for a run, or for one of its tasks."""
+        return self.send(run_calls.triggers(run, task=task))
 
-    def raise_exception(self, case: str, *, trigger: str = "", new: str = "", item: str = "", reason: str = "") -> Json:
-        """Raise an exception: a trigger that is offered, or something new, which suspends the case."""
-        return self.send(case_calls.raise_exception(case, trigger=trigger, new=new, item=item, reason=reason))
+    def raise_exception(self, run: str, *, trigger: str = "", new: str = "", task: str = "", reason: str = "") -> Json:
+        """Raise an exception: a trigger that is offered, or something new, which suspends the run."""
+        return self.send(run_calls.raise_exception(run, trigger=trigger, new=new, task=task, reason=reason))
 
-    def verb(self, case: str, kind: str, *, item: str = "", key: str | None = None, **more: object) -> Json:
-        """Steer a case or one of its items; see the HTTP interface."""
-        return self.send(case_calls.verb(case, kind, item=item, key=key, **more))
+    def verb(self, run: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Json:
+        """Steer a run or one of its tasks; see the HTTP interface."""
+        return self.send(run_calls.verb(run, kind, task=task, key=key, **more))
 
     def rule_sets(self) -> list[Json]:
         return self.send(rule_calls.rule_sets())
@@ -267,14 +267,14 @@ class ForestayClient:
         return self.send(rule_calls.rule_context())
 
     def rule_set(self, name: str, version: int | None = None) -> Json:
-        """A rule set such as `domain/house`, whole."""
+        """A rule set such as `domain/site`, whole."""
         return self.send(rule_calls.rule_set(name, version))
 
     def rule(self, rule_set: str, rule: str) -> Json:
         return self.send(rule_calls.rule(rule_set, rule))
 
     def add_rule(self, rule_set: str, draft: Mapping[str, object]) -> Json:
-        """Add a rule for its cornerstone, as a shadow; see `rule_calls.add_rule`."""
+        """Add a rule for its reference incident, as a shadow; see `rule_calls.add_rule`."""
         return self.send(rule_calls.add_rule(rule_set, draft))
 
     def set_rule_state(
@@ -300,7 +300,7 @@ class ForestayClient:
     def propose_rules(
         self, rule_set: str, query: Mapping[str, object], *, progress: HowFar = lambda _done, _of: None
     ) -> Json:
-        """Rules that follow from recorded faults; see `rule_calls.rule_proposals`. Nothing is added."""
+        """Rules that follow from recorded failures; see `rule_calls.rule_proposals`. Nothing is added."""
         return self.watch(rule_calls.propose_rules(rule_set, query), progress)
 
     def remove_rule(self, rule_set: str, rule: str, *, confirmed: bool = False) -> Json:
@@ -319,15 +319,15 @@ class ForestayClient:
         """What the rules would say; see `rule_calls.ask_rules`. Nothing is done."""
         return self.send(rule_calls.ask_rules(question))
 
-    def exlets(self) -> list[Json]:
-        return self.send(exlet_calls.exlets())
+    def playbooks(self) -> list[Json]:
+        return self.send(playbook_calls.playbooks())
 
-    def exlet(self, name: str, version: str | None = None) -> Json:
-        return self.send(exlet_calls.exlet(name, version))
+    def playbook(self, name: str, version: str | None = None) -> Json:
+        return self.send(playbook_calls.playbook(name, version))
 
-    def put_exlet(self, name: str, text: str, *, type_: str | None = None) -> Json:
-        """Keep an exlet under its name, for rules to conclude."""
-        return self.send(exlet_calls.put_exlet(name, text, type_=type_))
+    def put_playbook(self, name: str, text: str, *, type_: str | None = None) -> Json:
+        """Keep a playbook under its name, for rules to conclude."""
+        return self.send(playbook_calls.put_playbook(name, text, type_=type_))
 
     def watch(self, call: Call[Json], progress: HowFar) -> Json:
         """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""
@@ -342,14 +342,14 @@ class ForestayClient:
                 if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                     answer.read()
                     return call.read(answer)
-                for one in (one for piece in answer.iter_bytes() for one in reader.feed(piece)):
-                    told = orjson.loads(one.data or b"{}")
-                    if one.name == "progress":
-                        progress(told["incidents"], told["of"])
-                    elif one.name == "problem":
-                        raise problem(httpx.Response(told["status"], content=one.data, request=request))
-                    elif one.name == "answer":
-                        return dict(told)
+                for event in (stream_event for piece in answer.iter_bytes() for stream_event in reader.feed(piece)):
+                    document = orjson.loads(event.data or b"{}")
+                    if event.name == "progress":
+                        progress(document["incidents"], document["of"])
+                    elif event.name == "problem":
+                        raise problem(httpx.Response(document["status"], content=event.data, request=request))
+                    elif event.name == "answer":
+                        return dict(document)
             finally:
                 answer.close()
         except httpx.TransportError as error:

@@ -25,10 +25,10 @@ def find_incidents(
     return Call("GET", "/v1/incidents", read, query)
 
 
-def launch(name: str, *, exlet: str = "", text: str = "") -> Call[Json]:
-    """Carry out an exlet for an incident: a kept one by its name, or its text in YAML."""
-    place = f"/v1/incidents/{quote(name, safe='')}/exlet"
-    return Call("POST", place, document, body=orjson.dumps({"exlet": exlet, "text": text}))
+def launch(name: str, *, playbook: str = "", text: str = "") -> Call[Json]:
+    """Carry out a playbook for an incident: a kept one by its name, or its text in YAML."""
+    place = f"/v1/incidents/{quote(name, safe='')}/playbook"
+    return Call("POST", place, document, body=orjson.dumps({"playbook": playbook, "text": text}))
 
 
 def incident(name: str) -> Call[IncidentWhole]:

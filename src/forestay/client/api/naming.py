@@ -40,13 +40,13 @@ def _jobs(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], st
 
 
 def _runs(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
-    page = client.find_cases(limit=PAGE, cursor=cursor)
-    return (run["id"] for run in page.cases), page.cursor
+    page = client.find_runs(limit=PAGE, cursor=cursor)
+    return (run["id"] for run in page.runs), page.cursor
 
 
 def _flows(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
-    page = client.find_cases(limit=PAGE, cursor=cursor)
-    return (run["version"] for run in page.cases), page.cursor
+    page = client.find_runs(limit=PAGE, cursor=cursor)
+    return (run["version"] for run in page.runs), page.cursor
 
 
 def _specifications(client: ForestayClient, cursor: str | None) -> tuple[Iterable[str], str | None]:
@@ -78,22 +78,22 @@ def is_whole(name: str) -> bool:
 def resolve(client: ForestayClient, kind: Kind, names: Sequence[str]) -> list[str]:
     """The ids that the names stand for, in order; all names are looked up in one pass."""
     asked = {name: name.lower() for name in names if not is_whole(name)}
-    found: dict[str, set[str]] = {name: set() for name in asked}
+    sets: dict[str, set[str]] = {name: set() for name in asked}
     for name in asked:
         check_beginning(name, kind.word)
     seen, more, cursor = 0, False, None
     while asked:
         ids, cursor = kind.page(client, cursor)
-        for one in ids:
+        for identifier in ids:
             seen += 1
             for name, beginning in asked.items():
-                if one.lower().startswith(beginning):
-                    found[name].add(one)
+                if identifier.lower().startswith(beginning):
+                    sets[name].add(identifier)
         if cursor is None or seen >= LOOK_THROUGH:
             more = cursor is not None
             break
     return [
-        only(name, found[name], kind.word, seen=seen, more=more) if name in asked else name.lower() for name in names
+        only(name, sets[name], kind.word, seen=seen, more=more) if name in asked else name.lower() for name in names
     ]
 
 
@@ -104,7 +104,7 @@ def check_beginning(name: str, word: str) -> None:
 
 def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = False) -> str:
     """The one id that a beginning stands for; none and several are told apart."""
-    exact = [one for one in fits if one.lower() == name.lower()]
+    exact = [fit for fit in fits if fit.lower() == name.lower()]
     if exact:
         return exact[0]
     if len(fits) > 1:
@@ -123,21 +123,25 @@ def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = Fa
 def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None) -> tuple[str, str]:
     """The rule set and the id of the rule that a name stands for, in the set that is named or in all of them."""
     check_beginning(name, "rule")
-    sets = [rule_set] if rule_set else [f"{one['level']}/{one['name']}" for one in client.rule_sets()]
+    sets = (
+        [rule_set]
+        if rule_set
+        else [f"{other_rule_set['level']}/{other_rule_set['name']}" for other_rule_set in client.rule_sets()]
+    )
     if is_whole(name):
         for home in sets:
             with suppress(NotFoundError):
                 return home, str(client.rule(home, name.lower())["id"])
         raise NotFoundError(f"there is no rule {name}", status=404)
     homes = {
-        str(rule["id"]): one
-        for one in sets
-        for tree in client.rule_set(one)["trees"]
+        str(rule["id"]): set_
+        for set_ in sets
+        for tree in client.rule_set(set_)["trees"]
         for rule in tree["rules"]
         if str(rule["id"]).startswith(name.lower())
     }
-    found = only(name, set(homes), "rule")
-    return homes[found], found
+    text = only(name, set(homes), "rule")
+    return homes[text], text
 
 
 def resolve_incident(client: ForestayClient, name: str) -> str:
@@ -155,13 +159,13 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
         try:
             return client.incident(name.lower())["id"]
         except NotFoundError:
-            for field in ("job", "case"):
+            for field in ("job", "run"):
                 page = client.find_incidents({field: name.lower()}, limit=1)
                 if page.incidents:
                     return page.incidents[0]["id"]
             raise NotFoundError(f"there is no incident {name}, and none of a job or a run {name}", status=404) from None
-    found, seen, more = _matching_incidents(client, name.lower())
-    for word, matches in zip(("incident", "job", "run", "item"), found.values(), strict=True):
+    fields, seen, more = _matching_incidents(client, name.lower())
+    for word, matches in zip(("incident", "job", "run", "task"), fields.values(), strict=True):
         if matches:
             return matches[only(name, set(matches), word, seen=seen, more=more)]
     (job,) = resolve(client, JOB, [name])
@@ -172,25 +176,25 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
 
 
 def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str, dict[str, str]], int, bool]:
-    """The newest incident of each incident, job, run and item that begins so; how many were seen, and whether there are more."""
-    found: dict[str, dict[str, str]] = {"id": {}, "job": {}, "case": {}, "item": {}}
+    """The newest incident of each incident, job, run and task that begins so; how many were seen, and whether there are more."""
+    fields: dict[str, dict[str, str]] = {"id": {}, "job": {}, "run": {}, "task": {}}
     seen, cursor = 0, None
     while seen < LOOK_THROUGH:
         page = client.find_incidents({}, limit=PAGE, cursor=cursor)
         seen += len(page.incidents)
         for incident in page.incidents:
             for field, text in _names_of(incident):
-                if text == name if field == "item" else len(name) >= SHORTEST and text.startswith(name):
-                    found[field].setdefault(text, incident["id"])
+                if text == name if field == "task" else len(name) >= SHORTEST and text.startswith(name):
+                    fields[field].setdefault(text, incident["id"])
         cursor = page.cursor
         if cursor is None:
             break
-    return found, seen, cursor is not None
+    return fields, seen, cursor is not None
 
 
 def _names_of(incident: IncidentJson) -> Iterable[tuple[str, str]]:
-    """What an incident may be named by; an item is `name:id`, with the id of its engine or batch system."""
+    """What an incident may be named by; a task is `name:id`, with the id of its engine or batch system."""
     yield "id", incident["id"]
     yield "job", incident["job"]
-    yield "case", incident["case"]
-    yield "item", incident["item"].rpartition(":")[2].lower()
+    yield "run", incident["run"]
+    yield "task", incident["task"].rpartition(":")[2].lower()

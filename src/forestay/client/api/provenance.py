@@ -1,4 +1,4 @@
-"""Gathers what is known of a case, for those who want to keep or publish how a result came about."""
+"""Gathers what is known of a run, for those who want to keep or publish how a result came about."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MOST = 50_000
 
 
 class TooLarge(ValueError):
-    """A case has more jobs than a crate can tell of."""
+    """A run has more jobs than a crate can tell of."""
 
 
 def ro_crate(
-    client: ForestayClient, case: str, *, licence: str, progress: Callable[[int, int], None] = lambda _done, _all: None
+    client: ForestayClient, run: str, *, licence: str, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> dict[str, bytes]:
     """The files of a crate by their names."""
-    whole = client.case(case)
-    many = sum(client.count_jobs(filters={"case": case}).values())
+    whole = client.run(run)
+    many = sum(client.count_jobs(filters={"run": run}).values())
     if many > MOST:
-        raise TooLarge(f"the case has {many:,} jobs; a crate can describe {MOST:,} at most")
-    jobs = list(client.all_jobs({"case": case}))
+        raise TooLarge(f"the run has {many:,} jobs; a crate can describe {MOST:,} at most")
+    jobs = list(client.all_jobs({"run": run}))
     again = [job["id"] for job in jobs if job["attempt"] > 1]
     stories: dict[str, Any] = {}
     for place, job in enumerate(again):
@@ -35,21 +35,21 @@ def ro_crate(
         progress(place + 1, len(again))
     flow = client.flow(whole["version"])
     made = client.now().strftime("%Y-%m-%dT%H:%M:%S+00:00")
-    told = crate(
-        whole, flow, jobs, stories, _incidents(client, case), version=version("forestay"), made=made, licence=licence
+    returned_crate = crate(
+        whole, flow, jobs, stories, _incidents(client, run), version=version("forestay"), made=made, licence=licence
     )
     return {
-        "ro-crate-metadata.json": json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n",
+        "ro-crate-metadata.json": json.dumps(returned_crate, indent=2, ensure_ascii=False).encode() + b"\n",
         flow_file(flow): str(flow.get("text") or "").encode(),
     }
 
 
-def _incidents(client: ForestayClient, case: str) -> list[Any]:
-    found: list[IncidentJson] = []
+def _incidents(client: ForestayClient, run: str) -> list[Any]:
+    incidents: list[IncidentJson] = []
     cursor: str | None = None
     while True:
-        page = client.find_incidents({"case": case}, limit=1000, cursor=cursor)
-        found += page.incidents
+        page = client.find_incidents({"run": run}, limit=1000, cursor=cursor)
+        incidents += page.incidents
         cursor = page.cursor
         if cursor is None:
-            return [client.incident(one["id"]) for one in found]
+            return [client.incident(incident["id"]) for incident in incidents]

@@ -172,6 +172,6 @@ def problem(answer: httpx.Response) -> ApiError:
         whole = {}
     title = str(whole.get("title") or answer.reason_phrase or f"status {status}")
     detail = whole.get("detail")
-    problems = [one for one in whole.get("errors") or [] if isinstance(one, dict)]
+    problems = [error for error in whole.get("errors") or [] if isinstance(error, dict)]
     kind = _BY_STATUS.get(status, BadRequest if status < 500 else ApiError)
     return kind(str(detail) if detail else title, status=status, title=title, problems=problems)

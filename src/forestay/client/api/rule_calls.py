@@ -1,4 +1,4 @@
-"""The calls for rules, as values; see `calls`. A rule set is named as people write it: `domain/house`, `flow/reads`, `pack/base`."""
+"""The calls for rules, as values; see `calls`. A rule set is named as people write it: `domain/site`, `flow/reads`, `pack/base`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.client.api.calls import Call, Json, document
 
 
 def _place(rule_set: str, *more: str) -> str:
-    return "/".join(["/v1/rules", *(quote(one, safe="") for one in (*rule_set.split("/", 1), *more))])
+    return "/".join(["/v1/rules", *(quote(name, safe="") for name in (*rule_set.split("/", 1), *more))])
 
 
 def _post(path: str, body: Mapping[str, Any]) -> Call[Json]:
@@ -32,19 +32,19 @@ def rule_set(name: str, version: int | None = None) -> Call[Json]:
     return Call("GET", _place(name), document, [("version", str(version))] if version is not None else [])
 
 
-def rule(name: str, one: str) -> Call[Json]:
-    return Call("GET", _place(name, "rules", one), lambda answer: dict(document(answer)["rule"]))
+def rule(name: str, rule_id: str) -> Call[Json]:
+    return Call("GET", _place(name, "rules", rule_id), lambda answer: dict(document(answer)["rule"]))
 
 
 def add_rule(name: str, draft: Mapping[str, Any]) -> Call[Json]:
-    """Add a rule for its cornerstone: `type`, `task`, `condition`, `conclusion`, `cornerstone`, `context`, `description`, `confirmed`."""
+    """Add a rule for its reference incident: `type`, `task`, `condition`, `conclusion`, `reference_incident`, `context`, `description`, `confirmed`."""
     return _post(_place(name), draft)
 
 
-def set_rule_state(name: str, one: str, state: str, *, confirmed: bool = False, reason: str = "") -> Call[Json]:
+def set_rule_state(name: str, rule_id: str, state: str, *, confirmed: bool = False, reason: str = "") -> Call[Json]:
     """`active` or `shadow`. `confirmed`, with a reason: although the replay speaks against it."""
     more = {"confirmed": True, "reason": reason} if confirmed else {}
-    return _post(_place(name, "rules", one, "state"), {"state": state, **more})
+    return _post(_place(name, "rules", rule_id, "state"), {"state": state, **more})
 
 
 def replay_rules(name: str, question: Mapping[str, Any]) -> Call[Json]:
@@ -53,12 +53,12 @@ def replay_rules(name: str, question: Mapping[str, Any]) -> Call[Json]:
 
 
 def propose_rules(name: str, query: Mapping[str, Any]) -> Call[Json]:
-    """Rules that follow from recorded faults: `since`, `until`, `most`."""
+    """Rules that follow from recorded failures: `since`, `until`, `most`."""
     return Call("GET", _place(name, "proposals"), document, [(key, str(value)) for key, value in query.items()])
 
 
-def remove_rule(name: str, one: str, *, confirmed: bool = False) -> Call[Json]:
-    return Call("DELETE", _place(name, "rules", one), document, [("confirmed", "true")] if confirmed else [])
+def remove_rule(name: str, rule_id: str, *, confirmed: bool = False) -> Call[Json]:
+    return Call("DELETE", _place(name, "rules", rule_id), document, [("confirmed", "true")] if confirmed else [])
 
 
 def rule_versions(name: str) -> Call[list[Json]]:

@@ -25,8 +25,8 @@ class Load:
     peak: float = 5.0
     """How many times the mean rate the busiest minutes have."""
     lease: int = 600
-    """Seconds a silent pilot keeps its claims; it beats three times in that."""
-    faults: float = 0.05
+    """Seconds a silent pilot keeps its claims; it heartbeats three times in that."""
+    failures: float = 0.05
     """The share of attempts that fail."""
     keep_days: int = 30
     """How long ended jobs are kept."""
@@ -37,14 +37,14 @@ class Costs:
     """What was measured; core-seconds each."""
 
     server_job: float = 317e-6
-    """From submission to the end, of a case's jobs (`just bench flow_scale`)."""
+    """From submission to the end, of a run's jobs (`just bench flow_scale`)."""
     store_job: float = 263e-6
-    keeper_job: float = 99e-6
-    worker_job: float = 71e-6
+    reconciler_job: float = 99e-6
+    orchestrator_job: float = 71e-6
     temporal_job: float = 34e-6
-    fault: float = 1.6e-3
+    failure: float = 1.6e-3
     """To find, decide and answer one (`just bench storm`)."""
-    beat: float = 80e-6
+    heartbeat: float = 80e-6
     """`just bench control_plane`, on a machine with other work."""
     events_job: float = 0.0087
     """Events of Temporal's history (`just bench flow_scale --over 600`)."""
@@ -67,18 +67,18 @@ class SizingPlan:
     mean: float
     """Jobs a second."""
     peak: float
-    beats: float
-    """Beats a second."""
+    heartbeats: float
+    """Heartbeats a second."""
     server_cores: float
     servers: int
     sockets: int
     """Connections of pilots that one server holds."""
     sockets_one_down: int
     """The same while one server is down and its pilots have turned to the others."""
-    keeper_cores: float
-    keepers: int
-    worker_cores: float
-    workers: int
+    reconciler_cores: float
+    reconcilers: int
+    orchestrator_cores: float
+    orchestrators: int
     store_cores: float
     store_nodes: int
     store_cores_each: int
@@ -97,11 +97,11 @@ def plan(load: Load, costs: Costs = MEASURED) -> SizingPlan:
     """A pure function of the load and the costs."""
     mean = load.jobs_per_day / DAY
     peak = mean * load.peak
-    attempts = peak / (1 - load.faults)
-    beats = load.pilots / (load.lease / 3)
-    server = attempts * costs.server_job + beats * costs.beat
-    keeper = peak * costs.keeper_job + attempts * load.faults * costs.fault
-    worker = peak * costs.worker_job
+    attempts = peak / (1 - load.failures)
+    heartbeats = load.pilots / (load.lease / 3)
+    server = attempts * costs.server_job + heartbeats * costs.heartbeat
+    reconciler = peak * costs.reconciler_job + attempts * load.failures * costs.failure
+    orchestrator = peak * costs.orchestrator_job
     store = attempts * costs.store_job
     temporal = peak * costs.temporal_job
 
@@ -118,15 +118,15 @@ def plan(load: Load, costs: Costs = MEASURED) -> SizingPlan:
     return SizingPlan(
         mean=mean,
         peak=peak,
-        beats=beats,
+        heartbeats=heartbeats,
         server_cores=server,
         servers=servers,
         sockets=math.ceil(load.pilots * costs.sockets / servers),
         sockets_one_down=math.ceil(load.pilots * costs.sockets / (servers - 1)),
-        keeper_cores=keeper,
-        keepers=processes(keeper),
-        worker_cores=worker,
-        workers=processes(worker),
+        reconciler_cores=reconciler,
+        reconcilers=processes(reconciler),
+        orchestrator_cores=orchestrator,
+        orchestrators=processes(orchestrator),
         store_cores=store,
         store_nodes=nodes,
         store_cores_each=each,

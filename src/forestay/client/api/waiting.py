@@ -96,8 +96,8 @@ def wait(
     def left() -> float:
         return float("inf") if deadline is None else deadline - clock()
 
-    def take(found: Iterable[Job]) -> None:
-        for job in found:
+    def take(found_jobs: Iterable[Job]) -> None:
+        for job in found_jobs:
             if waiting.see(job):
                 changed(waiting, job)
 
@@ -167,8 +167,8 @@ def read_jobs(client: ForestayClient, names: Sequence[str]) -> Iterator[Job]:
     for begin in range(0, len(names), MOST_VALUES):
         left = dict.fromkeys(names[begin : begin + MOST_VALUES])
         if len(left) > ONE_BY_ONE:
-            for found in client.all_jobs({"id": list(left)}):
-                left.pop(found["id"], None)
-                yield found
+            for job in client.all_jobs({"id": list(left)}):
+                left.pop(job["id"], None)
+                yield job
         for name in left:
             yield client.job(name)

@@ -256,21 +256,21 @@ class _SharedQueue:
         batch = list(bundled(calls, self._lengths, may=_may_share(specification)))
         while batch:
             try:
-                accepted = self._client.submit([one.job for one in batch], specification, key=new_key())
+                accepted = self._client.submit([entry.job for entry in batch], specification, key=new_key())
             except BadRequest as error:
                 bad = _places(error)
-                for place, one in enumerate(batch):
+                for place, entry in enumerate(batch):
                     if not bad or place in bad:
-                        one.refused(error)
-                batch = [one for place, one in enumerate(batch) if bad and place not in bad]
+                        entry.refused(error)
+                batch = [entry for place, entry in enumerate(batch) if bad and place not in bad]
             except ClientError as error:
-                for one in batch:
-                    one.refused(error)
+                for entry in batch:
+                    entry.refused(error)
                 return
             else:
-                known = {job["id"]: one for job, one in zip(accepted, batch, strict=True)}
-                for name, one in known.items():
-                    one.accepted(name)
+                known = {job["id"]: entry for job, entry in zip(accepted, batch, strict=True)}
+                for name, entry in known.items():
+                    entry.accepted(name)
                 self._ends.add(known)
                 return
 
@@ -313,9 +313,9 @@ def _may_share(specification: SpecificationJson) -> bool:
 
 def _places(error: BadRequest) -> set[int]:
     """Which jobs of a request were wrong; none when that cannot be told."""
-    found: set[int] = set()
+    places: set[int] = set()
     for problem in error.problems:
         words = str(problem.get("at", "")).split(".")
         if words[:2] == ["body", "jobs"] and len(words) > 2 and words[2].isdigit():
-            found.add(int(words[2]))
-    return found
+            places.add(int(words[2]))
+    return places

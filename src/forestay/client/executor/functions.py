@@ -61,12 +61,12 @@ def reference(function: Callable[..., Any]) -> FunctionReference:
 
 def _is_found(module: str, path: str, function: object) -> bool:
     try:
-        found: Any = importlib.import_module(module)
+        found_module: Any = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            found_module = getattr(found_module, part)
     except (ImportError, AttributeError):
         return False
-    return found is function
+    return found_module is function
 
 
 def named_call(function: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def named_call(function: Callable[..., Any], args: Sequence[object], kwargs: Map
         call["main"] = name.main
     try:
         if args:
-            call["args"] = [pack(one) for one in args]
+            call["args"] = [pack(argument) for argument in args]
         if kwargs:
-            call["kwargs"] = {key: pack(one) for key, one in kwargs.items()}
+            call["kwargs"] = {key: pack(argument) for key, argument in kwargs.items()}
     except NotPlainError as error:
         raise NotCallable(f"an argument of {name.function} cannot be sent: {error}") from None
     return call
@@ -112,10 +112,10 @@ def checked_size(call: dict[str, Any]) -> dict[str, Any]:
 
 def own_places() -> list[str]:
     """The folders this program imports its own modules from: not those of the interpreter and its packages."""
-    installed = tuple(os.path.realpath(one) + os.sep for one in {sys.prefix, sys.base_prefix, sys.exec_prefix})
-    found = [os.path.abspath(place or os.curdir) for place in sys.path]
+    installed = tuple(os.path.realpath(folder) + os.sep for folder in {sys.prefix, sys.base_prefix, sys.exec_prefix})
+    abspaths = [os.path.abspath(place or os.curdir) for place in sys.path]
     return [
         place
-        for place in dict.fromkeys(found)
+        for place in dict.fromkeys(abspaths)
         if os.path.isdir(place) and not (os.path.realpath(place) + os.sep).startswith(installed)
     ]

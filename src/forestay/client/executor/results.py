@@ -54,7 +54,7 @@ def _stored(job: Job, manifest: ManifestJson) -> Any:
         content = place.read_bytes()
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise ResultUnreachable(f"{place} is not the manifest that was committed")
-        files = {one["path"]: one for one in json.loads(content)["files"]}
+        files = {file["path"]: file for file in json.loads(content)["files"]}
         known = files.get(RESULT_FILE)
         if known is None:
             return job
@@ -71,10 +71,10 @@ def _stored(job: Job, manifest: ManifestJson) -> Any:
 
 def bundle_of(job: Job, calls: int | None = None) -> list[Any]:
     """What each call of a bundle came to: a value or an exception, in order. `ClientError` if the bundle as a whole has none of it."""
-    found = value_of(job)
-    if not isinstance(found, list) or (calls is not None and len(found) != calls):
+    value = value_of(job)
+    if not isinstance(value, list) or (calls is not None and len(value) != calls):
         raise ResultUnreachable("the results of several calls were expected")
-    return [_outcome(job, one) for one in found]
+    return [_outcome(job, record) for record in value]
 
 
 class RaisedError(NamedTuple):
@@ -85,8 +85,8 @@ class RaisedError(NamedTuple):
 
 def _outcome(job: Job, text: object) -> Any:
     try:
-        told = json.loads(str(text))
-        return RaisedError(_raised(job, told["error"])) if "error" in told else unpack(told["value"])
+        document = json.loads(str(text))
+        return RaisedError(_raised(job, document["error"])) if "error" in document else unpack(document["value"])
     except (ValueError, KeyError, TypeError) as error:
         return RaisedError(ResultUnreachable(f"the result cannot be read: {error}"))
 
@@ -107,7 +107,7 @@ def failure_in_words(job: Job) -> str:
     last = job["last"]
     if not last:
         return f"job {job['id']} ({job['name']}) is {job['state']}"
-    how = last.get("reason") or "fault"
+    how = last.get("reason") or "failure"
     if last.get("exit_code") is not None:
         how += f", exit code {last['exit_code']}"
     if last.get("signal") is not None:
@@ -118,27 +118,27 @@ def failure_in_words(job: Job) -> str:
     )
 
 
-def _raised(job: Job, told: dict[str, Any]) -> Exception:
+def _raised(job: Job, failure: dict[str, Any]) -> Exception:
     """An exception of the same class if this program has it loaded already; nothing is imported by a name from outside."""
     error: Exception | None = None
-    kind = _class_named(str(told["type"]))
-    if kind is not None and told.get("args") is not None:
+    kind = _class_named(str(failure["type"]))
+    if kind is not None and failure.get("args") is not None:
         try:
-            error = kind(*unpack(told["args"]))
+            error = kind(*unpack(failure["args"]))
         except Exception:  # its constructor wants something else
             error = None
     if error is None:
-        words = f"{told['type'].replace(':', '.')}: {told['message']}"
+        words = f"{failure['type'].replace(':', '.')}: {failure['message']}"
         error = RemoteError(words, job=job["id"], state=job["state"], reason="exception")
-    error.__cause__ = RemoteTraceback(str(told["traceback"]))
+    error.__cause__ = RemoteTraceback(str(failure["traceback"]))
     return error
 
 
 def _class_named(name: str) -> type[Exception] | None:
     module, _, path = name.partition(":")
-    found: Any = (
+    found_builtins: Any = (
         builtins if module == "builtins" else sys.modules.get("__main__" if module.startswith("__") else module)
     )
     for part in path.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+        found_builtins = getattr(found_builtins, part, None)
+    return found_builtins if isinstance(found_builtins, type) and issubclass(found_builtins, Exception) else None

@@ -43,9 +43,9 @@ def fire(
 ) -> str:
     """Submit a job that nobody waits for; gives its id all the same.
 
-    If it fails an alert is raised, which is in the keeper's log and before the eyes of whoever looks after the installation.
+    If it fails an alert is raised, which is in the reconciler's log and before the eyes of whoever looks after the installation.
     """
-    given: NewJob = job or {}
-    labelled = cast(NewJob, {**given, "labels": {**given.get("labels", {}), FORGOTTEN: "true"}})
+    new_job: NewJob = job or {}
+    labelled = cast(NewJob, {**new_job, "labels": {**new_job.get("labels", {}), FORGOTTEN: "true"}})
     (accepted,) = client.submit([labelled], specification, key=key)
     return accepted["id"]

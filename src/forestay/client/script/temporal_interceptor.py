@@ -5,7 +5,7 @@ One line is added to a worker::
     Worker(client, task_queue="orders", workflows=[...], activities=[...], interceptors=[ForestayInterceptor()])
 
 It stands around activities only. Workflows run as before and their histories show nothing new, so it can be added to and taken away from workers whose workflows are under way. A workflow run is a
-case, an activity of it an item. When an activity fails for good (its last attempt, or an error that is not retried) the event is reported with its evidence, and the attempt waits, heart beating,
+run, an activity of it a task. When an activity fails for good (its last attempt, or an error that is not retried) the event is reported with its evidence, and the attempt waits, heart beating,
 while the incident is handled: then the activity is tried again inside the same attempt, completes with a given result, or fails.
 """
 
@@ -106,7 +106,7 @@ class _Reporting(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the name that the SDK gives it
         info = activity.info()
         assert self.outbound is not None  # noqa: S101 - the SDK calls `init` first
-        beat = AttemptHeartbeat(info, self.outbound)
+        heartbeat = AttemptHeartbeat(info, self.outbound)
         tries = 0
         while True:
             try:
@@ -117,7 +117,7 @@ class _Reporting(ActivityInboundInterceptor):
                 if not self.outer.is_final(error, info):
                     raise
                 tries += 1
-                verdict = await _Waiting(self.outer, info, beat).answered(error, tries)
+                verdict = await _Waiting(self.outer, info, heartbeat).answered(error, tries)
                 if isinstance(verdict, GoOn):
                     raise
                 if isinstance(verdict, Complete):
@@ -126,7 +126,7 @@ class _Reporting(ActivityInboundInterceptor):
                     words = verdict.reason or "failed by command"
                     raise ApplicationError(words, type=type(verdict).__name__, non_retryable=True) from error
                 _change(input, verdict)
-                await beat.during(asyncio.sleep(verdict.wait))
+                await heartbeat.during(asyncio.sleep(verdict.wait))
                 # What runs in a thread leaves a heartbeat behind that is for its thread alone.
                 self.next.init(self.outbound)
 
@@ -134,65 +134,65 @@ class _Reporting(ActivityInboundInterceptor):
 class _Waiting:
     """One failed attempt, until it is known what becomes of it."""
 
-    def __init__(self, outer: ForestayInterceptor, info: activity.Info, beat: AttemptHeartbeat) -> None:
-        self.outer, self.info, self.beat = outer, info, beat
-        self.item = f"{info.activity_type}:{info.activity_id}"
-        self.commands = CommandState(waiting={self.item})
+    def __init__(self, outer: ForestayInterceptor, info: activity.Info, heartbeat: AttemptHeartbeat) -> None:
+        self.outer, self.info, self.heartbeat = outer, info, heartbeat
+        self.task = f"{info.activity_type}:{info.activity_id}"
+        self.commands = CommandState(waiting={self.task})
 
     async def answered(self, error: BaseException, tries: int) -> Verdict:
         info, engine = self.info, self.outer.engine
         run = info.workflow_run_id or info.activity_run_id or ""
         key = f"{info.workflow_id or info.activity_id}/{run}"
-        common = {"case": key, "flow": info.workflow_type or info.activity_type}
+        common = {"run": key, "flow": info.workflow_type or info.activity_type}
         evidence = evidence_of_error(error, attempt=info.attempt, activity=info.activity_type)
         labels = {"task_queue": info.task_queue, "namespace": info.namespace}
-        # The case is made known with the first thing that goes wrong in it: workflows themselves are left alone.
-        started = cast(NewEvent, common | {"id": "started", "kind": "case-started"})
+        # The run is made known with the first thing that goes wrong in it: workflows themselves are left alone.
+        started = cast(NewEvent, common | {"id": "started", "kind": "run-started"})
         number = (info.attempt - 1) * 1000 + tries
         aborted = cast(
             NewEvent,
             common
-            | {"id": f"{info.activity_id}:{number}", "kind": "item-aborted", "item": self.item, "attempt": number}
+            | {"id": f"{info.activity_id}:{number}", "kind": "task-aborted", "task": self.task, "attempt": number}
             | {"evidence": evidence, "labels": labels, "otherwise": self.outer.otherwise},
         )
         client = self.outer.client()
         try:
-            answers = await self.beat.during(client.send(engine_calls.report(engine, [started, aborted])))
+            answers = await self.heartbeat.during(client.send(engine_calls.report(engine, [started, aborted])))
         except ClientError as problem:
-            log.warning("the failure of %s is not reported: %s", self.item, problem)
+            log.warning("the failure of %s is not reported: %s", self.task, problem)
             return GoOn(str(problem))
         answer = answers[-1]
         if answer["answer"] != "wait" or answer["incident"] is None:
             return GoOn(answer["words"])
-        return await self._wait(client, answer["case"], answer["incident"])
+        return await self._wait(client, answer["run"], answer["incident"])
 
-    async def _wait(self, client: AsyncForestayClient, case: str, incident: str) -> Verdict:
+    async def _wait(self, client: AsyncForestayClient, run: str, incident: str) -> Verdict:
         while True:
             left = _left(self.info)
             if left is not None and left <= 0:
                 return GoOn("the attempt's time is over")
             poll = POLL if left is None else min(POLL, left)
             try:
-                told = await self.beat.during(self._obey(client, case, incident, poll))
+                told_incident = await self.heartbeat.during(self._obey(client, run, incident, poll))
             except Unavailable:
                 continue  # it comes back; the attempt's own time says how long that is waited for
             except ClientError as problem:
-                log.warning("commands for %s cannot be read: %s", self.item, problem)
+                log.warning("commands for %s cannot be read: %s", self.task, problem)
                 return GoOn(str(problem))
-            verdict = self.commands.over(self.item, told)
+            verdict = self.commands.over(self.task, told_incident)
             if verdict is not None:
                 return verdict
 
-    async def _obey(self, client: AsyncForestayClient, case: str, incident: str, wait: float) -> ToldIncident | None:
+    async def _obey(self, client: AsyncForestayClient, run: str, incident: str, wait: float) -> ToldIncident | None:
         engine = self.outer.engine
-        found = await client.send(engine_calls.orders(engine, case=case, incidents=[incident], wait=wait))
-        # Other items of the case wait elsewhere, and answer what is ordered of them.
-        mine = [one for one in found.orders if one["item"] in ("", self.item)]
-        for said in self.commands.take(mine):
-            await client.send(engine_calls.answer_order(engine, said.order, said.outcome, said.detail))
-        if found.orders and not mine:
+        orders = await client.send(engine_calls.orders(engine, run=run, incidents=[incident], wait=wait))
+        # Other tasks of the run wait elsewhere, and answer what is ordered of them.
+        mine = [order for order in orders.orders if order["task"] in ("", self.task)]
+        for answer in self.commands.take(mine):
+            await client.send(engine_calls.answer_order(engine, answer.order, answer.outcome, answer.detail))
+        if orders.orders and not mine:
             await asyncio.sleep(min(1.0, wait))
-        return found.incidents.get(incident)
+        return orders.incidents.get(incident)
 
 
 class AttemptHeartbeat:
@@ -225,10 +225,14 @@ def _left(info: activity.Info) -> float | None:
     return (end - datetime.now(UTC)).total_seconds()
 
 
-def _change(given: ExecuteActivityInput, verdict: Retry) -> None:
+def _change(execute_activity_input: ExecuteActivityInput, verdict: Retry) -> None:
     """Other arguments for the next try, where the order has them."""
     arguments = verdict.data.get("arguments")
-    if isinstance(arguments, list) and len(arguments) == len(given.args):
-        given.args = arguments
-    elif isinstance(arguments, Mapping) and len(given.args) == 1 and isinstance(given.args[0], dict):
-        given.args = [{**given.args[0], **arguments}]
+    if isinstance(arguments, list) and len(arguments) == len(execute_activity_input.args):
+        execute_activity_input.args = arguments
+    elif (
+        isinstance(arguments, Mapping)
+        and len(execute_activity_input.args) == 1
+        and isinstance(execute_activity_input.args[0], dict)
+    ):
+        execute_activity_input.args = [{**execute_activity_input.args[0], **arguments}]

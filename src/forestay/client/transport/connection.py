@@ -23,8 +23,8 @@ class Servers:
     """The servers of one installation, in the order given; one that is away is followed by the next."""
 
     def __init__(self, addresses: str | Sequence[str]) -> None:
-        given = addresses.split(",") if isinstance(addresses, str) else addresses
-        self.addresses = [checked_address(one) for one in given if one.strip()]
+        given_addresses = addresses.split(",") if isinstance(addresses, str) else addresses
+        self.addresses = [checked_address(address) for address in given_addresses if address.strip()]
         if not self.addresses:
             raise BadSettings("no server is configured")
         self._at = 0
@@ -95,9 +95,9 @@ def new_client_options(servers: Servers, token: str) -> dict[str, Any]:
     """Options for httpx. Redirects are not followed: a token goes only where it was sent."""
     from forestay.client.transport.settings import find_tls  # which reads addresses by this module
 
-    secure = any(one.startswith("https:") for one in servers.addresses)
+    secure = any(address.startswith("https:") for address in servers.addresses)
     tls = find_tls() if secure else None
-    local = all(on_this_machine(one) for one in servers.addresses)
+    local = all(on_this_machine(address) for address in servers.addresses)
     if local and not secure:
         # Nothing will be encrypted, so no certificates are read, which takes as long as a whole call. This trusts nobody.
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

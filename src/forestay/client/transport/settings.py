@@ -84,9 +84,9 @@ def find_settings(
     """Find server and token. `BadSettings` says what is missing and how to give it."""
     environment = os.environ if environment is None else environment
     where = places(environment)
-    found = find_server(server, environment, folder or Path.cwd(), where)
-    token = _find_token(found, token_file, environment, where)
-    return ClientSettings(found, token)
+    setting = find_server(server, environment, folder or Path.cwd(), where)
+    token = _find_token(setting, token_file, environment, where)
+    return ClientSettings(setting, token)
 
 
 def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, where: SettingsFiles) -> Setting:
@@ -98,9 +98,9 @@ def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, 
     user, system, dev = _read(where.user), _read(where.system), _read(where.dev)
     project = project_file(folder)
     if project is not None:
-        said = _project_server(project, (user, system, dev), where)
-        if said is not None:
-            return said
+        setting = _project_server(project, (user, system, dev), where)
+        if setting is not None:
+            return setting
     for path, content in ((where.user, user), (where.system, system), (where.dev, dev)):
         if content.get("server"):
             return Setting(content["server"], str(path))
@@ -122,16 +122,16 @@ def _project_server(path: Path, others: tuple[Mapping[str, Any], ...], where: Se
     content = _read(path)
     if content.keys() - {"server"}:
         raise BadSettings(f"{path}: a project's file may only set the server; put the rest into {where.user}")
-    said = content.get("server")
-    if not said:
+    server = content.get("server")
+    if not server:
         return None
-    known = {one for other in others for one in (other.get("server"), *other.get("servers", ())) if one}
-    if Servers(said).addresses not in [Servers(one).addresses for one in known]:
+    known = {address for other in others for address in (other.get("server"), *other.get("servers", ())) if address}
+    if Servers(server).addresses not in [Servers(address).addresses for address in known]:
         raise BadSettings(
-            f"{path} names the server {said}, which is not in your own settings, so your token is not sent there. If you trust it, add\n"
-            f'    servers = ["{said}"]\nto {where.user}, or use --server {said}'
+            f"{path} names the server {server}, which is not in your own settings, so your token is not sent there. If you trust it, add\n"
+            f'    servers = ["{server}"]\nto {where.user}, or use --server {server}'
         )
-    return Setting(said, str(path))
+    return Setting(server, str(path))
 
 
 def _find_token(server: Setting, flag: Path | None, environment: Mapping[str, str], where: SettingsFiles) -> Setting:
@@ -184,9 +184,9 @@ def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | N
     return context
 
 
-def _named(name: str, said: str | None, where: SettingsFiles) -> Path | None:
-    if said:
-        return Path(said).expanduser()
+def _named(name: str, setting: str | None, where: SettingsFiles) -> Path | None:
+    if setting:
+        return Path(setting).expanduser()
     for path in (where.user, where.system):
         if named := _read(path).get(name):
             return path.parent / Path(named).expanduser()
@@ -219,7 +219,7 @@ def read_token(path: Path) -> str:
 
 def _clean(text: str, source: str) -> str:
     token = text.strip()
-    if not token or not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
+    if not token or not token.isascii() or any(char.isspace() or not char.isprintable() for char in token):
         raise BadSettings(f"{source} does not contain a token: expected one line of letters, digits and punctuation")
     return token
 
@@ -241,6 +241,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not all(isinstance(content.get(name, ""), str) for name in _TEXTS):
         raise BadSettings(f"{path}: server, token_file, ca_file and certificate must be strings")
     servers = content.get("servers", [])
-    if not isinstance(servers, list) or not all(isinstance(one, str) for one in servers):
+    if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
         raise BadSettings(f"{path}: servers must be a list of addresses")
     return content

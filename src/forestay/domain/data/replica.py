@@ -15,7 +15,7 @@ from forestay.domain.jobs.inputs import catalogue_name
 
 MAX_REPLICAS = 50
 BAD_FOR = 3_600_000
-"""Milliseconds for which a replica that failed comes after all others: it may have been mended since."""
+"""Milliseconds for which a replica that failed comes after all others: it may have been recovered since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,21 @@ class LogicalFile:
 
     def with_replica(self, added: Replica) -> LogicalFile:
         """One more, or one that is good again."""
-        kept = tuple(one for one in self.replicas if one.place != added.place)
+        kept = tuple(replica for replica in self.replicas if replica.place != added.place)
         return replace(self, replicas=(*kept, added)[-MAX_REPLICAS:])
 
     def without(self, element: str, path: str | None = None) -> LogicalFile:
         """Without the copies on an element, or the one at a path of it."""
         return replace(
             self,
-            replicas=tuple(one for one in self.replicas if one.element != element or path not in (None, one.path)),
+            replicas=tuple(
+                replica for replica in self.replicas if replica.element != element or path not in (None, replica.path)
+            ),
         )
 
     def marked(self, element: str, path: str, *, bad: int | None, why: str = "") -> LogicalFile:
         """With a replica that failed, or that does not any more (`bad` is None)."""
-        known = next((one for one in self.replicas if one.place == (element, path)), Replica(element, path))
+        known = next((replica for replica in self.replicas if replica.place == (element, path)), Replica(element, path))
         return self.with_replica(replace(known, bad_since=bad, why_bad=why if bad is not None else ""))
 
 
@@ -81,14 +83,14 @@ def where(
 
     First those on the pilot's own element, then on those of its site, then on the others; what failed within the last hour comes last, the longest ago first.
     """
-    found = known or LogicalFile(name)
+    file = known or LogicalFile(name)
     plain = catalogue_name(name)
     if plain is not None:
         for element in elements.values():
             path = element.path_of(plain)
-            if path is not None and all(one.place != (element.name, path) for one in found.replicas):
-                found = found.with_replica(Replica(element.name, path))
-    return replace(found, replicas=ordered(found.replicas, elements, view, now))
+            if path is not None and all(replica.place != (element.name, path) for replica in file.replicas):
+                file = file.with_replica(Replica(element.name, path))
+    return replace(file, replicas=ordered(file.replicas, elements, view, now))
 
 
 def ordered(
@@ -97,15 +99,21 @@ def ordered(
     """Replicas by what they cost. Those on elements that are not configured any more, or not for this tenant, are left out."""
     rank = {name: place for place, name in enumerate(elements)}
     usable = [
-        one
-        for one in replicas
-        if (element := elements.get(one.element)) is not None and element.may_read(view.tenant, one.path)
+        replica
+        for replica in replicas
+        if (element := elements.get(replica.element)) is not None and element.may_read(view.tenant, replica.path)
     ]
 
-    def cost(one: Replica) -> tuple[bool, int, bool, bool, int]:
-        near = view.site in elements[one.element].sites
-        bad = one.bad(now)
-        return bad, one.bad_since or 0 if bad else 0, one.element != view.element, not near, rank[one.element]
+    def cost(replica: Replica) -> tuple[bool, int, bool, bool, int]:
+        near = view.site in elements[replica.element].sites
+        bad = replica.bad(now)
+        return (
+            bad,
+            replica.bad_since or 0 if bad else 0,
+            replica.element != view.element,
+            not near,
+            rank[replica.element],
+        )
 
     return tuple(sorted(usable, key=cost))
 
@@ -118,13 +126,13 @@ def file_as_plain(file: LogicalFile) -> dict[str, Any]:
         "sha256": file.sha256,
         "replicas": [
             {
-                "element": one.element,
-                "pfn": one.path,
-                "since": one.since,
-                "bad_since": one.bad_since,
-                **({"why": one.why_bad} if one.why_bad else {}),
+                "element": replica.element,
+                "pfn": replica.path,
+                "since": replica.since,
+                "bad_since": replica.bad_since,
+                **({"why": replica.why_bad} if replica.why_bad else {}),
             }
-            for one in file.replicas
+            for replica in file.replicas
         ],
     }
 
@@ -136,7 +144,13 @@ def file_from_plain(data: Mapping[str, Any]) -> LogicalFile:
         data.get("size"),
         data.get("sha256"),
         tuple(
-            Replica(one["element"], one["pfn"], one.get("since"), one.get("bad_since"), one.get("why", ""))
-            for one in replicas
+            Replica(
+                replica["element"],
+                replica["pfn"],
+                replica.get("since"),
+                replica.get("bad_since"),
+                replica.get("why", ""),
+            )
+            for replica in replicas
         ),
     )

@@ -82,9 +82,9 @@ class StorageElement:
     def path_of(self, name: str) -> str | None:
         """Where a file of this logical name lies by the rules; None where no rule fits."""
         for rule in self.rules:
-            found = _compiled(rule.match).fullmatch(name)
-            if found is not None:
-                path = _filled(rule.to, found.groups())
+            match = _compiled(rule.match).fullmatch(name)
+            if match is not None:
+                path = _filled(rule.to, match.groups())
                 return None if wrong_path(path) else path
         return None
 
@@ -115,7 +115,7 @@ def check_rule(rule: NameRule) -> Iterator[str]:
         yield f"the expression {rule.match!r}: {why}"
         return
     groups = _compiled(rule.match).groups
-    wanted = max((int(one) for one in _PLACE.findall(rule.to)), default=0)
+    wanted = max((int(number) for number in _PLACE.findall(rule.to)), default=0)
     if wanted > groups:
         yield f"{rule.to!r} has ${wanted}, and the expression {rule.match!r} has {groups} group(s)"
 
@@ -125,7 +125,7 @@ def check_elements(elements: tuple[StorageElement, ...]) -> Iterator[str]:
     if len(elements) > MAX_ELEMENTS:
         yield f"there are {len(elements)} storage elements; the limit is {MAX_ELEMENTS}"
     names = [element.name for element in elements]
-    for name in sorted({one for one in names if names.count(one) > 1}):
+    for name in sorted({other_name for other_name in names if names.count(other_name) > 1}):
         yield f"several storage elements have the name {name}"
     for element in elements:
         if len(element.rules) > MAX_RULES:

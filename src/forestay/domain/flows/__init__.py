@@ -1,1 +1,1 @@
-"""Flows: the graph of tasks, and how a case moves along it."""
+"""Flows: the graph of tasks, and how a run moves along it."""

@@ -1,4 +1,4 @@
-"""A flow written as a WS-BPEL process: the process, its job definitions and its mapping are what a case is pinned to and what it carries."""
+"""A flow written as a WS-BPEL process: the process, its job definitions and its mapping are what a run is pinned to and what it carries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from forestay.domain.flows.bpel.process import Pick, Process, Receive, every
 from forestay.domain.flows.bpel.reading import read_process
 from forestay.domain.flows.bpel.services import Services, read_services
-from forestay.domain.flows.jsdl.job import item_name
+from forestay.domain.flows.jsdl.job import task_name
 from forestay.domain.flows.xml_tree import XmlElement, as_plain, from_plain
 
 LANGUAGE = 1
@@ -31,11 +31,11 @@ class BpelFlow:
 
     @property
     def name(self) -> str:
-        return item_name(self.root.get("name")).replace("-", "_")
+        return task_name(self.root.get("name")).replace("-", "_")
 
     @property
     def params(self) -> Mapping[str, object]:
-        """The message that a case begins with, by its parts."""
+        """The message that a run begins with, by its parts."""
         return {"message": {}}
 
     @property
@@ -52,17 +52,17 @@ class BpelFlow:
             "forestay": LANGUAGE,
             "name": self.name,
             "bpel": as_plain(self.root),
-            "wsdl": [as_plain(one) for one in self.wsdls],
-            "jobs": {name: as_plain(one) for name, one in self.jobs.items()},
+            "wsdl": [as_plain(wsdl) for wsdl in self.wsdls],
+            "jobs": {name: as_plain(job) for name, job in self.jobs.items()},
             "services": dict(self.services.plain),
         }
 
     def process(self) -> Process:
         """The process; it was read before, so that nothing in it is refused."""
-        found = read_process(self.root, self.wsdls).process
-        if found is None:
+        process = read_process(self.root, self.wsdls).process
+        if process is None:
             raise ValueError("the process was refused")
-        return found
+        return process
 
 
 def is_bpel(plain: Mapping[str, Any]) -> bool:
@@ -73,8 +73,8 @@ def is_bpel(plain: Mapping[str, Any]) -> bool:
 def bpel_from_plain(plain: Mapping[str, Any]) -> BpelFlow:
     return BpelFlow(
         from_plain(plain["bpel"]),
-        tuple(from_plain(one) for one in plain.get("wsdl", ())),
-        {name: from_plain(one) for name, one in plain.get("jobs", {}).items()},
+        tuple(from_plain(document) for document in plain.get("wsdl", ())),
+        {name: from_plain(job) for name, job in plain.get("jobs", {}).items()},
         read_services(plain.get("services") or None),
     )
 
@@ -84,11 +84,11 @@ def message_from_plain(plain: object) -> dict[str, XmlElement]:
     if not isinstance(plain, Mapping):
         raise ValueError("a message must be an object with its parts")  # noqa: TRY004 - one error for whatever is wrong
     parts: dict[str, XmlElement] = {}
-    for name, one in plain.items():
-        if isinstance(one, str | int | float):
-            parts[name] = XmlElement(name, {}, [str(one)] if one != "" else [])
-        elif isinstance(one, list) and _is_element(one, 0):
-            parts[name] = from_plain(one)
+    for name, part in plain.items():
+        if isinstance(part, str | int | float):
+            parts[name] = XmlElement(name, {}, [str(part)] if part != "" else [])
+        elif isinstance(part, list) and _is_element(part, 0):
+            parts[name] = from_plain(part)
         else:
             raise ValueError(f"part {name[:100]} is neither a text nor an element in its plain form")
     return parts
@@ -105,19 +105,19 @@ def _is_element(plain: object, depth: int) -> bool:
         and isinstance(line, int)
         and (spaces is None or _texts(spaces))
         and isinstance(inner, list)
-        and all(isinstance(one, str) or _is_element(one, depth + 1) for one in inner)
+        and all(isinstance(child, str) or _is_element(child, depth + 1) for child in inner)
     )
 
 
 def _texts(plain: object) -> bool:
-    return isinstance(plain, dict) and all(isinstance(one, str) for pair in plain.items() for one in pair)
+    return isinstance(plain, dict) and all(isinstance(text, str) for pair in plain.items() for text in pair)
 
 
 def first_message(process: Process) -> tuple[str, str]:
     """The partner link and the operation that begin an instance."""
-    for one in every(process.scope):
-        if isinstance(one, Receive) and one.create:
-            return one.partner, one.operation
-        if isinstance(one, Pick) and one.create:
-            return one.messages[0].partner, one.messages[0].operation
+    for activity in every(process.scope):
+        if isinstance(activity, Receive) and activity.create:
+            return activity.partner, activity.operation
+        if isinstance(activity, Pick) and activity.create:
+            return activity.messages[0].partner, activity.messages[0].operation
     return "", ""

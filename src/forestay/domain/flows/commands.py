@@ -1,4 +1,4 @@
-"""What a case asks the outside to do. Every command may be repeated without harm: it names what it wants, not a change of it."""
+"""What a run asks the outside to do. Every command may be repeated without harm: it names what it wants, not a change of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class RunOutcome(StrEnum):
-    """How a case ended."""
+    """How a run ended."""
 
     COMPLETED = "completed"
     FORCED_COMPLETE = "forced_complete"
@@ -16,17 +16,17 @@ class RunOutcome(StrEnum):
     """Every compensation has been run."""
     REMOVED = "removed"
     UNDONE = "undone"
-    """It had completed; then the case that started it failed, and every compensation has been run."""
+    """It had completed; then the run that started it failed, and every compensation has been run."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What the jobs of one round of an item have in common; with a flow it is all that is needed to make them."""
+    """What the jobs of one round of a task have in common; with a flow it is all that is needed to make them."""
 
     work: str
-    """Names the round: ``align@2`` is the second of item ``align``, ``align@2!1.1`` the first try to undo it.
-    A job's id is made of case, work and index, so that a repeated submission finds the jobs of the first."""
-    item: str
+    """Names the round: ``align@2`` is the second of instance ``align``, ``align@2!1.1`` the first try to undo it.
+    A job's id is made of run, work and index, so that a repeated submission finds the jobs of the first."""
+    instance: str
     task: str
     undo: bool = False
     """The jobs are the task's compensation."""
@@ -82,8 +82,8 @@ class GrowShard:
 
 
 @dataclass(frozen=True, slots=True)
-class StartCase:
-    """Start a sub-flow as a case of its own, for one element of a round."""
+class StartRun:
+    """Start a sub-flow as a run of its own, for one element of a round."""
 
     order: WorkOrder
     index: int
@@ -96,13 +96,13 @@ class StartCase:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoCase:
-    """Undo a sub-flow's case that completed: `undo_run` on its last state. Answered by `CaseEnded` with this ``work``, well when it is undone."""
+class UndoRun:
+    """Undo a sub-flow's run that completed: `undo_run` on its last state. Answered by `RunEnded` with this ``work``, well when it is undone."""
 
     work: str
     """The try of the compensation."""
     of: str
-    """The round that started the case."""
+    """The round that started the run."""
     index: int
 
 
@@ -111,8 +111,8 @@ class BindWorklet:
     """Ask which flow is to be run at a place; answered by `WorkletBound`."""
 
     work: str
-    item: str
-    place: str
+    instance: str
+    late_bound: str
     params: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -121,7 +121,7 @@ class ListFiles:
     """Store a listing and say how long it is; answered by `FilesListed`. ``lines``: those of the file at ``pattern``."""
 
     work: str
-    item: str
+    instance: str
     dimension: str
     pattern: str
     lines: bool = False
@@ -132,7 +132,7 @@ class WatchFiles:
     """Keep a growing listing; answered by `FilesAppeared`, again and again. A listing only grows and is never put in another order."""
 
     work: str
-    item: str
+    instance: str
     dimension: str
     pattern: str
     until_file: str = ""
@@ -161,20 +161,20 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelWork:
-    """Cancel the jobs or cases of a round: what has not ended ends badly, and is reported as every end is."""
+    """Cancel the jobs or runs of a round: what has not ended ends badly, and is reported as every end is."""
 
     work: str
     count: int
-    """Elements that the case itself looks after: jobs, or cases when the task is a sub-flow."""
+    """Elements that the run itself looks after: jobs, or runs when the task is a sub-flow."""
     shards: int
     """Shards to be told."""
     remove: bool = False
-    """Sub-cases are removed with the case, and not compensated."""
+    """Sub-runs are removed with the run, and not compensated."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldWork:
-    """Put a holder on the jobs or cases of a round that have not ended, and on those that its shards still submit."""
+    """Put a holder on the jobs or runs of a round that have not ended, and on those that its shards still submit."""
 
     work: str
     holder: str
@@ -194,7 +194,7 @@ class ContinueWork:
 
 @dataclass(frozen=True, slots=True)
 class SignalAncestors:
-    """Hand a verb (as JSON types) on to the case that started this one, with its id; that case hands it on in turn."""
+    """Hand a verb (as JSON types) on to the run that started this one, with its id; that run hands it on in turn."""
 
     verb: Mapping[str, object]
 
@@ -205,13 +205,13 @@ class Report:
 
     id: str
     kind: str
-    item: str = ""
+    instance: str = ""
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckCase:
-    """Look whether the case may end as it is; answered by `CaseChecked`."""
+class CheckRun:
+    """Look whether the run may end as it is; answered by `RunChecked`."""
 
     outputs: Mapping[str, object] = field(default_factory=dict)
     """What it would end with."""
@@ -227,23 +227,23 @@ class AnswerVerb:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishCase:
-    """The case has ended. Its last command."""
+class FinishRun:
+    """The run has ended. Its last command."""
 
     outcome: RunOutcome
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
     left: int = 0
-    """Compensations that were not run: of a case that completed, or was removed on purpose. While the case that started it has not
-    ended, the state of a case that left some must be kept: it may have to be undone."""
+    """Compensations that were not run: of a run that completed, or was removed on purpose. While the run that started it has not
+    ended, the state of a run that left some must be kept: it may have to be undone."""
 
 
 Command = (
     SubmitJobs
     | StartShard
     | GrowShard
-    | StartCase
-    | UndoCase
+    | StartRun
+    | UndoRun
     | BindWorklet
     | ListFiles
     | WatchFiles
@@ -255,7 +255,7 @@ Command = (
     | ContinueWork
     | SignalAncestors
     | Report
-    | CheckCase
+    | CheckRun
     | AnswerVerb
-    | FinishCase
+    | FinishRun
 )

@@ -1,4 +1,4 @@
-"""What happens to a case. An event that is repeated, comes late, or is about nothing the case knows changes nothing.
+"""What happens to a run. An event that is repeated, comes late, or is about nothing the run knows changes nothing.
 
 All but the verbs are idempotent by nature: they state a fact about a round (ended elements, the length of a listing), and the same
 fact twice is one fact. A verb has an id.
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class JobsAccepted:
-    """The store has acknowledged jobs of a round that the case itself submitted; for fire and forget."""
+    """The store has acknowledged jobs of a round that the run itself submitted; for fire and forget."""
 
     at: int
     work: str
@@ -24,7 +24,7 @@ class JobsAccepted:
 
 @dataclass(frozen=True, slots=True)
 class JobsEnded:
-    """Jobs of a round that the case itself looks after have ended: sets of their indexes. Earlier ends may be repeated in it."""
+    """Jobs of a round that the run itself looks after have ended: sets of their indexes. Earlier ends may be repeated in it."""
 
     at: int
     work: str
@@ -56,8 +56,8 @@ class ShardEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseEnded:
-    """A sub-flow's case has ended."""
+class RunEnded:
+    """A sub-flow's run has ended."""
 
     at: int
     work: str
@@ -113,9 +113,9 @@ class WorkRefused:
 
 @dataclass(frozen=True, slots=True)
 class RoundHeld:
-    """A constraint of a round is not met, and what to do about it is being seen to: its item waits until the holder is taken away.
+    """A constraint of a round is not met, and what to do about it is being seen to: its task waits until the holder is taken away.
 
-    ``again``: nothing of the round was begun, and it is begun anew then, with the data as they are by then. Otherwise its work has ended, and its item ends then.
+    ``again``: nothing of the round was begun, and it is begun anew then, with the data as they are by then. Otherwise its work has ended, and its task ends then.
     """
 
     at: int
@@ -125,8 +125,8 @@ class RoundHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseChecked:
-    """Whether the case may end was looked at; with an incident it waits until the holder is taken away."""
+class RunChecked:
+    """Whether the run may end was looked at; with an incident it waits until the holder is taken away."""
 
     at: int
     incident: str = ""
@@ -139,28 +139,28 @@ class TimerFired:
 
 
 class VerbKind(StrEnum):
-    """What people and rules may do to an item or a case."""
+    """What people and rules may do to a task or a run."""
 
     REDO = "redo"
-    """Run the item again, and every task after it that had begun."""
+    """Run the task again, and every task after it that had begun."""
     SKIP = "skip"
-    """End the item; the tasks after it go on as if it had nothing to do."""
+    """End the task; the tasks after it go on as if it had nothing to do."""
     REPLACE = "replace"
     """Redo with changes: other fields of its job, or another flow in its place."""
     RESTART = "restart"
-    """Begin the case (or, for an item, that item) from its start; what was done before can still be compensated."""
+    """Begin the run (or, for a task, that task) from its start; what was done before can still be compensated."""
     SUSPEND = "suspend"
     CONTINUE = "continue"
     """Take the own holder away; others may still hold."""
     FORCE_COMPLETE = "force-complete"
     FORCE_FAIL = "force-fail"
-    """Item: it has failed, and the tasks after it go on (P1). Case: it fails and is compensated."""
+    """Task: it has failed, and the tasks after it go on (P1). Run: it fails and is compensated."""
     REMOVE = "remove"
-    """Item: it is cancelled, and so is everything after it. Case: everything stops and nothing is compensated."""
+    """Task: it is cancelled, and so is everything after it. Run: everything stops and nothing is compensated."""
     RAISE = "raise"
     """Report an exception; nothing else changes."""
     SET_DATA = "set-data"
-    """Give parameters of the case other values: what begins afterwards sees them."""
+    """Give parameters of the run other values: what begins afterwards sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,34 +170,34 @@ class Verb:
     at: int
     id: str
     kind: VerbKind
-    item: str = ""
-    """Empty: the case. ``!3``: the compensation number 3."""
+    instance: str = ""
+    """Empty: the run. ``!3``: the compensation number 3."""
     by: str = ""
     holder: str = ""
     """Of suspend and continue; ``by`` if it is left out."""
     reason: str = ""
     changes: Mapping[str, object] = field(default_factory=dict)
     round: int | None = None
-    """The verb applies only while the item is in this round."""
+    """The verb applies only while the task is in this round."""
     only_failed: bool = False
     """Of redo and replace, on a scatter that has ended: the elements that ended well stay as they are."""
     ancestors: bool = False
-    """Also to the case that started this one, and on upwards."""
+    """Also to the run that started this one, and on upwards."""
     begun_by: int | None = None
-    """The verb applies only to cases that had begun by then: one for all cases of a flow is not for those that start later."""
+    """The verb applies only to runs that had begun by then: one for all runs of a flow is not for those that start later."""
 
 
 Event = (
     JobsAccepted
     | JobsEnded
     | ShardEnded
-    | CaseEnded
+    | RunEnded
     | FilesListed
     | FilesAppeared
     | WorkletBound
     | WorkRefused
     | RoundHeld
-    | CaseChecked
+    | RunChecked
     | TimerFired
     | Verb
 )

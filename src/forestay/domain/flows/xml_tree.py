@@ -61,19 +61,19 @@ class XmlElement:
         parts: list[str] = []
         waiting: list[XmlElement | str] = [self]
         while waiting:
-            one = waiting.pop()
-            if isinstance(one, str):
-                parts.append(one)
+            node = waiting.pop()
+            if isinstance(node, str):
+                parts.append(node)
             else:
-                waiting.extend(reversed(one.children))
+                waiting.extend(reversed(node.children))
         return "".join(parts)
 
     def child(self, tag: str) -> XmlElement | None:
         """The first child of this name."""
-        return next((one for one in self.elements if one.tag == tag), None)
+        return next((element for element in self.elements if element.tag == tag), None)
 
     def each(self, tag: str) -> Iterator[XmlElement]:
-        return (one for one in self.elements if one.tag == tag)
+        return (element for element in self.elements if element.tag == tag)
 
     def get(self, name: str, otherwise: str = "") -> str:
         return self.attributes.get(name, otherwise)
@@ -135,12 +135,12 @@ def as_plain(element: XmlElement) -> list[Any]:
 
 def _plain(element: XmlElement, known: Mapping[str, str]) -> list[Any]:
     spaces = dict(element.namespaces) if element.namespaces != known else None
-    inner = [one if isinstance(one, str) else _plain(one, element.namespaces) for one in element.children]
+    inner = [child if isinstance(child, str) else _plain(child, element.namespaces) for child in element.children]
     return [element.tag, element.attributes, element.line, spaces, inner]
 
 
 def from_plain(plain: Sequence[Any], known: Mapping[str, str] = NO_NAMESPACES) -> XmlElement:
     tag, attributes, line, spaces, inner = plain
     here = known if spaces is None else spaces
-    children = [one if isinstance(one, str) else from_plain(one, here) for one in inner]
+    children = [child if isinstance(child, str) else from_plain(child, here) for child in inner]
     return XmlElement(tag, attributes, children, line=line, namespaces=here)

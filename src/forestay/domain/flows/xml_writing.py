@@ -20,7 +20,10 @@ class _Writing:
             if known.get(prefix, "") != uri and prefix != "xml":
                 fresh |= {prefix: uri}
         here = {**known, **fresh}
-        for space in [element.space, *(one[1:].partition("}")[0] for one in element.attributes if one[0] == "{")]:
+        for space in [
+            element.space,
+            *(attribute[1:].partition("}")[0] for attribute in element.attributes if attribute[0] == "{"),
+        ]:
             if space and space != XML and space not in here.values():
                 prefix = next(f"ns{n}" for n in range(len(here) + 1) if f"ns{n}" not in here)
                 fresh[prefix] = here[prefix] = space
@@ -37,13 +40,15 @@ class _Writing:
             self.parts.append(f" xmlns{':' if prefix else ''}{prefix}={quoteattr(uri)}")
         for key, value in element.attributes.items():
             self.parts.append(f" {_prefixed(key, here, attribute=True)}={_attribute(value)}")
-        children = [one for one in element.children if not isinstance(one, str) or one]
+        children = [child for child in element.children if not isinstance(child, str) or child]
         if not children:
             self.parts.append("/>")
             return
         self.parts.append(">")
         layout = (
-            self.indent and all(isinstance(one, XmlElement) or not one.strip() for one in children) and element.elements
+            self.indent
+            and all(isinstance(child, XmlElement) or not child.strip() for child in children)
+            and element.elements
         )
         for child in children:
             if isinstance(child, XmlElement):
@@ -75,5 +80,5 @@ def _prefixed(tag: str, known: Mapping[str, str], *, attribute: bool) -> str:
     space, _, local = tag[1:].partition("}")
     if space == XML:
         return f"xml:{local}"
-    prefix = next(one for one, uri in known.items() if uri == space and (one or not attribute))
+    prefix = next(prefix_ for prefix_, uri in known.items() if uri == space and (prefix_ or not attribute))
     return f"{prefix}:{local}" if prefix else local

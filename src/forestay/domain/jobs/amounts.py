@@ -27,12 +27,12 @@ def size_of(value: object) -> int:
     whole = whole_of(value)
     if whole is not None:
         return whole
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(
             "a size is a number of bytes, or a text such as '4 GiB' (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)"
         )
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def duration_of(value: object) -> int:
@@ -40,7 +40,7 @@ def duration_of(value: object) -> int:
     whole = whole_of(value)
     if whole is not None:
         return whole
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError("a time is a number of seconds, or a text such as '90 min' (s, min, h, d)")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]

@@ -87,7 +87,7 @@ def confirm(document: JobDocument) -> JobDocument:
     return document.having(confirmations=document.confirmations + 1)
 
 
-FaultAnswer = Callable[[JobDocument, int], JobDocument]
+FailureAnswer = Callable[[JobDocument, int], JobDocument]
 """What a faulted document becomes at a time, in the same write."""
 
 
@@ -113,11 +113,11 @@ class Superseded:
 
 
 def end(
-    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FaultAnswer | None = None
+    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FailureAnswer | None = None
 ) -> Applied | Repeated | Superseded:
-    """What the end of an attempt means for its job. A fault is answered at once, by its retry policy unless something else is named."""
-    carried = (document.last, document.held_end)
-    if any(one is not None and one.claim == ending.claim for one in carried):
+    """What the end of an attempt means for its job. A failure is answered at once, by its retry policy unless something else is named."""
+    carried = (document.last, document.held_completion)
+    if any(result is not None and result.claim == ending.claim for result in carried):
         return Repeated(document)
     if document.min_writer > WRITER:
         return Superseded("the document needs a newer release")
@@ -139,7 +139,7 @@ def release(
     held = document.claim
     if document.state is not State.RUNNING or held is None or held.id != claim_id:
         return TransitionRefused(f"claim {claim_id} does not hold the job (state {document.state})")
-    if document.held_end is not None:
+    if document.held_completion is not None:
         return TransitionRefused("the attempt has finished; its completion is kept until the job is continued")
     return _lose(
         document,
@@ -158,30 +158,34 @@ def _lose(document: JobDocument, *, now: int, by: str, note: str, **changes: Any
     return step(document, event, now=now, by=by, note=note, claim=None, phase=None, releases=releases, **changes)
 
 
-def apply_held_end(document: JobDocument, *, now: int, by: str, answer: FaultAnswer | None = None) -> JobDocument:
+def apply_held_completion(
+    document: JobDocument, *, now: int, by: str, answer: FailureAnswer | None = None
+) -> JobDocument:
     """Apply the end that was kept while the job was held; called when the last holder has let go."""
-    ending = document.held_end
+    ending = document.held_completion
     if ending is None:
         return document
-    return _settle(document.having(held_end=None), ending, now=now, by=by, answer=answer)
+    return _settle(document.having(held_completion=None), ending, now=now, by=by, answer=answer)
 
 
 def note_of(ending: AttemptResult) -> str:
     """The end in a few words."""
-    said = ending.reason
+    reason = ending.reason
     if ending.signal is not None:
-        said = f"signal {ending.signal}" if ending.reason == "signal" else f"{ending.reason}, signal {ending.signal}"
+        reason = f"signal {ending.signal}" if ending.reason == "signal" else f"{ending.reason}, signal {ending.signal}"
     elif ending.exit_code is not None:
-        said = f"exit {ending.exit_code}" if ending.reason == "exit" else f"{ending.reason}, exit {ending.exit_code}"
-    return f"{said}; claim {ending.claim}"
+        reason = f"exit {ending.exit_code}" if ending.reason == "exit" else f"{ending.reason}, exit {ending.exit_code}"
+    return f"{reason}; claim {ending.claim}"
 
 
 def _settle(
-    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FaultAnswer | None = None
+    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FailureAnswer | None = None
 ) -> JobDocument:
     note = note_of(ending)
     if document.holders:
-        return step(document, Event.KEEP_END, now=now, by=by, note=note, claim=None, phase=None, held_end=ending)
+        return step(
+            document, Event.KEEP_COMPLETION, now=now, by=by, note=note, claim=None, phase=None, held_completion=ending
+        )
     if ending.outcome is AttemptOutcome.OK:
         return step(
             document, Event.COMPLETE, now=now, by=by, note=note,
@@ -191,22 +195,22 @@ def _settle(
         # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
     if ending.reason == PILOT_STOPPED:
-        # The pilot had to go and took the payload along: no fault of the job.
+        # The pilot had to go and took the payload along: no failure of the job.
         return _lose(document, now=now, by=by, note=note, last=ending)
     faulted = step(
-        document, Event.FAULT, now=now, by=by, note=note,
-        claim=None, phase=None, last=ending, faults=document.faults + 1,
+        document, Event.FAILURE, now=now, by=by, note=note,
+        claim=None, phase=None, last=ending, failures=document.failures + 1,
     )  # fmt: skip
     return by_retry_policy(faulted, now) if answer is None else answer(faulted, now)
 
 
-def leave_fault(document: JobDocument, now: int) -> JobDocument:
-    """The fault waits for whoever handles faults, and is due now."""
+def leave_failure(document: JobDocument, now: int) -> JobDocument:
+    """The failure waits for whoever handles failures, and is due now."""
     return document.having(not_before=now)
 
 
 class PolicySays(NamedTuple):
-    """What a job's own retry policy says to its fault."""
+    """What a job's own retry policy says to its failure."""
 
     event: Event | None
     """None: it waits for someone."""
@@ -218,10 +222,10 @@ class PolicySays(NamedTuple):
 def retry_policy(document: JobDocument) -> PolicySays:
     """Try again while attempts are left, then fail or wait for someone."""
     policy = document.retry
-    if document.faults < policy.max_attempts:
-        wait = policy.wait * (1 << min(document.faults - 1, 20))
-        return PolicySays(Event.RETRY, f"attempt {document.faults + 1} of {policy.max_attempts}", wait)
-    used = f"{document.faults} of {policy.max_attempts} attempts used"
+    if document.failures < policy.max_attempts:
+        wait = policy.wait * (1 << min(document.failures - 1, 20))
+        return PolicySays(Event.RETRY, f"attempt {document.failures + 1} of {policy.max_attempts}", wait)
+    used = f"{document.failures} of {policy.max_attempts} attempts used"
     return PolicySays(Event.GIVE_UP if policy.when_exhausted is WhenExhausted.FAIL else None, used)
 
 
@@ -231,11 +235,13 @@ def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
     if event is None:
         return document
     later = {"not_before": now + 1000 * wait} if event is Event.RETRY else {}
-    return step(document, event, now=now, by="house policy", note=words, **later)
+    return step(document, event, now=now, by="default policy", note=words, **later)
 
 
 def _adopt(document: JobDocument, ending: AttemptResult, *, now: int, by: str) -> JobDocument:
     note = f"late completion accepted; claim {ending.claim}"
     if document.holders:
-        return step(document, Event.KEEP_END, now=now, by=by, note=note, former_claim=None, held_end=ending)
+        return step(
+            document, Event.KEEP_COMPLETION, now=now, by=by, note=note, former_claim=None, held_completion=ending
+        )
     return step(document, Event.ADOPT, now=now, by=by, note=note, former_claim=None, last=ending, winner=ending)

@@ -12,13 +12,13 @@ from forestay.domain.jobs.inputs import filled_text
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.specification import Specification
 
-MEET = "meet"
+COLOCATE = "colocate"
 """Where specifications and documents keep it."""
 MOST_ROOM = 10_000
 
 
 class ColocationKey(NamedTuple):
-    """One meeting."""
+    """One colocation."""
 
     key: str
     room: int = 1
@@ -27,30 +27,38 @@ class ColocationKey(NamedTuple):
     """How many they are in all; 0: not known."""
 
 
-def colocation_key(given: object) -> ColocationKey | None:
-    """Read a meeting from a document; None: there is none, or a newer writer means something else."""
-    if isinstance(given, str) and given:
-        return ColocationKey(given)
-    if isinstance(given, Mapping) and isinstance(given.get("key"), str):
-        room, of = given.get("room", 1), given.get("of", 0)
+def colocation_key(value: object) -> ColocationKey | None:
+    """Read a colocation from a document; None: there is none, or a newer writer means something else."""
+    if isinstance(value, str) and value:
+        return ColocationKey(value)
+    if isinstance(value, Mapping) and isinstance(value.get("key"), str):
+        room, of = value.get("room", 1), value.get("of", 0)
         if isinstance(room, int) and isinstance(of, int):
-            return ColocationKey(str(given["key"]), room, of)
+            return ColocationKey(str(value["key"]), room, of)
     return None
 
 
-def meet_of(document: JobDocument) -> ColocationKey | None:
-    return colocation_key(document.extra.get(MEET)) if document.extra else None
+def colocation_of(document: JobDocument) -> ColocationKey | None:
+    return colocation_key(document.extra.get(COLOCATE)) if document.extra else None
 
 
-def meeting(
-    spec: Specification, labels: Mapping[str, str], parameters: Mapping[str, object], index: int | None, case: str = ""
+def colocation(
+    spec: Specification, labels: Mapping[str, str], parameters: Mapping[str, object], index: int | None, run: str = ""
 ) -> Mapping[str, object]:
-    """What a job's document carries of a meeting that its specification names, or its labels `meet`, `meet-room` and `meet-of`; keys of one case mean nothing to another."""
-    given = colocation_key(spec.extra.get(MEET)) if spec.extra else None
-    if given is None and MEET in labels:
-        room, of = labels.get("meet-room", "1"), labels.get("meet-of", "0")
-        given = ColocationKey(labels[MEET], int(room) if room.isdigit() else 1, int(of) if of.isdigit() else 0)
-    if given is None or not given.key:
+    """What a job's document carries of a colocation that its specification names, or its labels `colocate`, `colocate-slots` and `colocate-jobs`; keys of one run mean nothing to another."""
+    given_colocation_key = colocation_key(spec.extra.get(COLOCATE)) if spec.extra else None
+    if given_colocation_key is None and COLOCATE in labels:
+        room, of = labels.get("colocate-slots", "1"), labels.get("colocate-jobs", "0")
+        given_colocation_key = ColocationKey(
+            labels[COLOCATE], int(room) if room.isdigit() else 1, int(of) if of.isdigit() else 0
+        )
+    if given_colocation_key is None or not given_colocation_key.key:
         return {}
-    key = filled_text(given.key, parameters, index)
-    return {MEET: {"key": f"{case}:{key}" if case else key, "room": min(given.room, MOST_ROOM), "of": given.of}}
+    key = filled_text(given_colocation_key.key, parameters, index)
+    return {
+        COLOCATE: {
+            "key": f"{run}:{key}" if run else key,
+            "room": min(given_colocation_key.room, MOST_ROOM),
+            "of": given_colocation_key.of,
+        }
+    }

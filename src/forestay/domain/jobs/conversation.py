@@ -107,12 +107,12 @@ def surely_new(document: JobDocument) -> bool:
     return last.reason == NOT_STARTED or (not last.reason.startswith("pilot-") and last.reason != SILENT)
 
 
-def chosen(found: Iterable[tuple[str, bool, Token]]) -> tuple[str | None, list[str]]:
+def chosen(candidates: Iterable[tuple[str, bool, Token]]) -> tuple[str | None, list[str]]:
     """Which task of a job counts, of those that run or ended well, and which are surplus: (id, ended well, attempt) each.
 
     One that ended well before any that runs; of those that run the one of the oldest attempt, which has come the furthest.
     """
-    ranked = sorted(found, key=lambda one: (not one[1], one[2], one[0]))
+    ranked = sorted(candidates, key=lambda candidate: (not candidate[1], candidate[2], candidate[0]))
     if not ranked:
         return None, []
     return ranked[0][0], [task for task, well, _ in ranked[1:] if not well]

@@ -36,7 +36,7 @@ def fallback_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
         return frozenset()
     rivals = zip(*(_weights(other) for other in others), strict=True)
     ours = _weights(server)
-    return frozenset(slot for slot, theirs in enumerate(rivals) if sum(one > ours[slot] for one in theirs) == 1)
+    return frozenset(slot for slot, theirs in enumerate(rivals) if sum(weight > ours[slot] for weight in theirs) == 1)
 
 
 @lru_cache(maxsize=64)

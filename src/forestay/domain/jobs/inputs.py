@@ -43,10 +43,10 @@ class Produced(NamedTuple):
     path: str
 
 
-def filled(given: JobInput, parameters: Mapping[str, object], index: int | None) -> JobInput:
+def filled(job_input: JobInput, parameters: Mapping[str, object], index: int | None) -> JobInput:
     """The input of one job."""
-    name = filled_text(given.name, parameters, index)
-    return replace(given, name=name, source=filled_text(given.source, parameters, index))
+    name = filled_text(job_input.name, parameters, index)
+    return replace(job_input, name=name, source=filled_text(job_input.source, parameters, index))
 
 
 def filled_text(text: str, parameters: Mapping[str, object], index: int | None) -> str:
@@ -58,28 +58,28 @@ def filled_text(text: str, parameters: Mapping[str, object], index: int | None) 
             return str(index)
         if name not in parameters:
             return place.group(0)
-        found = parameters[name]
-        return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
+        parameter = parameters[name]
+        return parameter if isinstance(parameter, str) else json.dumps(parameter, sort_keys=True)
 
     return _PLACE.sub(value, text)
 
 
 def produced(source: str) -> Produced | None:
     """The output that a source names; None for a source of another kind."""
-    found = _JOB.fullmatch(source)
-    return Produced(found[1], found[2]) if found else None
+    match = _JOB.fullmatch(source)
+    return Produced(match[1], match[2]) if match else None
 
 
-def logical_name(given: JobInput) -> str | None:
+def logical_name(job_input: JobInput) -> str | None:
     """How caches and catalogue speak of a filled input; None where nobody can know that the file did not change meanwhile."""
-    named = produced(given.source) is not None or catalogue_name(given.source) is not None
-    return given.source if named or given.sha256 is not None else None
+    named = produced(job_input.source) is not None or catalogue_name(job_input.source) is not None
+    return job_input.source if named or job_input.sha256 is not None else None
 
 
 def catalogue_name(source: str) -> str | None:
     """The name of a file of the catalogue, as its rules see it; None for a source of another kind."""
-    found = _LFN.fullmatch(source)
-    return found[1] if found and not wrong_name(found[1].removeprefix("/")) else None
+    match = _LFN.fullmatch(source)
+    return match[1] if match and not wrong_name(match[1].removeprefix("/")) else None
 
 
 def local_path(source: str) -> str | None:
@@ -92,21 +92,21 @@ def local_path(source: str) -> str | None:
     return unquote(parts.path) if parts.netloc in ("", "localhost") else None
 
 
-def wrong_input(given: JobInput, outbound: OutboundPolicy) -> str | None:
+def wrong_input(job_input: JobInput, outbound: OutboundPolicy) -> str | None:
     """Why an input cannot be staged, or None."""
-    if why := wrong_name(given.name):
+    if why := wrong_name(job_input.name):
         return why
-    path = local_path(given.source)
+    path = local_path(job_input.source)
     if path is not None:
         return None if path.startswith("/") and "\0" not in path else "an absolute path is required"
-    other = produced(given.source)
+    other = produced(job_input.source)
     if other is not None:
         return wrong_name(other.path)
-    if given.source.startswith("lfn:"):
+    if job_input.source.startswith("lfn:"):
         words = "the name after lfn: must be a path of letters, digits and . _ + = @ , : ~ -, without . or .."
-        return None if catalogue_name(given.source) is not None else words
-    if given.source.startswith(("http:", "https:")):
-        return outbound.check(given.source)
+        return None if catalogue_name(job_input.source) is not None else words
+    if job_input.source.startswith(("http:", "https:")):
+        return outbound.check(job_input.source)
     return "a source is a path, a file:, http: or https: address, job:ID/PATH or lfn:NAME"
 
 

@@ -30,7 +30,7 @@ class State(StrEnum):
     RUNNING = "running"
     """One pilot holds it by a claim, or its end is kept because the job is held."""
     FAULTED = "faulted"
-    """An attempt did not end well and the fault waits for a decision."""
+    """An attempt did not end well and the failure waits for a decision."""
     COMPLETED = "completed"
     FORCED_COMPLETE = "forced_complete"
     """Someone said that it counts as done; nothing of Forestay's was committed."""
@@ -82,7 +82,7 @@ class AttemptOutcome(StrEnum):
     """How an attempt ended, as its pilot saw it."""
 
     OK = "ok"
-    FAULT = "fault"
+    FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class AttemptResult:
     disk_left: int | None = None
     """Bytes that were left where it ran, when it failed."""
     stage: str | None = None
-    """How far a fault's attempt was: `staging-in`, `executing`, `staging-out`."""
+    """How far a failure's attempt was: `staging-in`, `executing`, `staging-out`."""
     error: str | None = None
     """What the system calls the error, such as `ENOSPC`, where the pilot met it itself."""
     file: str | None = None
@@ -139,28 +139,28 @@ class Delivery:
 
 
 class FlowRef(NamedTuple):
-    """The work item that asked for a job, and whom to tell of its end."""
+    """The task that asked for a job, and whom to tell of its end."""
 
-    case: str
+    run: str
     work: str
-    """The round of the item."""
+    """The round of the task."""
     flow: str
     """The version of the flow."""
     shard: int
-    """The shard that looks after the job; -1: the case itself."""
+    """The shard that looks after the job; -1: the run itself."""
     place: int
-    """Its place among the jobs that the same shard or case looks after."""
+    """Its place among the jobs that the same shard or run looks after."""
     of: int
     """How many they are, as far as was known when the job was made; 0: nobody waits for its end."""
     result: str = ""
-    """The output whose content is the item's result."""
+    """The output whose content is the task's result."""
     above: tuple[str, ...] = ()
-    """The versions of the flows whose cases started this one, the nearest first."""
+    """The versions of the flows whose runs started this one, the nearest first."""
 
     @property
     def room(self) -> str:
         """Names the jobs that are looked after together."""
-        return f"{self.case}:{self.work}:{self.shard}"
+        return f"{self.run}:{self.work}:{self.shard}"
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ class JobDocument:
     former_claim: str | None = None
     """The claim that was released last: its late end may still be adopted."""
     holders: tuple[str, ...] = ()
-    held_end: AttemptResult | None = None
+    held_completion: AttemptResult | None = None
     """The end of a job that is held; applied when the last holder lets go."""
     last: AttemptResult | None = None
     """The end that was applied last."""
     winner: AttemptResult | None = None
     """The one attempt whose outputs count."""
-    faults: int = 0
+    failures: int = 0
     """Attempts that ended badly; releases do not count here."""
     releases: int = 0
     overlap_possible: bool = False
@@ -212,8 +212,8 @@ class JobDocument:
     confirmations: int = 0
     """Raised by a confirming write, which changes nothing else."""
     delivery: Delivery | None = None
-    tie: FlowRef | None = None
-    """Only of jobs that a case asked for."""
+    flow_ref: FlowRef | None = None
+    """Only of jobs that a run asked for."""
     rev: int = 0
     """Counts transitions; stories and audits are ordered by it, not by clocks."""
     history: tuple[Transition, ...] = ()
@@ -247,7 +247,7 @@ class JobDocument:
         return self.state in FINAL
 
 
-FIELDS = frozenset(one.name for one in fields(JobDocument))
+FIELDS = frozenset(attribute.name for attribute in fields(JobDocument))
 _PLACES = 12
 """Bits that tell jobs of the same millisecond apart."""
 _EPOCH = 1_600_000_000_000
@@ -282,7 +282,7 @@ def queue_named(tenant: str, downstream: str = "") -> str:
     return f"{tenant}>{downstream}" if downstream else tenant
 
 
-class Lane(NamedTuple):
+class QueueLane(NamedTuple):
     """The queue a job stands in: jobs of one owner and priority that need about as much."""
 
     tenant: str
@@ -295,15 +295,15 @@ class Lane(NamedTuple):
         return f"{self.tenant}/{self.resource_class}/{self.priority}/{self.owner}"
 
 
-def lane_of(document: JobDocument) -> Lane:
+def lane_of(document: JobDocument) -> QueueLane:
     queue = queue_named(document.tenant, downstream_of(document))
-    return Lane(queue, resource_class(document.resources), document.priority, document.owner)
+    return QueueLane(queue, resource_class(document.resources), document.priority, document.owner)
 
 
-def lane_named(text: str) -> Lane:
+def lane_named(text: str) -> QueueLane:
     """Read a lane back. Tenants have no slash in them, owners may."""
     tenant, name, priority, owner = text.split("/", 3)
-    return Lane(tenant, name, int(priority), owner)
+    return QueueLane(tenant, name, int(priority), owner)
 
 
 def search_fields(document: JobDocument) -> dict[str, object]:
@@ -331,14 +331,14 @@ def search_fields(document: JobDocument) -> dict[str, object]:
     if claim is not None:
         fields["pilot"] = claim.pilot
         fields["host"] = claim.host
-        if document.expected_runtime is not None and document.held_end is None:
+        if document.expected_runtime is not None and document.held_completion is None:
             fields["overdue"] = claim.granted + 1000 * document.expected_runtime
     if document.delivery is not None and document.delivery.due is not None:
         fields["notify_due"] = document.delivery.due
-    tie = document.tie
-    if tie is not None:
-        fields["case"] = tie.case
-        fields["work"] = tie.work
-        if tie.of and document.state in FINAL:
+    flow_ref = document.flow_ref
+    if flow_ref is not None:
+        fields["run"] = flow_ref.run
+        fields["work"] = flow_ref.work
+        if flow_ref.of and document.state in FINAL:
             fields["ended"] = document.changed
     return fields

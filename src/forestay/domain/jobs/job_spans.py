@@ -1,7 +1,7 @@
 """Spans: the story of a job as a trace that others can show beside their own.
 
 Spans are made of what is written in the job's document, and their names are digests: whoever makes one again makes the same, so that nothing has to be
-remembered and nothing is told twice. A trace is the submitter's, if one came with the job; else it is named by the case or the job.
+remembered and nothing is told twice. A trace is the submitter's, if one came with the job; else it is named by the run or the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.domain.jobs.lifecycle import Event
 PILOT = "pilot"
 _PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$")
 _FINAL = frozenset(state.value for state in FINAL)
-_ENDS = frozenset({Event.COMPLETE, Event.FAULT, Event.RELEASE, Event.QUARANTINE, Event.ADOPT, Event.KEEP_END})
+_ENDS = frozenset({Event.COMPLETE, Event.FAILURE, Event.RELEASE, Event.QUARANTINE, Event.ADOPT, Event.KEEP_COMPLETION})
 _DECISIONS = frozenset({Event.RETRY, Event.GIVE_UP})
 _WELL = frozenset({State.COMPLETED, State.FORCED_COMPLETE})
 
@@ -37,7 +37,7 @@ class Span:
     """Something that took time. Times are milliseconds since 1970."""
 
     process: str
-    """Who did it: `server`, `keeper`, `worker`, `pilot`; empty: whoever tells it."""
+    """Who did it: `server`, `reconciler`, `orchestrator`, `pilot`; empty: whoever tells it."""
     name: str
     trace: str
     id: str
@@ -51,10 +51,10 @@ class Span:
 
 def read_traceparent(text: str) -> TraceContext | None:
     """The context of W3C Trace Context's header; None for anything else, which is to be ignored."""
-    found = _PARENT.match(text)
-    if found is None or text.startswith("ff") or (text.startswith("00") and found[4]):
+    match = _PARENT.match(text)
+    if match is None or text.startswith("ff") or (text.startswith("00") and match[4]):
         return None
-    trace, parent, flags = found[1], found[2], found[3]
+    trace, parent, flags = match[1], match[2], match[3]
     if not int(trace, 16) or not int(parent, 16):
         return None
     return TraceContext(trace, parent, bool(int(flags, 16) & 1))
@@ -63,11 +63,11 @@ def read_traceparent(text: str) -> TraceContext | None:
 def context_of(document: JobDocument) -> TraceContext:
     """The trace of a job."""
     kept = document.extra.get(TRACE) if document.extra else None
-    given = read_traceparent(kept) if isinstance(kept, str) else None
-    if given is not None:
-        return given
+    context = read_traceparent(kept) if isinstance(kept, str) else None
+    if context is not None:
+        return context
     return TraceContext(
-        _digest("case", document.tie.case)[:32] if document.tie else _digest("job", document.id)[:32], ""
+        _digest("run", document.flow_ref.run)[:32] if document.flow_ref else _digest("job", document.id)[:32], ""
     )
 
 
@@ -108,7 +108,7 @@ class _SpanBuilder:
         line = self.document.history[place]
         event = line.event
         if event == Event.CLAIM:
-            before = self._before(place, lambda one: one.state == State.AVAILABLE.value)
+            before = self._before(place, lambda transition: transition.state == State.AVAILABLE.value)
             yield self.span(
                 f"queued {line.attempt}",
                 "queued",
@@ -119,7 +119,7 @@ class _SpanBuilder:
         elif event in _ENDS:
             yield from self._attempt(place, line)
         elif event in _DECISIONS:
-            before = self._before(place, lambda one: one.event == Event.FAULT)
+            before = self._before(place, lambda transition: transition.event == Event.FAILURE)
             more: dict[str, str | int | float] = {"forestay.attempt": line.attempt, "forestay.by": line.by}
             more["forestay.note"] = line.note
             name = "retry" if event == Event.RETRY else "give up"
@@ -130,33 +130,37 @@ class _SpanBuilder:
             yield self._whole(line)
 
     def _attempt(self, place: int, line: Transition) -> Iterator[Span]:
-        claim = self._before(place, lambda one: one.event == Event.CLAIM and one.attempt == line.attempt)
+        claim = self._before(
+            place, lambda transition: transition.event == Event.CLAIM and transition.attempt == line.attempt
+        )
         begin = claim.at if claim else line.at
         last = self.document.last
         more: dict[str, str | int | float] = {"forestay.attempt": line.attempt, "forestay.end": line.event}
         if claim is not None:
             more["forestay.pilot"] = claim.by
-        told = last if last is not None and last.token.attempt == line.attempt else None
-        if told is not None:
-            if told.host:
-                more["host.name"] = told.host
-            if told.exit_code is not None:
-                more["process.exit.code"] = told.exit_code
-            if told.signal is not None:
-                more["forestay.signal"] = told.signal
+        result = last if last is not None and last.token.attempt == line.attempt else None
+        if result is not None:
+            if result.host:
+                more["host.name"] = result.host
+            if result.exit_code is not None:
+                more["process.exit.code"] = result.exit_code
+            if result.signal is not None:
+                more["forestay.signal"] = result.signal
         error = None if line.event in (Event.COMPLETE, Event.ADOPT) else (line.note or line.event)
         attempt = self.span(f"attempt {line.attempt}", f"attempt {line.attempt}", begin, line.at, more, error=error)
         yield attempt
-        begun = self._before(place, lambda one: one.event == Event.BEGIN and one.attempt == line.attempt)
+        begun = self._before(
+            place, lambda transition: transition.event == Event.BEGIN and transition.attempt == line.attempt
+        )
         if begun is not None:
             yield self.span(f"stage-in {line.attempt}", "stage in", begin, begun.at, process=PILOT, parent=attempt.id)
-        if told is not None and told.started is not None and told.wall is not None:
+        if result is not None and result.started is not None and result.wall is not None:
             # The pilot's clock is not the server's: a command is shown within its attempt, and what the pilot said stands beside it.
-            since = min(max(told.started, begin), line.at)
-            until = min(max(since + round(1000 * told.wall), since), line.at)
-            said: dict[str, str | int | float] = {"forestay.started": told.started, "forestay.wall": told.wall}
+            since = min(max(result.started, begin), line.at)
+            until = min(max(since + round(1000 * result.wall), since), line.at)
+            fields: dict[str, str | int | float] = {"forestay.started": result.started, "forestay.wall": result.wall}
             yield self.span(
-                f"run {line.attempt}", "run", since, until, more | said, error=error, process=PILOT, parent=attempt.id
+                f"run {line.attempt}", "run", since, until, more | fields, error=error, process=PILOT, parent=attempt.id
             )
 
     def _whole(self, line: Transition) -> Span:
@@ -168,15 +172,15 @@ class _SpanBuilder:
             "forestay.state": line.state,
             "forestay.attempts": document.attempt,
         }
-        if document.tie is not None:
-            more |= {"forestay.case": document.tie.case, "forestay.item": document.tie.work}
+        if document.flow_ref is not None:
+            more |= {"forestay.run": document.flow_ref.run, "forestay.task": document.flow_ref.work}
         error = None if line.state in _WELL else (line.note or line.state)
         return Span("", f"job {document.name}", self.context.trace, self.root, self.context.parent, document.created,
                     line.at, more, error)  # fmt: skip
 
     def _before(self, place: int, fits: Callable[[Transition], bool]) -> Transition | None:
         history = self.document.history
-        return next((history[one] for one in range(place - 1, -1, -1) if fits(history[one])), None)
+        return next((history[number] for number in range(place - 1, -1, -1) if fits(history[number])), None)
 
     def span(
         self,

@@ -20,17 +20,17 @@ class Event(StrEnum):
     """Its inputs are there, and its pilot starts it; told only of jobs that have inputs."""
     COMPLETE = "complete"
     """The pilot's end was good and its outputs are committed."""
-    FAULT = "fault"
+    FAILURE = "failure"
     RETRY = "retry"
     GIVE_UP = "give-up"
-    """No attempt is left and the house policy says so."""
+    """No attempt is left and the default policy says so."""
     RELEASE = "release"
     """The claim was taken away: pilot dead, silent, or it gave the job back."""
     QUARANTINE = "quarantine"
     """Released so often that the job itself is suspected; it waits for someone."""
     ADOPT = "adopt"
     """A released claim ended well after all and nobody has claimed the job since."""
-    KEEP_END = "keep-end"
+    KEEP_COMPLETION = "keep-completion"
     """The job is held, so its end is kept and not yet applied."""
     CANCEL = "cancel"
     HOLD = "hold"
@@ -48,7 +48,7 @@ _A, _R, _F = State.AVAILABLE, State.RUNNING, State.FAULTED
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_A, Event.CLAIM): _R,
     (_A, Event.ADOPT): State.COMPLETED,
-    (_A, Event.KEEP_END): _R,
+    (_A, Event.KEEP_COMPLETION): _R,
     (_A, Event.CANCEL): State.CANCELLED,
     (_A, Event.HOLD): _A,
     (_A, Event.CONTINUE): _A,
@@ -57,10 +57,10 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_A, Event.RESTORE): _A,
     (_R, Event.BEGIN): _R,
     (_R, Event.COMPLETE): State.COMPLETED,
-    (_R, Event.FAULT): _F,
+    (_R, Event.FAILURE): _F,
     (_R, Event.RELEASE): _A,
     (_R, Event.QUARANTINE): _F,
-    (_R, Event.KEEP_END): _R,
+    (_R, Event.KEEP_COMPLETION): _R,
     (_R, Event.CANCEL): State.CANCELLED,
     (_R, Event.HOLD): _R,
     (_R, Event.CONTINUE): _R,
@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_F, Event.RETRY): _A,
     (_F, Event.GIVE_UP): State.FAILED,
     (_F, Event.ADOPT): State.COMPLETED,
-    (_F, Event.KEEP_END): _R,
+    (_F, Event.KEEP_COMPLETION): _R,
     (_F, Event.CANCEL): State.CANCELLED,
     (_F, Event.HOLD): _F,
     (_F, Event.CONTINUE): _F,

@@ -17,8 +17,12 @@ class OutboundPolicy:
     """
 
     def __init__(self, allowed: tuple[str, ...], *, setting: str) -> None:
-        self._private = {one.removeprefix("private:") for one in allowed if one.startswith("private:") or _literal(one)}
-        self._allowed = tuple(one.removeprefix("private:") for one in allowed)
+        self._private = {
+            pattern.removeprefix("private:")
+            for pattern in allowed
+            if pattern.startswith("private:") or _literal(pattern)
+        }
+        self._allowed = tuple(pattern.removeprefix("private:") for pattern in allowed)
         self._setting = setting
 
     @classmethod
@@ -29,7 +33,7 @@ class OutboundPolicy:
 
     def refuses(self, host: str) -> str | None:
         """Why this host may not be called, or None."""
-        if any(_matches(host, one) for one in self._allowed):
+        if any(_matches(host, pattern) for pattern in self._allowed):
             return None
         return f"host {host} is not an allowed host; an administrator can set {self._setting}"
 
@@ -50,7 +54,7 @@ class OutboundPolicy:
 
     def may_be_private(self, host: str) -> bool:
         """Whether this host may be on a private network."""
-        return any(_matches(host, one) for one in self._private)
+        return any(_matches(host, pattern) for pattern in self._private)
 
 
 def _matches(host: str, pattern: str) -> bool:

@@ -14,7 +14,7 @@ from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, st
 HOLDER = "restored"
 """Holds the jobs with effects outside, until a person has seen whether those took place."""
 STEP = 2
-"""One number between two generations is for jobs that a case had to make once more."""
+"""One number between two generations is for jobs that a run had to make once more."""
 _MINUTE = 60_000
 _EPOCH = 1_735_689_600_000
 """2025 began. Minutes since then are higher at every restore, of whatever backup: nothing that is in the store itself is."""
@@ -37,9 +37,9 @@ def restored(
     changes: dict[str, Any] = {"generation": generation, "overlap_possible": True}
     if external and HOLDER not in document.holders:
         changes["holders"] = (*document.holders, HOLDER)
-    if document.held_end is not None:
+    if document.held_completion is not None:
         # Its attempt had ended before the backup: nothing runs, and the end stays kept.
-        return step(document, Event.KEEP_END, now=now, by=by, note=reason, **changes)
+        return step(document, Event.KEEP_COMPLETION, now=now, by=by, note=reason, **changes)
     return step(
         document, Event.RESTORE, now=now, by=by, note=reason, claim=None, phase=None, former_claim=None, **changes
     )

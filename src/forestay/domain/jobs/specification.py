@@ -18,7 +18,7 @@ class Effects(StrEnum):
     """Whether a run changes anything that Forestay does not publish itself."""
 
     INTERNAL = "internal"
-    """Only outputs that the commit makes visible: a second run cannot be seen."""
+    """Only outputs that the commit makes visible: a second attempt cannot be seen."""
     EXTERNAL = "external"
     """Mail, a shared database: a run is killed when its pilot has lost its lease."""
 
@@ -42,7 +42,7 @@ class WhenExhausted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and when a fault of a job is tried again; the house policy where no rule answers."""
+    """How often and when a failure of a job is tried again; the default policy where no rule answers."""
 
     max_attempts: int = 1
     wait: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from forestay.domain.jobs.claim import FaultAnswer, apply_held_end
+from forestay.domain.jobs.claim import FailureAnswer, apply_held_completion
 from forestay.domain.jobs.job_document import JobDocument, State, Token
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 from forestay.domain.jobs.resources import Resources
@@ -33,26 +33,26 @@ def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str =
 
 
 def let_go(
-    document: JobDocument, *, holder: str, now: int, by: str, answer: FaultAnswer | None = None
+    document: JobDocument, *, holder: str, now: int, by: str, answer: FailureAnswer | None = None
 ) -> JobDocument | TransitionRefused:
     """Take one holder away; the last one to let go continues the job and applies a kept end."""
     if holder not in document.holders:
         return TransitionRefused(f"{holder} does not hold the job; holders: {', '.join(document.holders) or 'none'}")
     if not allowed(document, Event.CONTINUE):
         return TransitionRefused(f"the job is already {document.state}")
-    holders = tuple(one for one in document.holders if one != holder)
+    holders = tuple(other_holder for other_holder in document.holders if other_holder != holder)
     note = f"holder {holder}"
     freed = step(document, Event.CONTINUE, now=now, by=by, note=note, holders=holders)
-    return freed if holders else apply_held_end(freed, now=now, by=by, answer=answer)
+    return freed if holders else apply_held_completion(freed, now=now, by=by, answer=answer)
 
 
 def retry(
     document: JobDocument, *, now: int, by: str, reason: str = "", answered: str = ""
 ) -> JobDocument | TransitionRefused:
-    """Let a faulted job be claimed again. ``answered``: the incident that this answers; what its exlet holds is let go of by the same write."""
+    """Let a faulted job be claimed again. ``answered``: the incident that this answers; what its playbook holds is let go of by the same write."""
     if not allowed(document, Event.RETRY):
         return TransitionRefused(f"the job is {document.state}, not faulted")
-    holders = tuple(one for one in document.holders if not answered or not one.startswith(f"{answered}:"))
+    holders = tuple(holder for holder in document.holders if not answered or not holder.startswith(f"{answered}:"))
     return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0, holders=holders)
 
 
@@ -103,5 +103,5 @@ def _drop_claim(document: JobDocument, event: Event, *, now: int, by: str, note:
     former = document.claim.id if document.claim else document.former_claim
     return step(
         document, event, now=now, by=by, note=note,
-        claim=None, phase=None, held_end=None, former_claim=former, holders=(),
+        claim=None, phase=None, held_completion=None, former_claim=former, holders=(),
     )  # fmt: skip

@@ -44,13 +44,13 @@ _WORDS: dict[str, str] = {
     Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} {note}.",
     Event.BEGIN: "The inputs of attempt {attempt} were staged, and it started.",
     Event.COMPLETE: "Attempt {attempt} succeeded; its outputs were committed.",
-    Event.FAULT: "Attempt {attempt} failed: {note}.",
+    Event.FAILURE: "Attempt {attempt} failed: {note}.",
     Event.RETRY: "Retrying ({by}): {note}.",
     Event.GIVE_UP: "Failed permanently ({by}): {note}.",
     Event.RELEASE: "{by} released the claim of attempt {attempt}: {note}.",
     Event.QUARANTINE: "{by} held the job after too many lost claims: {note}.",
     Event.ADOPT: "Attempt {attempt} was given up but succeeded; nobody had claimed the job since, so its outputs were committed.",
-    Event.KEEP_END: "Attempt {attempt} finished while the job is held; its completion is kept ({note}).",
+    Event.KEEP_COMPLETION: "Attempt {attempt} finished while the job is held; its completion is kept ({note}).",
     Event.CANCEL: "{by} cancelled it. {note}",
     Event.HOLD: "{by} held it: {note}.",
     Event.CONTINUE: "{by} continued it ({note}).",
@@ -70,5 +70,5 @@ def words(line: Transition) -> str:
     note = _CLAIM.sub("", line.note)
     if template is None:  # written by a newer release
         return f"{line.event} by {line.by}: {note}"
-    said = template.format(by=line.by, attempt=line.attempt, note=note)
-    return said.replace(": .", ".").replace(" ()", "").strip()
+    returned_template = template.format(by=line.by, attempt=line.attempt, note=note)
+    return returned_template.replace(": .", ".").replace(" ()", "").strip()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from forestay.domain.jobs.colocation_key import meeting
+from forestay.domain.jobs.colocation_key import colocation
 from forestay.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, FlowRef, JobDocument, State, Transition
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.jobs.resources import Resources
@@ -15,7 +15,7 @@ from forestay.domain.jobs.specification import Specification
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One job asked for by a client or a work item."""
+    """One job asked for by a client or a task."""
 
     specification: Specification
     owner: str
@@ -34,7 +34,7 @@ class Submission:
     """Others than the owner who hold it from the start."""
     downstream: str = ""
     """The task server that it is meant for, or `any`; empty: a pilot."""
-    tie: FlowRef | None = None
+    flow_ref: FlowRef | None = None
     generation: int = 0
     """Above 0: the store lost the job's document and it is made once more."""
 
@@ -62,7 +62,7 @@ def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str =
         not_before=submission.not_before,
         holders=((submission.owner,) if submission.held else ()) + submission.holders,
         generation=submission.generation,
-        tie=submission.tie,
+        flow_ref=submission.flow_ref,
         delivery=Delivery(url=submission.callback) if submission.callback else None,
         rev=1,
         history=(Transition(1, now, Event.CREATE.value, State.AVAILABLE.value, 0, by, ""),),
@@ -73,7 +73,7 @@ def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str =
 def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[str, object]:
     met: Mapping[str, object] = {}
     if spec.extra or submission.labels:
-        met = meeting(spec, submission.labels, submission.parameters, submission.index, _case(submission.tie))
+        met = colocation(spec, submission.labels, submission.parameters, submission.index, _run(submission.flow_ref))
     if trace:
         met = {**met, TRACE: trace}
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
@@ -86,7 +86,7 @@ class JobElement(NamedTuple):
     at: int | None
     """Its index."""
     parameters: Mapping[str, object]
-    tie: FlowRef
+    flow_ref: FlowRef
 
 
 def new_jobs(
@@ -95,13 +95,13 @@ def new_jobs(
     """The first versions of many documents that differ in little else."""
     first = new_job(common, job="", now=now, by=by, trace=trace)
     spec = common.specification
-    for job, at, parameters, tie in elements:
-        made = first.having(id=job, index=at, parameters=parameters, tie=tie)
+    for job, at, parameters, flow_ref in elements:
+        made = first.having(id=job, index=at, parameters=parameters, flow_ref=flow_ref)
         if spec.extra or common.labels:
-            met = meeting(spec, common.labels, parameters, at, _case(tie))
+            met = colocation(spec, common.labels, parameters, at, _run(flow_ref))
             made = made.having(extra={**met, TRACE: trace} if trace else met)
         yield made
 
 
-def _case(tie: FlowRef | None) -> str:
-    return tie.case if tie is not None else ""
+def _run(flow_ref: FlowRef | None) -> str:
+    return flow_ref.run if flow_ref is not None else ""

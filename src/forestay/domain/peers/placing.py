@@ -1,4 +1,4 @@
-"""Where the case of a sub-flow was placed: the choice is written down before anything is started, also the choice to stay here."""
+"""Where the run of a sub-flow was placed: the choice is written down before anything is started, also the choice to stay here."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class PlacingState(StrEnum):
     SENT = "sent"
     """The domain took it and said under which name it runs there."""
     OVER = "over"
-    """Nothing more is to be done: the case above was told the end, or runs it here and is told by the case itself."""
+    """Nothing more is to be done: the run above was told the end, or runs it here and is told by the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
     """One sub-flow that may go to other domains."""
 
-    case: str
-    """The id that its case has here, whether it runs here or not."""
+    run: str
+    """The id that its run has here, whether it runs here or not."""
     tenant: str
     owner: str
     parent: str
@@ -43,22 +43,22 @@ class Placing:
     held: tuple[str, ...] = ()
     at: str = HERE
     number: int = 1
-    """Counts the placings; with the case's id it is the key under which another domain starts it once."""
+    """Counts the placings; with the run's id it is the key under which another domain starts it once."""
     state: PlacingState = PlacingState.CHOSEN
-    run: str = ""
+    remote_run: str = ""
     tried: tuple[str, ...] = ()
     """Domains that it left because they were away or stopped it."""
     cancelled: bool = False
-    """The case above wants it to end."""
+    """The run above wants it to end."""
 
     @property
     def key(self) -> str:
-        return f"{self.case}:{self.number}"
+        return f"{self.run}:{self.number}"
 
     def moved(self, to: str) -> Placing:
         """Placed anew, under the next number."""
         tried = tuple(dict.fromkeys((*self.tried, self.at)))
-        return replace(self, at=to, number=self.number + 1, state=PlacingState.CHOSEN, run="", tried=tried)
+        return replace(self, at=to, number=self.number + 1, state=PlacingState.CHOSEN, remote_run="", tried=tried)
 
     def as_plain(self) -> dict[str, Any]:
         return asdict(self) | {"state": self.state.value, "params": dict(self.params)}

@@ -2,7 +2,7 @@
 
 A domain that cannot run it at all is out, with the reason. Of the others the one is taken where it is expected to cost least, counted in seconds: the wait for a free
 slot, the time to bring data that is not there, the run itself, what is feared of a domain that failed lately, and money at a rate that the administrator sets.
-What was sent since a domain last told its standing is counted as queued there, or everything would go to the same one until it speaks again.
+What was sent since a domain last told its status is counted as queued there, or everything would go to the same one until it speaks again.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ def route(
     need: RoutingNeed, offers: Sequence[Offer], *, tried: frozenset[str] = frozenset(), money: float = 0.0
 ) -> Routed | Unroutable:
     """The domain where it is expected to cost least. One where it was tried is taken only where there is no other; ties go to the first by name, the own domain before all."""
-    reasons = {one.name: why for one in offers if (why := unfit(need, one))}
-    fit = [one for one in offers if one.name not in reasons]
-    fresh = [one for one in fit if one.name not in tried] or fit
+    reasons = {offer.name: why for offer in offers if (why := unfit(need, offer))}
+    fit = [offer for offer in offers if offer.name not in reasons]
+    fresh = [offer for offer in fit if offer.name not in tried] or fit
     if not fresh:
         return Unroutable(reasons)
-    costs = {one.name: expected(need, one, money=money) for one in fresh}
+    costs = {offer.name: expected(need, offer, money=money) for offer in fresh}
     best = min(costs, key=lambda name: (costs[name], name))
     return Routed(best, costs[best], {name: cost for name, cost in costs.items() if name != best})

@@ -1,1 +1,1 @@
-"""Pilots: who they are, their beats, and when silence means death."""
+"""Pilots: who they are, their heartbeats, and when silence means death."""

@@ -90,7 +90,7 @@ def redeem(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolm
     """The enrolment as used by that pilot; the same again for the pilot that used it."""
     if enrolment.used:
         return enrolment if enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
-    refusal = standing(enrolment, site=who.site, launch=who.launch, now=now)
+    refusal = status(enrolment, site=who.site, launch=who.launch, now=now)
     if refusal is not None:
         return refusal
     return replace(enrolment, pilot=who.pilot, nonce=digest(who.nonce), used=now)
@@ -100,11 +100,11 @@ def give_up(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrol
     """The enrolment after a pilot has said that its machine is not fit.
 
     One of a launch is used up by that: its batch job ends, and nobody else has any business with it. One made by hand stays
-    good, since whoever made it mends the machine and tries again.
+    good, since whoever made it fixes the machine and tries again.
     """
     if enrolment.used:
         return enrolment if not enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
-    refusal = standing(enrolment, site=who.site, launch=who.launch, now=now)
+    refusal = status(enrolment, site=who.site, launch=who.launch, now=now)
     if refusal is not None:
         return refusal
     return replace(enrolment, nonce=digest(who.nonce), used=now) if enrolment.launch else enrolment
@@ -114,7 +114,7 @@ def _same(enrolment: Enrolment, nonce: str, now: int) -> bool:
     return enrolment.nonce == digest(nonce) and now < enrolment.used + REPEAT
 
 
-def standing(enrolment: Enrolment, *, site: str, launch: str, now: int) -> NotGood | ForAnother | None:
+def status(enrolment: Enrolment, *, site: str, launch: str, now: int) -> NotGood | ForAnother | None:
     """Why an unused secret lets nobody in from there; None if it does."""
     if enrolment.used or now >= enrolment.expires:
         return NotGood()

@@ -40,7 +40,7 @@ class SeenPilot:
 
 @dataclass(frozen=True, slots=True)
 class UnlistedClaim:
-    """A claim that its pilot's beat did not name, and the counter at which that was seen first."""
+    """A claim that its pilot's heartbeat did not name, and the counter at which that was seen first."""
 
     pilot: str
     counter: int
@@ -57,7 +57,7 @@ class ScannerMemory:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look at the beats showed."""
+    """What one look at the heartbeats showed."""
 
     memory: ScannerMemory
     silent: tuple[str, ...]
@@ -65,14 +65,14 @@ class Scan:
     now: float
 
 
-def look(memory: ScannerMemory, beats: Mapping[str, Heartbeat], *, now: float) -> Scan:
-    """Compare the beats with what was seen before; say which pilots have been silent too long."""
+def look(memory: ScannerMemory, heartbeats: Mapping[str, Heartbeat], *, now: float) -> Scan:
+    """Compare the heartbeats with what was seen before; say which pilots have been silent too long."""
     pilots: dict[str, SeenPilot] = {}
     silent: list[str] = []
-    for pilot, beat in beats.items():
+    for pilot, heartbeat in heartbeats.items():
         before = memory.pilots.get(pilot)
-        if before is None or beat.counter > before.counter or beat.lease != before.lease:
-            pilots[pilot] = SeenPilot(beat.counter, now, beat.lease)
+        if before is None or heartbeat.counter > before.counter or heartbeat.lease != before.lease:
+            pilots[pilot] = SeenPilot(heartbeat.counter, now, heartbeat.lease)
             continue
         pilots[pilot] = before
         if not before.buried and now - before.since >= patience(before.lease):
@@ -96,7 +96,7 @@ class OrphanVerdict:
 def judge(scan: Scan, holding: Collection[str]) -> OrphanVerdict:
     """Decide on the silent pilots, knowing which of them still hold claims.
 
-    Only those that hold something are counted: pilots that died long ago may stand on sheets for a while and must
+    Only those that hold something are counted: pilots that died long ago may stand on heartbeat pages for a while and must
     neither raise the alarm nor be taken for a crowd of the living.
     """
     idle = tuple(pilot for pilot in scan.silent if pilot not in holding)
@@ -105,7 +105,11 @@ def judge(scan: Scan, holding: Collection[str]) -> OrphanVerdict:
     watched = sum(not seen.buried for seen in pilots.values()) - len(idle)
     if len(suspects) < ALARM_LEAST or len(suspects) <= ALARM_SHARE * watched:
         return OrphanVerdict(suspects, idle, alarm=False)
-    for_long = [one for one in suspects if scan.now - pilots[one].since >= HOLD_BACK * patience(pilots[one].lease)]
+    for_long = [
+        suspect
+        for suspect in suspects
+        if scan.now - pilots[suspect].since >= HOLD_BACK * patience(pilots[suspect].lease)
+    ]
     return OrphanVerdict(tuple(for_long[:AT_ONCE]), idle, alarm=True)
 
 
@@ -128,29 +132,29 @@ class HeldClaim:
 
 
 def forgotten(
-    memory: ScannerMemory, held: Iterable[HeldClaim], beats: Mapping[str, Heartbeat], *, lease: int, now: float
+    memory: ScannerMemory, held: Iterable[HeldClaim], heartbeats: Mapping[str, Heartbeat], *, lease: int, now: float
 ) -> tuple[ScannerMemory, tuple[HeldClaim, ...]]:
-    """The claims that their own pilots do not know of: not named in two later beats, or no beat ever came.
+    """The claims that their own pilots do not know of: not named in two later heartbeats, or no heartbeat ever came.
 
     The answer that should have told the pilot of its claim was lost. A claim that shows up for a pilot already buried
     (it was written late, or no search had shown it) is lost as well.
     """
     unnamed: dict[str, UnlistedClaim] = {}
     lost: list[HeldClaim] = []
-    for one in held:
-        beat = beats.get(one.pilot)
-        seen = memory.pilots.get(one.pilot)
-        if seen is not None and seen.buried and (beat is None or beat.counter <= seen.counter):
-            lost.append(one)
+    for held_claim in held:
+        heartbeat = heartbeats.get(held_claim.pilot)
+        seen = memory.pilots.get(held_claim.pilot)
+        if seen is not None and seen.buried and (heartbeat is None or heartbeat.counter <= seen.counter):
+            lost.append(held_claim)
             continue
-        if beat is not None and one.claim in beat.claims:
+        if heartbeat is not None and held_claim.claim in heartbeat.claims:
             continue
-        counter = beat.counter if beat is not None else -1
-        first = memory.unnamed.get(one.claim)
-        if first is None or first.pilot != one.pilot or (first.counter < 0) != (counter < 0):
-            first = UnlistedClaim(one.pilot, counter, now)
-        unnamed[one.claim] = first
-        never = beat is None and now - first.since >= patience(lease)
+        counter = heartbeat.counter if heartbeat is not None else -1
+        first = memory.unnamed.get(held_claim.claim)
+        if first is None or first.pilot != held_claim.pilot or (first.counter < 0) != (counter < 0):
+            first = UnlistedClaim(held_claim.pilot, counter, now)
+        unnamed[held_claim.claim] = first
+        never = heartbeat is None and now - first.since >= patience(lease)
         if never or counter >= first.counter + 2 > 1:
-            lost.append(one)
+            lost.append(held_claim)
     return replace(memory, unnamed=unnamed), tuple(lost)

@@ -1,4 +1,4 @@
-"""A pilot, its beats, and the sheets on which a server notes the beats of many pilots."""
+"""A pilot, its heartbeats, and the heartbeat pages on which a server notes the heartbeats of many pilots."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPage:
-    """The newest beats that one server took, for one bucket of pilots; only that server writes it."""
+    """The newest heartbeats that one server took, for one bucket of pilots; only that server writes it."""
 
     server: str
     bucket: int
     counter: int
-    """The server's own beat."""
+    """The server's own heartbeat."""
     url: str
-    beats: Mapping[str, Heartbeat]
+    heartbeats: Mapping[str, Heartbeat]
 
 
 RELAY = "tes:"
@@ -81,17 +81,24 @@ def carries(pilot: Pilot, downstream: str) -> bool:
     return downstream in (ANY_DOWNSTREAM, pilot.site.removeprefix(RELAY))
 
 
-def newest_beats(sheets: Iterable[HeartbeatPage]) -> dict[str, Heartbeat]:
-    """Each pilot's newest beat over all sheets: the highest counter and the highest session."""
+def newest_heartbeats(heartbeat_pages: Iterable[HeartbeatPage]) -> dict[str, Heartbeat]:
+    """Each pilot's newest heartbeat over all heartbeat pages: the highest counter and the highest session."""
     newest: dict[str, Heartbeat] = {}
-    for sheet in sheets:
-        for pilot, beat in sheet.beats.items():
+    for heartbeat_page in heartbeat_pages:
+        for pilot, heartbeat in heartbeat_page.heartbeats.items():
             known = newest.get(pilot)
-            if known is None or (beat.counter, beat.session) > (known.counter, known.session):
-                newest[pilot] = beat
+            if known is None or (heartbeat.counter, heartbeat.session) > (known.counter, known.session):
+                newest[pilot] = heartbeat
     return newest
 
 
-def newest_session(sheets: Iterable[HeartbeatPage], pilot: str) -> int:
+def newest_session(heartbeat_pages: Iterable[HeartbeatPage], pilot: str) -> int:
     """The highest channel session that any server has stored for a pilot; 0 for none."""
-    return max((sheet.beats[pilot].session for sheet in sheets if pilot in sheet.beats), default=0)
+    return max(
+        (
+            heartbeat_page.heartbeats[pilot].session
+            for heartbeat_page in heartbeat_pages
+            if pilot in heartbeat_page.heartbeats
+        ),
+        default=0,
+    )

@@ -23,17 +23,17 @@ class Presence(NamedTuple):
 
 def presence(pilots: Iterable[Pilot], ends: Sequence[int]) -> dict[str, Presence]:
     """By site, at the end of each step; the ends are in order."""
-    found: dict[str, Presence] = {}
+    presences: dict[str, Presence] = {}
     for pilot in pilots:
         first = bisect_left(ends, pilot.registered)
         last = len(ends) if pilot.state is PilotState.ALIVE else bisect_left(ends, pilot.changed)
         if last <= first:
             continue
-        here = found.get(pilot.site)
+        here = presences.get(pilot.site)
         if here is None:
-            here = found[pilot.site] = Presence([0] * len(ends), [0] * len(ends), [0] * len(ends))
+            here = presences[pilot.site] = Presence([0] * len(ends), [0] * len(ends), [0] * len(ends))
         for place in range(first, last):
             here.pilots[place] += 1
             here.slots[place] += pilot.slots
             here.cpus[place] += pilot.resources.cpus
-    return found
+    return presences

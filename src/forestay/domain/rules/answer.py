@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from forestay.domain.exceptions.incidents.house_policy import FREE_TRIES, SURE
+from forestay.domain.exceptions.incidents.default_policy import FREE_TRIES, SURE
 from forestay.domain.exceptions.incidents.incident import Decision, Incident
-from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
-from forestay.domain.exlets.primitive import Action
+from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 from forestay.domain.jobs.claim import MAX_RELEASES
+from forestay.domain.playbooks.action import ActionKind
 from forestay.domain.rules.condition import ConditionVerdict
-from forestay.domain.rules.incident_outcome import HOUSE
+from forestay.domain.rules.incident_outcome import DEFAULT_POLICY
 from forestay.domain.rules.rule_set import Ruling
 from forestay.domain.rules.rule_tree import Conclusion
 
@@ -30,7 +30,7 @@ class AnswerKind(StrEnum):
     HOLD = "hold"
     """It waits for a person."""
     FAIL = "fail"
-    """It fails, or is removed, alone or with its case."""
+    """It fails, or is removed, alone or with its run."""
     COMPLETE = "complete"
     """It counts as done."""
     OTHER = "other"
@@ -43,8 +43,8 @@ class AnswerKind(StrEnum):
 
 TRYING = frozenset({AnswerKind.RETRY, AnswerKind.CHANGED, AnswerKind.ELSEWHERE})
 STOPPING = frozenset({AnswerKind.HOLD, AnswerKind.FAIL, AnswerKind.COMPLETE, AnswerKind.ERROR})
-_FAILING = frozenset({Action.FORCE_FAIL, Action.REMOVE, Action.ROLLBACK})
-_SENDING = frozenset({Action.RESUBMIT, Action.LADDER, Action.RESTART, Action.RESTAGE})
+_FAILING = frozenset({ActionKind.FORCE_FAIL, ActionKind.REMOVE, ActionKind.ROLLBACK})
+_SENDING = frozenset({ActionKind.RESUBMIT, ActionKind.RETRY, ActionKind.RESTART, ActionKind.RESTAGE})
 _PLACES = frozenset({"other-domain", "other-replica", "other-target"})
 
 
@@ -53,8 +53,8 @@ class Answer:
     """What is done, and by whose word."""
 
     way: AnswerKind
-    by: str = HOUSE
-    """The rule as ``domain/house#RULE``, or the house."""
+    by: str = DEFAULT_POLICY
+    """The rule as ``domain/site#RULE``, or the default policy."""
     does: str = ""
     """Its actions, for people."""
     needs: frozenset[str] = frozenset()
@@ -70,21 +70,21 @@ class Answer:
 
 
 def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
-    """What an exlet comes to, by its steps as JSON types."""
-    actions = [str(one.get("action", "")) for one in steps]
-    does = ", ".join(_told(one) for one in steps)
-    if Action.FORCE_COMPLETE in actions:
+    """What a playbook comes to, by its steps as JSON types."""
+    actions = [str(step.get("action", "")) for step in steps]
+    does = ", ".join(_told(step) for step in steps)
+    if ActionKind.FORCE_COMPLETE in actions:
         return Answer(AnswerKind.COMPLETE, by, does)
     if _FAILING.intersection(actions):
         return Answer(AnswerKind.FAIL, by, does)
-    if Action.HOLD in actions or (Action.SUSPEND in actions and Action.CONTINUE not in actions):
+    if ActionKind.HOLD in actions or (ActionKind.SUSPEND in actions and ActionKind.CONTINUE not in actions):
         return Answer(AnswerKind.HOLD, by, does)
-    sent = next((one for one in steps if one.get("action") in _SENDING), None)
-    if sent is None or Action.COMPENSATE in actions or Action.SELECT in actions:
+    sent = next((step for step in steps if step.get("action") in _SENDING), None)
+    if sent is None or ActionKind.COMPENSATE in actions or ActionKind.SELECT in actions:
         return Answer(AnswerKind.OTHER, by, does)
     if sent.get("needs"):
         return Answer(AnswerKind.CHANGED, by, does, frozenset(map(str, sent["needs"])))
-    if sent.get("how") in _PLACES or Action.AVOID_HOST in actions:
+    if sent.get("how") in _PLACES or ActionKind.AVOID_HOST in actions:
         return Answer(AnswerKind.ELSEWHERE, by, does)
     return Answer(AnswerKind.RETRY, by, does)
 
@@ -93,8 +93,8 @@ def answer_of_decision(decision: Decision | None) -> Answer:
     """What was decided then."""
     if decision is None:
         return Answer(AnswerKind.NOTHING, "")
-    if decision.exlet is not None:
-        steps: Any = decision.exlet.get("steps", ())
+    if decision.playbook is not None:
+        steps: Any = decision.playbook.get("steps", ())
         return answer_of_steps(steps, decision.by)
     try:
         way = AnswerKind(decision.verdict)
@@ -103,38 +103,38 @@ def answer_of_decision(decision: Decision | None) -> Answer:
     return Answer(way, decision.by, decision.verdict)
 
 
-def answer_of_ruling(ruling: Ruling, house: Answer, conclusion: Conclusion | None) -> Answer:
-    """What is decided now; where no rule concludes, what the house says. `conclusion` is the ruling's, with the steps of a named exlet in the place of its name."""
+def answer_of_ruling(ruling: Ruling, default_answer: Answer, conclusion: Conclusion | None) -> Answer:
+    """What is decided now; where no rule concludes, what the default policy says. `conclusion` is the ruling's, with the steps of a named playbook in the place of its name."""
     by = ruling.by
     if by is None:
-        return house
+        return default_answer
     if ruling.verdict is ConditionVerdict.ERROR:
         return Answer(AnswerKind.ERROR, f"{by.rule_set}#{ruling.flagged}", by.walk.message)
     return answer_of_conclusion(conclusion, f"{by.rule_set}#{ruling.rule}")
 
 
 def answer_of_conclusion(conclusion: Conclusion | None, by: str) -> Answer:
-    """What a rule's conclusion comes to. An exlet of which only the name is known cannot be carried out, and a person is asked."""
+    """What a rule's conclusion comes to. A playbook of which only the name is known cannot be carried out, and a person is asked."""
     if conclusion is None or not conclusion.steps:
-        return Answer(AnswerKind.HOLD, by, conclusion.exlet if conclusion is not None else "")
+        return Answer(AnswerKind.HOLD, by, conclusion.playbook if conclusion is not None else "")
     return answer_of_steps(conclusion.steps, by)
 
 
-def house_said(incident: Incident, then: Answer, told: Mapping[str, Any]) -> Answer:
-    """What the house says to an incident: what it said then, or else what follows from the incident."""
-    if then.by == HOUSE and then.way is not AnswerKind.NOTHING:
+def default_said(incident: Incident, then: Answer, facts: Mapping[str, Any]) -> Answer:
+    """What the default policy says to an incident: what it said then, or else what follows from the incident."""
+    if then.by == DEFAULT_POLICY and then.way is not AnswerKind.NOTHING:
         return then
     job: Any = incident.context.get("job")
     if not isinstance(job, Mapping):
         return Answer(AnswerKind.NOTHING)
-    releases, faults = _number(job.get("releases")), _number(job.get("faults"))
+    releases, failures = _number(job.get("releases")), _number(job.get("failures"))
     if releases >= MAX_RELEASES:
         return Answer(AnswerKind.HOLD, does="hold")
-    confidence = told.get("confidence")
+    confidence = facts.get("confidence")
     sure = isinstance(confidence, int | float) and confidence >= SURE
-    if told.get("cause") in INFRASTRUCTURE and sure and releases < len(FREE_TRIES):
+    if facts.get("cause") in INFRASTRUCTURE and sure and releases < len(FREE_TRIES):
         return Answer(AnswerKind.RETRY, does="retry")
-    if faults < _number(job.get("max_attempts")):
+    if failures < _number(job.get("max_attempts")):
         return Answer(AnswerKind.RETRY, does="retry")
     return (
         Answer(AnswerKind.HOLD, does="hold")

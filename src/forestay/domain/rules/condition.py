@@ -54,12 +54,14 @@ def check_bounds(text: str) -> tuple[str, ...]:
         wrong.append("the condition is empty")
     if size > MAX_BYTES:
         wrong.append(f"the condition has {size} bytes; at most {MAX_BYTES} are allowed")
-    if any(ord(one) < 32 and one not in "\t\n\r" for one in text) or any(0xD800 <= ord(one) < 0xE000 for one in text):
+    if any(ord(char) < 32 and char not in "\t\n\r" for char in text) or any(
+        0xD800 <= ord(char) < 0xE000 for char in text
+    ):
         wrong.append("the condition has invalid characters")
     depth = deepest = 0
-    for one in text:
+    for char in text:
         # Brackets inside quoted texts count too: the bound is there to keep the parser from deep recursion, not to be exact.
-        depth += (one in _OPENING) - (one in _CLOSING)
+        depth += (char in _OPENING) - (char in _CLOSING)
         deepest = max(deepest, depth)
     if deepest > MAX_DEPTH:
         wrong.append(f"brackets are nested {deepest} deep; at most {MAX_DEPTH} are allowed")

@@ -74,24 +74,24 @@ def written(kind: str, value: Any) -> ConditionPart:
 
 
 def listed(members: list[ConditionPart]) -> ConditionPart:
-    kinds = {one.kind for one in members}
-    if len(kinds) != 1 or not all(one.is_written for one in members) or not kinds & _ORDERED:
+    kinds = {part.kind for part in members}
+    if len(kinds) != 1 or not all(part.is_written for part in members) or not kinds & _ORDERED:
         return UNREAD
-    values = tuple(one.value for one in members)
+    values = tuple(part.value for part in members)
     return ConditionPart(_LIST, _open, value=(kinds.pop(), values), is_written=True)
 
 
 def joined(parts: list[ConditionPart], *, any_: bool) -> ConditionPart:
     """Parts joined by `||` (any of them) or `&&`."""
-    if not any(one.kind == FieldType.TRUTH for one in parts):
+    if not any(part.kind == FieldType.TRUTH for part in parts):
         return UNREAD
-    asks = tuple(one.ask for one in parts)
+    asks = tuple(part.ask for part in parts)
 
     def ask(context: Context, member: Any) -> Any:
         left_open = False
-        for one in asks:
+        for other_ask in asks:
             try:
-                if one(context, member) is any_:
+                if other_ask(context, member) is any_:
                     return any_
             except OPEN:
                 left_open = True
@@ -99,7 +99,7 @@ def joined(parts: list[ConditionPart], *, any_: bool) -> ConditionPart:
             raise LookupError
         return not any_
 
-    comparisons = () if any_ else tuple(one for part in parts for one in part.comparisons)
+    comparisons = () if any_ else tuple(comparison for part in parts for comparison in part.comparisons)
     return ConditionPart(FieldType.TRUTH, ask, comparisons=comparisons)
 
 
@@ -111,9 +111,9 @@ def of_members(over: ConditionPart, body: ConditionPart, *, any_: bool) -> Condi
 
     def ask(context: Context, member: Any) -> Any:
         left_open = False
-        for one in members(context, member):
+        for other_member in members(context, member):
             try:
-                if asked(context, one) is any_:
+                if asked(context, other_member) is any_:
                     return any_
             except OPEN:
                 left_open = True
@@ -199,18 +199,18 @@ def has(part: ConditionPart) -> ConditionPart:
 
 def at_key(part: ConditionPart, key: ConditionPart) -> ConditionPart:
     """A member of a map; asking for one that is not there is an error."""
-    found = (
+    comparison = (
         FieldComparison(part.field, "has", key.value)
         if part.field and key.is_written and key.kind == FieldType.TEXT
         else None
     )
     if part.kind == FieldType.DATA:
-        return ConditionPart(_UNREAD, _open, member=found)
+        return ConditionPart(_UNREAD, _open, member=comparison)
     if part.kind != FieldType.WORDS or key.kind != FieldType.TEXT:
         return UNREAD
     ask, name = part.ask, key.ask
     return ConditionPart(
-        FieldType.TEXT, lambda context, member: ask(context, member)[name(context, member)], member=found
+        FieldType.TEXT, lambda context, member: ask(context, member)[name(context, member)], member=comparison
     )
 
 
@@ -236,10 +236,10 @@ def fraction(part: ConditionPart) -> ConditionPart:
     return ConditionPart(FieldType.NUMBER, lambda context, member: float(ask(context, member)))
 
 
-def asked_of_text(name: str, on: ConditionPart, given: ConditionPart) -> ConditionPart:
-    if (on.kind, given.kind) != (FieldType.TEXT, FieldType.TEXT) or name not in _OF_TEXTS:
+def asked_of_text(name: str, on: ConditionPart, part: ConditionPart) -> ConditionPart:
+    if (on.kind, part.kind) != (FieldType.TEXT, FieldType.TEXT) or name not in _OF_TEXTS:
         return UNREAD
-    by, ask, other = _OF_TEXTS[name], on.ask, given.ask
+    by, ask, other = _OF_TEXTS[name], on.ask, part.ask
     return ConditionPart(FieldType.TRUTH, lambda context, member: by(ask(context, member), other(context, member)))
 
 
@@ -262,34 +262,34 @@ def counted(sign: str, left: ConditionPart, right: ConditionPart) -> ConditionPa
         or (left.kind, sign) == (FieldType.NUMBER, "%")
     ):
         return UNREAD
-    one, other = left.ask, right.ask
+    ask, other = left.ask, right.ask
     if left.kind == FieldType.NUMBER:
         by = _OF_FRACTIONS[sign]
-        return ConditionPart(FieldType.NUMBER, lambda context, member: by(one(context, member), other(context, member)))
+        return ConditionPart(FieldType.NUMBER, lambda context, member: by(ask(context, member), other(context, member)))
     by = _OF_WHOLE[sign]
     return ConditionPart(
-        FieldType.INT, _fitting(lambda context, member: by(one(context, member), other(context, member)))
+        FieldType.INT, _fitting(lambda context, member: by(ask(context, member), other(context, member)))
     )
 
 
 def _fitting(ask: Ask) -> Ask:
     def fits(context: Context, member: Any) -> int:
-        found: int = ask(context, member)
-        if not -LARGEST <= found <= LARGEST:
+        fitting: int = ask(context, member)
+        if not -LARGEST <= fitting <= LARGEST:
             raise OverflowError
-        return found
+        return fitting
 
     return fits
 
 
-def _whole_times(one: int, other: int) -> int:
+def _whole_times(dividend: int, other: int) -> int:
     """The language rounds towards nought, Python downwards."""
-    times = abs(one) // abs(other)
-    return times if (one < 0) == (other < 0) else -times
+    times = abs(dividend) // abs(other)
+    return times if (dividend < 0) == (other < 0) else -times
 
 
-def _left_over(one: int, other: int) -> int:
-    return one - other * _whole_times(one, other)
+def _left_over(dividend: int, other: int) -> int:
+    return dividend - other * _whole_times(dividend, other)
 
 
 _OF_TEXTS: dict[str, Callable[[str, str], bool]] = {

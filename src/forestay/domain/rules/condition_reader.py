@@ -60,22 +60,22 @@ class _ConditionReader:
 
     def sign(self, *wanted: str) -> str:
         """The next token if it is one of these signs; it is then passed."""
-        kind, found = self.tokens[self.at]
-        if kind != "sign" or found not in wanted:
+        kind, sign = self.tokens[self.at]
+        if kind != "sign" or sign not in wanted:
             return ""
         self.at += 1
-        return found
+        return sign
 
     def want(self, sign: str) -> None:
         if not self.sign(sign):
             raise NotPlainConditionError
 
     def name(self) -> str:
-        kind, found = self.tokens[self.at]
-        if kind != "name" or found in {"true", "false", "null", "in"}:
+        kind, name = self.tokens[self.at]
+        if kind != "name" or name in {"true", "false", "null", "in"}:
             raise NotPlainConditionError
         self.at += 1
-        return found
+        return name
 
     def follows(self, sign: str, after: int = 0) -> bool:
         return self.tokens[min(self.at + after, len(self.tokens) - 1)] == ("sign", sign)
@@ -93,16 +93,16 @@ class _ConditionReader:
         return condition
 
     def either(self) -> ConditionPart:
-        found = [self.both()]
+        found_parts = [self.both()]
         while self.sign("||"):
-            found.append(self.both())
-        return found[0] if len(found) == 1 else parts.joined(found, any_=True)
+            found_parts.append(self.both())
+        return found_parts[0] if len(found_parts) == 1 else parts.joined(found_parts, any_=True)
 
     def both(self) -> ConditionPart:
-        found = [self.relation()]
+        relations = [self.relation()]
         while self.sign("&&"):
-            found.append(self.relation())
-        return found[0] if len(found) == 1 else parts.joined(found, any_=False)
+            relations.append(self.relation())
+        return relations[0] if len(relations) == 1 else parts.joined(relations, any_=False)
 
     def relation(self) -> ConditionPart:
         left = self.sum()
@@ -163,23 +163,23 @@ class _ConditionReader:
         raise NotPlainConditionError
 
     def primary(self) -> ConditionPart:
-        kind, found = self.tokens[self.at]
-        if kind == "name" and found not in {"true", "false", "null"}:
+        kind, value = self.tokens[self.at]
+        if kind == "name" and value not in {"true", "false", "null"}:
             return self.function() if self.follows("(", 1) else self.named()
         self.at += 1
         if kind in {"double", "single"}:
-            return written(FieldType.TEXT, found)
-        if kind == "int" and int(found) <= LARGEST:
-            return written(FieldType.INT, int(found))
+            return written(FieldType.TEXT, value)
+        if kind == "int" and int(value) <= LARGEST:
+            return written(FieldType.INT, int(value))
         if kind == "number":
-            return written(FieldType.NUMBER, float(found))
+            return written(FieldType.NUMBER, float(value))
         if kind == "name":
-            return written(NULL, None) if found == "null" else written(FieldType.TRUTH, found == "true")
-        if (kind, found) == ("sign", "("):
+            return written(NULL, None) if value == "null" else written(FieldType.TRUTH, value == "true")
+        if (kind, value) == ("sign", "("):
             inner = self.expression()
             self.want(")")
             return inner
-        if (kind, found) == ("sign", "["):
+        if (kind, value) == ("sign", "["):
             return parts.listed(self.several("]"))
         raise NotPlainConditionError
 
@@ -203,17 +203,17 @@ class _ConditionReader:
     def function(self) -> ConditionPart:
         name = self.name()
         self.at += 1
-        given = self.several(")")
+        given_parts = self.several(")")
         by = {"size": parts.sized, "double": parts.fraction, "has": parts.has}.get(name)
-        return by(given[0]) if by is not None and len(given) == 1 else UNREAD
+        return by(given_parts[0]) if by is not None and len(given_parts) == 1 else UNREAD
 
     def method(self, on: ConditionPart, name: str) -> ConditionPart:
         if name in _MACROS:
             return self.macro(on, name)
-        given = self.several(")")
-        if name == "size" and not given:
+        given_parts = self.several(")")
+        if name == "size" and not given_parts:
             return parts.sized(on)
-        return parts.asked_of_text(name, on, given[0]) if len(given) == 1 else UNREAD
+        return parts.asked_of_text(name, on, given_parts[0]) if len(given_parts) == 1 else UNREAD
 
     def macro(self, over: ConditionPart, name: str) -> ConditionPart:
         self.macros += 1
@@ -221,16 +221,16 @@ class _ConditionReader:
             raise NotPlainConditionError
         self.member = self.name()
         self.want(",")
-        given = self.several(")")
+        given_parts = self.several(")")
         self.member = ""
-        if name not in {"exists", "all"} or len(given) != 1:
+        if name not in {"exists", "all"} or len(given_parts) != 1:
             return UNREAD
-        return parts.of_members(over, given[0], any_=name == "exists")
+        return parts.of_members(over, given_parts[0], any_=name == "exists")
 
     def several(self, end: str) -> list[ConditionPart]:
-        found: list[ConditionPart] = []
+        expressions: list[ConditionPart] = []
         while not self.sign(end):
-            if found:
+            if expressions:
                 self.want(",")
-            found.append(self.expression())
-        return found
+            expressions.append(self.expression())
+        return expressions

@@ -50,7 +50,7 @@ FIELDS: tuple[Field, ...] = (
     Field("exception.type", _T, "the exception's type, such as `abort`"),
     Field("exception.task", _T, "the task it concerns; empty for a run"),
     Field("exception.trigger", _T, "the name of the external trigger"),
-    Field("exception.item", _T, "for a timeout: the task instance past its deadline; empty if it is the run's"),
+    Field("exception.task_id", _T, "for a timeout: the task instance past its deadline; empty if it is the run's"),
     Field("exception.level", _I, "how many retries by a retry policy it has had"),
     Field("cause", _T, "the cause, such as `memory`, or `unknown`"),
     Field("confidence", _N, "the confidence of the classification, from 0 to 1"),
@@ -66,7 +66,7 @@ FIELDS: tuple[Field, ...] = (
     Field("job.priority", _I, "its priority"),
     Field("job.attempt", _I, "the number of the attempt, from 1"),
     Field("job.generation", _I, "the generation"),
-    Field("job.faults", _I, "attempts that failed"),
+    Field("job.failures", _I, "attempts that failed"),
     Field("job.releases", _I, "attempts lost with their pilot"),
     Field("job.cpus", _I, "its number of processors"),
     Field("job.memory", _I, "its memory in bytes; 0: not specified"),
@@ -93,27 +93,27 @@ FIELDS: tuple[Field, ...] = (
     Field("evidence.transfer", _T, "the error message of a failed transfer"),
     Field("evidence.stage", _T, "the stage it reached: `staging-in`, `executing`, `staging-out`, `cleanup`; empty if unknown"),
     Field("evidence.more", FieldType.DATA, "other evidence"),
-    Field("case.id", _T, "the case"),
-    Field("case.flow", _T, "the flow's name"),
-    Field("case.version", _T, "the flow's version"),
-    Field("case.data", FieldType.DATA, "the case's data"),
-    Field("case.depth", _I, "how many parent runs it has"),
-    Field("case.age", _N, "seconds since it started"),
-    Field("item.name", _T, "the task instance"),
-    Field("item.status", _T, "its status"),
-    Field("item.data", FieldType.DATA, "its data"),
-    Field("item.round", _I, "the number of its round"),
-    Field("item.age", _N, "seconds since it was enabled"),
-    Field("items", FieldType.WORDS, "the status of every task of the run, by name"),
+    Field("run.id", _T, "the run"),
+    Field("run.flow", _T, "the flow's name"),
+    Field("run.version", _T, "the flow's version"),
+    Field("run.data", FieldType.DATA, "the run's data"),
+    Field("run.depth", _I, "how many parent runs it has"),
+    Field("run.age", _N, "seconds since it started"),
+    Field("task.name", _T, "the task instance"),
+    Field("task.status", _T, "its status"),
+    Field("task.data", FieldType.DATA, "its data"),
+    Field("task.round", _I, "the number of its round"),
+    Field("task.age", _N, "seconds since it was enabled"),
+    Field("tasks", FieldType.WORDS, "the status of every task of the run, by name"),
     Field("host.name", _T, "the host"),
     Field("host.closed", _B, "whether it is closed to new jobs"),
     Field("host.jobs_1h", _I, "jobs completed there within the last hour"),
-    Field("host.faults_1h", _I, "failures there within the last hour"),
+    Field("host.failures_1h", _I, "failures there within the last hour"),
     Field("site.name", _T, "the site"),
     Field("site.open", _B, "whether it accepts pilots"),
     Field("site.pilots", _I, "its pilots"),
     Field("site.waiting", _I, "jobs waiting for it"),
-    Field("site.faults_1h", _I, "failures there within the last hour"),
+    Field("site.failures_1h", _I, "failures there within the last hour"),
     Field("history.same_cause", _I, "earlier attempts of this job with the same cause"),
     Field("history.same_host", _I, "earlier attempts of this job on the same host"),
     Field("history.cause_1h", _I, "failures with the same cause within the last hour, over all jobs of the tenant"),
@@ -139,7 +139,7 @@ NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.k
 """The context of which nothing was told."""
 
 
-def read_context(told: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
+def read_context(facts: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
     """A whole context of what was told, and everything that is wrong with it; what is wrong is left out.
 
     Too long lists and texts are no mistake of the teller's: they are cut, at the end where the newest stands.
@@ -147,7 +147,7 @@ def read_context(told: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
     context = dict(NOTHING_KNOWN)
     wrong: list[str] = []
     left = [MOST_TEXT]
-    for name, value in _flat(told):
+    for name, value in _flat(facts):
         field = BY_NAME.get(name)
         if field is None:
             close = get_close_matches(name, BY_NAME, n=1)
@@ -165,11 +165,11 @@ def read_context(told: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
     return context, tuple(wrong)
 
 
-def _flat(told: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for name, value in told.items():
+def _flat(facts: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in facts.items():
         if name in _GROUPS and name not in BY_NAME and isinstance(value, Mapping):
-            for inner, one in value.items():
-                yield f"{name}.{inner}", one
+            for inner, entry in value.items():
+                yield f"{name}.{inner}", entry
         else:
             yield name, value
 
@@ -199,14 +199,14 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             return None, bad
         wanted: type = str if field.kind is FieldType.TEXTS else Mapping
-        if not all(isinstance(one, wanted) for one in value):
+        if not all(isinstance(member, wanted) for member in value):
             return None, f"an element has another type; expected a {field.kind}"
         # The newest stands last; it is kept, also when the texts together are too long.
-        kept = [_plain(one, left, DEEPEST) for one in reversed(value[-MOST_MEMBERS:])]
+        kept = [_plain(member, left, DEEPEST) for member in reversed(value[-MOST_MEMBERS:])]
         return kept[::-1], ""
     if not isinstance(value, Mapping):
         return None, bad
-    if field.kind is FieldType.WORDS and not all(isinstance(one, str) for one in value.values()):
+    if field.kind is FieldType.WORDS and not all(isinstance(member, str) for member in value.values()):
         return None, f"an element has another type; expected a {field.kind}"
     return _plain(value, left, DEEPEST), ""
 
@@ -238,9 +238,9 @@ def _plain(value: object, left: list[int], depth: int) -> object:
         return None
     if isinstance(value, Mapping):
         few = list(value.items())[:MOST_MEMBERS]
-        return {_cut(str(key), left): _plain(one, left, depth - 1) for key, one in few}
+        return {_cut(str(key), left): _plain(entry, left, depth - 1) for key, entry in few}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(one, left, depth - 1) for one in value[-MOST_MEMBERS:]]
+        return [_plain(entry, left, depth - 1) for entry in value[-MOST_MEMBERS:]]
     return None
 
 

@@ -8,9 +8,9 @@ from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, R
 
 
 def conclusion_in_words(conclusion: Conclusion) -> str:
-    """The exlet's name, or its steps one after the other."""
-    if conclusion.exlet:
-        return conclusion.exlet
+    """The playbook's name, or its steps one after the other."""
+    if conclusion.playbook:
+        return conclusion.playbook
     return ", then ".join(_step(step) for step in conclusion.steps) or "nothing"
 
 
@@ -27,8 +27,8 @@ def effective_rule(tree: RuleTree, rule: str) -> str:
 
     Each rule on the way is named once: a refinement by *except if*, an alternative by *else if*.
     """
-    way = [one for one in tree.way_to(rule) if one.id != ROOT]
-    words = [f"{_joint(tree, one)} {one.condition}" for one in way]
+    way = [other_rule for other_rule in tree.way_to(rule) if other_rule.id != ROOT]
+    words = [f"{_joint(tree, other_rule)} {other_rule.condition}" for other_rule in way]
     if not words:
         return "always: nothing"
     return f"{' '.join(words)} then {conclusion_in_words(tree.rules[rule].conclusion)}"

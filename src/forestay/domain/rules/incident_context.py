@@ -8,7 +8,7 @@ from typing import Any
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.rules.context import BY_NAME
 
-_GROUPS = ("job", "evidence", "case", "item", "host", "site", "history", "now", "exception")
+_GROUPS = ("job", "evidence", "run", "task", "host", "site", "history", "now", "exception")
 _HOUR = 3_600_000
 _RESOURCES = ("cpus", "memory", "disk", "gpus", "wall")
 _NAMES: Mapping[str, Mapping[str, str]] = {
@@ -24,39 +24,39 @@ def told_by(incident: Incident) -> dict[str, object]:
     What an incident kept and no field has (the lines that decided, advice) is passed over.
     """
     kept: Mapping[str, Any] = incident.context
-    told: dict[str, object] = {name: value for name, value in kept.items() if name in BY_NAME and value is not None}
+    values: dict[str, object] = {name: value for name, value in kept.items() if name in BY_NAME and value is not None}
     for group in _GROUPS:
         inner = kept.get(group)
         if isinstance(inner, Mapping):
             names = _NAMES[group]
-            told |= {names[name]: value for name, value in inner.items() if name in names and value is not None}
+            values |= {names[name]: value for name, value in inner.items() if name in names and value is not None}
     job = kept.get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
     if isinstance(resources, Mapping):
-        told |= {f"job.{name}": resources[name] for name in _RESOURCES if resources.get(name) is not None}
+        values |= {f"job.{name}": resources[name] for name in _RESOURCES if resources.get(name) is not None}
     finding = kept.get("finding")
     if isinstance(finding, Mapping):
-        told |= {
+        values |= {
             name: finding[name] for name in ("cause", "confidence", "retry", "pattern") if finding.get(name) is not None
         }
-    lines = told.get("evidence.log_tail")
+    lines = values.get("evidence.log_tail")
     if isinstance(lines, str):
-        told["evidence.log_tail"] = lines.splitlines()
+        values["evidence.log_tail"] = lines.splitlines()
     named = {
         "job.id": incident.job,
         "job.owner": incident.owner,
-        "case.id": incident.case,
-        "case.version": incident.flow,
+        "run.id": incident.run,
+        "run.version": incident.flow,
     }
-    told |= {name: value for name, value in named.items() if value}
-    told |= {"exception.type": incident.kind.value, "job.attempt": incident.attempt}
-    # As they were when the fault was first decided on (`fault_context`).
-    if told.get("evidence.node"):
-        told.setdefault("host.name", told["evidence.node"])
-    told.setdefault("now.hour", incident.at // _HOUR % 24)
-    told.setdefault("now.weekday", (incident.at // _HOUR // 24 + 3) % 7 + 1)
-    told.setdefault("cause", incident.cause)
-    if incident.item:
-        told.setdefault("item.name", incident.item)
-        told.setdefault("exception.task", incident.item.partition(":")[0].partition("[")[0])
-    return told
+    values |= {name: value for name, value in named.items() if value}
+    values |= {"exception.type": incident.kind.value, "job.attempt": incident.attempt}
+    # As they were when the failure was first decided on (`failure_context`).
+    if values.get("evidence.node"):
+        values.setdefault("host.name", values["evidence.node"])
+    values.setdefault("now.hour", incident.at // _HOUR % 24)
+    values.setdefault("now.weekday", (incident.at // _HOUR // 24 + 3) % 7 + 1)
+    values.setdefault("cause", incident.cause)
+    if incident.instance:
+        values.setdefault("task.name", incident.instance)
+        values.setdefault("exception.task", incident.instance.partition(":")[0].partition("[")[0])
+    return values

@@ -1,9 +1,9 @@
 """What came of an incident: read off what the same job did later.
 
-Nobody writes down whether an answer to a fault was a good one; it shows in what came after. So the incidents of a job are read from the newest back to the oldest. Of the newest
+Nobody writes down whether an answer to a failure was a good one; it shows in what came after. So the incidents of a job are read from the newest back to the oldest. Of the newest
 the job's own document tells how it went on; of each one before, the incident after it does. `LaterAttempts` is what has to be remembered of a job on the way: one small value.
 
-* A later attempt ended well: *mended*; *by hand*, where a person retried the job or let it go on between this fault and the next attempt.
+* A later attempt ended well: *recovered*; *by hand*, where a person retried the job or let it go on between this failure and the next attempt.
 * It was tried again and never ended well: *again*, if the next attempt failed of the same cause, else *otherwise*.
 * It was not tried again: *given up*, *forced* (a person said that it counts as done), *cancelled*, or it is still *open*.
 * There is no job, or its document is gone: *unknown*.
@@ -25,18 +25,18 @@ from forestay.domain.jobs.lifecycle import Event
 AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
 """What a job can be given more of."""
 _TOLD = tuple(f"job.{name}" for name in AMOUNTS)
-HOUSE = "house policy"
+DEFAULT_POLICY = "default policy"
 _BY_HAND = frozenset({Event.RETRY, Event.CONTINUE, Event.FORCE_COMPLETE, Event.FORCE_FAIL, Event.CANCEL})
-_NO_PERSON = ("exlet:", "case:")
+_NO_PERSON = ("playbook:", "run:")
 
 
 class OutcomeKind(StrEnum):
     """What came of an incident."""
 
-    MENDED = "mended"
-    """A later attempt ended well, and no person had acted on the fault."""
+    RECOVERED = "recovered"
+    """A later attempt ended well, and no person had acted on the failure."""
     BY_HAND = "by-hand"
-    """A later attempt ended well after a person had acted on the fault."""
+    """A later attempt ended well after a person had acted on the failure."""
     AGAIN = "again"
     """It was tried again and failed of the same cause, and the job never ended well."""
     OTHERWISE = "otherwise"
@@ -54,7 +54,7 @@ class OutcomeKind(StrEnum):
 
 JUDGED = frozenset(
     {
-        OutcomeKind.MENDED,
+        OutcomeKind.RECOVERED,
         OutcomeKind.BY_HAND,
         OutcomeKind.AGAIN,
         OutcomeKind.OTHERWISE,
@@ -132,7 +132,7 @@ def job_later(document: JobDocument | None) -> LaterAttempts:
     hands = tuple(
         ManualAction(line.attempt, line.event, line.by)
         for line in document.history
-        if line.event in _BY_HAND and line.by != HOUSE and not line.by.startswith(_NO_PERSON)
+        if line.event in _BY_HAND and line.by != DEFAULT_POLICY and not line.by.startswith(_NO_PERSON)
     )
     needs = document.resources
     amounts = (needs.cpus, needs.memory, needs.disk, needs.gpus, needs.wall or 0)
@@ -145,14 +145,14 @@ def job_later(document: JobDocument | None) -> LaterAttempts:
     return LaterAttempts(document.state, winner.token.attempt if winner is not None else 0, following, hands)
 
 
-def incident_attempt(told: Mapping[str, Any]) -> Attempt:
+def incident_attempt(facts: Mapping[str, Any]) -> Attempt:
     """The attempt that an incident is about, by the fields that it tells (`incident_context.told_by`)."""
-    amounts = tuple(_whole(told.get(name)) for name in _TOLD)
-    seconds = told.get("evidence.wall_time")
+    amounts = tuple(_whole(facts.get(name)) for name in _TOLD)
+    seconds = facts.get("evidence.wall_time")
     return Attempt(
-        _whole(told.get("job.attempt")),
-        str(told.get("cause", "unknown")),
-        str(told.get("evidence.node") or told.get("host.name") or ""),
+        _whole(facts.get("job.attempt")),
+        str(facts.get("cause", "unknown")),
+        str(facts.get("evidence.node") or facts.get("host.name") or ""),
         float(seconds) if isinstance(seconds, int | float) and seconds > 0 else 0.0,
         amounts,
     )
@@ -170,9 +170,9 @@ def outcome_of(attempt: Attempt, later: LaterAttempts) -> IncidentOutcome:
     """What came of the incident of an attempt."""
     following = later.next if later.next is not None and later.next.number > attempt.number else None
     hands = tuple(
-        one
-        for one in later.hands
-        if one.attempt >= attempt.number and (following is None or one.attempt < following.number)
+        hand
+        for hand in later.hands
+        if hand.attempt >= attempt.number and (following is None or hand.attempt < following.number)
     )
     came = _came(attempt, later, following, hands)
     if following is None:
@@ -189,7 +189,7 @@ def _came(
     if later.end is None:
         return OutcomeKind.UNKNOWN
     if later.winner >= max(1, attempt.number):
-        return OutcomeKind.BY_HAND if hands else OutcomeKind.MENDED
+        return OutcomeKind.BY_HAND if hands else OutcomeKind.RECOVERED
     if later.end not in FINAL:
         return OutcomeKind.OPEN
     if later.end is State.FORCED_COMPLETE:
@@ -200,13 +200,13 @@ def _came(
 
 
 def faulted_job_came(document: JobDocument | None) -> tuple[OutcomeKind, float]:
-    """What came of a job that had a fault, told by its document alone; and the core-seconds of the run that ended well, 0 without one."""
+    """What came of a job that had a failure, told by its document alone; and the core-seconds of the run that ended well, 0 without one."""
     later = job_later(document)
     if later.end is None:
         return OutcomeKind.UNKNOWN, 0.0
     if later.winner and later.next is not None:
-        hands = any(one.attempt < later.winner for one in later.hands)
-        return OutcomeKind.BY_HAND if hands else OutcomeKind.MENDED, later.next.core_seconds
+        hands = any(hand.attempt < later.winner for hand in later.hands)
+        return OutcomeKind.BY_HAND if hands else OutcomeKind.RECOVERED, later.next.core_seconds
     if later.end not in FINAL:
         return OutcomeKind.OPEN, 0.0
     ends = {State.FORCED_COMPLETE: OutcomeKind.FORCED, State.CANCELLED: OutcomeKind.CANCELLED}

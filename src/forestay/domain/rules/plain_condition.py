@@ -47,9 +47,9 @@ def _answer_of(read: ConditionPart) -> Answer:
 
     def answer(context: Context) -> bool | None:
         try:
-            found: bool = ask(context, None)
+            found_answer: bool = ask(context, None)
         except OPEN:
             return None
-        return found
+        return found_answer
 
     return answer

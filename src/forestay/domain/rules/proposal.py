@@ -1,4 +1,4 @@
-"""Proposals: rules that follow from what mended recorded faults, and from what people did by hand (P0-30).
+"""Proposals: rules that follow from what recovered recorded failures, and from what people did by hand (P0-30).
 
 Pure: the incidents are handed over one by one with what came of them (`outcome`). Each that was followed by something tells of one *remedy*: the job was tried again as it was, on another host, or with more of
 something; or a person failed it, cancelled it or said that it counts as done. Remedies are counted over groups of incidents, from the broad (a cause) to the narrow (a cause with a pattern, an exit code, a task, a
@@ -46,7 +46,7 @@ Fact = tuple[str, str | int]
 
 
 class FollowUpKind(StrEnum):
-    """What followed on a fault."""
+    """What followed on a failure."""
 
     RETRY = "retry"
     ELSEWHERE = "elsewhere"
@@ -58,7 +58,7 @@ class FollowUpKind(StrEnum):
 
 
 class ProposedRemedy(NamedTuple):
-    """One thing that can be done about a fault."""
+    """One thing that can be done about a failure."""
 
     kind: FollowUpKind
     amounts: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Proposal:
     facts: tuple[Fact, ...]
 
     @property
-    def cornerstone(self) -> str:
+    def reference_incident(self) -> str:
         return self.examples[0]
 
     @property
@@ -118,7 +118,7 @@ class Proposal:
 
 
 def remedy_of(outcome: IncidentOutcome) -> tuple[ProposedRemedy, bool] | None:
-    """What followed on a fault, and whether it helped. None: nothing did, or it is not over."""
+    """What followed on a failure, and whether it helped. None: nothing did, or it is not over."""
     if outcome.came in (OutcomeKind.OPEN, OutcomeKind.UNKNOWN):
         return None
     tried = outcome.tried
@@ -134,16 +134,16 @@ def remedy_of(outcome: IncidentOutcome) -> tuple[ProposedRemedy, bool] | None:
     return None
 
 
-def facts_of(told: Mapping[str, object]) -> dict[str, str | int]:
+def facts_of(facts: Mapping[str, object]) -> dict[str, str | int]:
     """The facts of an incident that a condition may compare; what is empty is no fact."""
-    found: dict[str, str | int] = {}
+    values: dict[str, str | int] = {}
     for name in FACTS:
-        value = told.get(name)
+        value = facts.get(name)
         if isinstance(value, bool) or not isinstance(value, str | int):
             continue
         if value != "" and (not isinstance(value, str) or len(value) <= 200):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 @dataclass(slots=True)
@@ -156,16 +156,16 @@ class Proposals:
         self,
         incident: str,
         type_: ExceptionType,
-        told: Mapping[str, object],
+        facts_data: Mapping[str, object],
         attempt: Attempt,
         outcome: IncidentOutcome,
     ) -> None:
         """Look at one incident; the newest come first."""
-        found = remedy_of(outcome)
-        if found is None:
+        found_remedy = remedy_of(outcome)
+        if found_remedy is None:
             return
-        remedy, helped = found
-        facts = facts_of(told)
+        remedy, helped = found_remedy
+        facts = facts_of(facts_data)
         seen = [(remedy, helped)]
         if remedy.kind in (FollowUpKind.RETRY, FollowUpKind.ELSEWHERE, FollowUpKind.MORE):
             # To ask a person is right where a try was in vain to the end, and an exception where one was not.
@@ -179,22 +179,22 @@ class Proposals:
                 if len(self.groups) >= MOST_GROUPS:
                     continue
                 group = self.groups[key] = {}
-            for one, good in seen:
-                _note(group.setdefault(one, Support()), incident, facts, attempt, outcome, good=good)
+            for proposed_remedy, good in seen:
+                _note(group.setdefault(proposed_remedy, Support()), incident, facts, attempt, outcome, good=good)
 
     def made(self) -> list[Proposal]:
         """The rules that are proposed, the best supported first. A narrow group is passed over where a broad one has the same remedy."""
-        found: list[Proposal] = []
-        for key, group in sorted(self.groups.items(), key=lambda one: (len(one[0].facts), str(one[0]))):
+        proposals: list[Proposal] = []
+        for key, group in sorted(self.groups.items(), key=lambda pair: (len(pair[0].facts), str(pair[0]))):
             if _vague(key):
                 continue
             for remedy, support in group.items():
-                if not support.enough or any(_covers(one, key, remedy) for one in found):
+                if not support.enough or any(_covers(proposal, key, remedy) for proposal in proposals):
                     continue
                 if remedy.kind is FollowUpKind.ELSEWHERE and _helps(group, FollowUpKind.RETRY):
                     continue  # another try where it was does as well
-                found.append(_proposal(key, remedy, support))
-        return sorted(found, key=lambda one: (-one.helped, one.condition))
+                proposals.append(_proposal(key, remedy, support))
+        return sorted(proposals, key=lambda proposal: (-proposal.helped, proposal.condition))
 
 
 def _note(
@@ -228,13 +228,13 @@ def _note(
 
 
 def _vague(key: ProposalGroupKey) -> bool:
-    """A fault of which the cause is not known is not answered by that alone."""
+    """A failure of which the cause is not known is not answered by that alone."""
     facts = dict(key.facts)
     return facts.get("cause", UNKNOWN) == UNKNOWN and len(facts) == 1
 
 
-def _covers(one: Proposal, key: ProposalGroupKey, remedy: ProposedRemedy) -> bool:
-    return one.type is key.type and one.remedy == remedy and set(one.facts) <= set(key.facts)
+def _covers(proposal: Proposal, key: ProposalGroupKey, remedy: ProposedRemedy) -> bool:
+    return proposal.type is key.type and proposal.remedy == remedy and set(proposal.facts) <= set(key.facts)
 
 
 def _helps(group: Mapping[ProposedRemedy, Support], kind: FollowUpKind) -> bool:
@@ -269,7 +269,7 @@ def _comparison(name: str, value: str | int) -> str:
 def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, object], ...]:
     match remedy.kind:
         case FollowUpKind.RETRY:
-            return ({"action": "ladder"},)
+            return ({"action": "retry"},)
         case FollowUpKind.ELSEWHERE:
             return ({"action": "avoid-host"}, {"action": "resubmit"})
         case FollowUpKind.MORE:
@@ -279,7 +279,7 @@ def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, objec
                 if name in support.factors
             }
             if not needs:
-                return ({"action": "ladder"},)
+                return ({"action": "retry"},)
             return ({"action": "resubmit", "how": "changed", "needs": needs},)
         case FollowUpKind.FAIL:
             return ({"action": "force-fail"},)
@@ -289,21 +289,21 @@ def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, objec
             return ({"action": "hold"},)
 
 
-def in_words(one: Proposal) -> Iterator[str]:
+def in_words(proposal: Proposal) -> Iterator[str]:
     """A proposal in plain words: what was seen, and what follows."""
-    where = " and ".join(f"{name} {value}" for name, value in one.facts)
+    where = " and ".join(f"{name} {value}" for name, value in proposal.facts)
     did = {
         FollowUpKind.RETRY: "a retry recovered",
         FollowUpKind.ELSEWHERE: "a retry on another host recovered",
-        FollowUpKind.MORE: f"a retry with more {' and '.join(one.remedy.amounts)} recovered",
+        FollowUpKind.MORE: f"a retry with more {' and '.join(proposal.remedy.amounts)} recovered",
         FollowUpKind.FAIL: "a person gave up",
         FollowUpKind.COMPLETE: "a person marked as complete",
         FollowUpKind.ASK: "further retries did not help",
-    }[one.remedy.kind]
-    hand = f", {one.by_hand} of them by hand" if one.by_hand else ""
-    yield f"Of failures with {where}, {did} {one.helped} of {one.tried}{hand}."
-    if one.against:
-        yield f"It did not hold for {one.tried - one.helped}, such as {one.against[0]}."
+    }[proposal.remedy.kind]
+    hand = f", {proposal.by_hand} of them by hand" if proposal.by_hand else ""
+    yield f"Of failures with {where}, {did} {proposal.helped} of {proposal.tried}{hand}."
+    if proposal.against:
+        yield f"It did not hold for {proposal.tried - proposal.helped}, such as {proposal.against[0]}."
 
 
 def worth(*, answered: int, differs: int, wrong: int) -> bool:

@@ -5,12 +5,12 @@ end. Nothing is done to any job.
 
 A verdict of a rule is *wrong* where what came of the incident speaks against it:
 
-* *stops*: the rule would hold or fail a job that a further try mended. To hold is not wrong where a person had to act before the job ended well; to fail is.
+* *stops*: the rule would hold or fail a job that a further try recovered. To hold is not wrong where a person had to act before the job ended well; to fail is.
 * *counts*: the rule would count a job as done that really ended well later: its outputs would be missing.
 * *in vain*: the rule would try again, and just that was tried, and the job failed again of the same cause and never ended well. What was tried must be at least what the rule
   would do: more memory if the rule gives more memory, another host if it goes elsewhere.
 
-A verdict that nothing speaks for or against, since nothing of the kind was tried, is *unproven*. Answers of the house are compared and not judged.
+A verdict that nothing speaks for or against, since nothing of the kind was tried, is *unproven*. Answers of the default policy are compared and not judged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
 from forestay.domain.exceptions.safeguards.rate_limit import MINUTE
+from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.rules.answer import STOPPING, TRYING, Answer, AnswerKind
 from forestay.domain.rules.incident_outcome import Attempt, IncidentOutcome, OutcomeKind
 
@@ -37,7 +37,7 @@ class DecisionError(StrEnum):
     """How a verdict is wrong."""
 
     STOPS = "stops"
-    """It would stop what a further try mended."""
+    """It would stop what a further try recovered."""
     COUNTS = "counts"
     """It would count as done what was not done yet."""
     IN_VAIN = "in-vain"
@@ -134,7 +134,7 @@ class Replay:
     Its size is bounded by the rules, the causes and the hours that there are, not by the incidents.
     """
 
-    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
     shown: int = 100
     """Incidents that are kept whole: those that differ, the wrong ones first."""
     incidents: int = 0
@@ -164,7 +164,7 @@ class Replay:
     ) -> ComparedIncident:
         """Look at one incident."""
         proof, wrong = judge(now, outcome)
-        one = ComparedIncident(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
+        compared_incident = ComparedIncident(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
         self.incidents += 1
         if self.first is None or at < self.first:
             self.first = at
@@ -172,13 +172,13 @@ class Replay:
             self.last = at
         self.came[outcome.came] += 1
         saved = spent = 0.0
-        differs = one.differs
+        differs = compared_incident.differs
         if differs:
             self.differs += 1
             saved, spent = cost(then, now, attempt, outcome)
             self.saved += saved
             self.spent += spent
-            self._group(one)
+            self._group(compared_incident)
         else:
             self.same += 1
         if wrong is not None:
@@ -186,13 +186,15 @@ class Replay:
         if differs or wrong is not None:
             kept = self._wrong_ones if wrong is not None else self._others
             if len(kept) < self.shown:
-                kept.append(one)
+                kept.append(compared_incident)
         if now.by_rule:
-            self._count(one, saved, spent)
-        return one
+            self._count(compared_incident, saved, spent)
+        return compared_incident
 
-    def _group(self, one: ComparedIncident) -> None:
-        key = ReplayGroupKey(one.now.by, one.cause, one.then.way, one.now.way)
+    def _group(self, compared_incident: ComparedIncident) -> None:
+        key = ReplayGroupKey(
+            compared_incident.now.by, compared_incident.cause, compared_incident.then.way, compared_incident.now.way
+        )
         group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= MOST_GROUPS:
@@ -200,39 +202,41 @@ class Replay:
                 return
             group = self.groups[key] = ReplayGroup()
         group.count += 1
-        group.wrong += one.wrong is not None
-        group.came[one.outcome.came] += 1
+        group.wrong += compared_incident.wrong is not None
+        group.came[compared_incident.outcome.came] += 1
         if len(group.examples) < EXAMPLES:
-            group.examples.append(one.incident)
+            group.examples.append(compared_incident.incident)
 
-    def _count(self, one: ComparedIncident, saved: float, spent: float) -> None:
+    def _count(self, compared_incident: ComparedIncident, saved: float, spent: float) -> None:
         self.by_rule += 1
-        self.proof[one.proof] += 1
-        tally = self.rules.get(one.now.by)
+        self.proof[compared_incident.proof] += 1
+        tally = self.rules.get(compared_incident.now.by)
         if tally is None:
-            tally = self.rules[one.now.by] = RuleTally()
+            tally = self.rules[compared_incident.now.by] = RuleTally()
         tally.answered += 1
-        tally.differs += one.differs
-        tally.came[one.outcome.came] += 1
+        tally.differs += compared_incident.differs
+        tally.came[compared_incident.outcome.came] += 1
         tally.saved += saved
         tally.spent += spent
-        if one.now.way is AnswerKind.ERROR:
+        if compared_incident.now.way is AnswerKind.ERROR:
             self.errors += 1
             tally.errors += 1
             if len(self.messages) < MOST_ERRORS:
-                self.messages.append(ErrorOnPath(one.now.by, one.incident, one.now.does))
+                self.messages.append(
+                    ErrorOnPath(compared_incident.now.by, compared_incident.incident, compared_incident.now.does)
+                )
             return
-        tally.right += one.proof is Proof.RIGHT
-        tally.unproven += one.proof is Proof.UNPROVEN
-        if one.wrong is not None:
-            tally.wrong[one.wrong] += 1
+        tally.right += compared_incident.proof is Proof.RIGHT
+        tally.unproven += compared_incident.proof is Proof.UNPROVEN
+        if compared_incident.wrong is not None:
+            tally.wrong[compared_incident.wrong] += 1
             if len(tally.examples) < EXAMPLES:
-                tally.examples.append(one.incident)
-        self._hours[one.now.by, one.at // HOUR] += 1
-        self._windows[one.now.by, one.at // self.policy.rule_acts.window] += 1
+                tally.examples.append(compared_incident.incident)
+        self._hours[compared_incident.now.by, compared_incident.at // HOUR] += 1
+        self._windows[compared_incident.now.by, compared_incident.at // self.policy.rule_acts.window] += 1
 
     def finish(self) -> Replay:
-        """Reckon what the brakes would have said, roughly: acts a rule in each hour, and in each window of its limit. Storms and canaries are not reckoned with."""
+        """Reckon what the safeguards would have said, roughly: acts a rule in each hour, and in each window of its limit. Storms and canaries are not reckoned with."""
         for tally in self.rules.values():
             tally.peak_hour = tally.put_off = 0
         for (rule, _), acts in self._hours.items():
@@ -268,13 +272,13 @@ def judge(now: Answer, outcome: IncidentOutcome) -> tuple[Proof, DecisionError |
     ):
         return Proof.UNPROVEN, None
     if now.way in TRYING:
-        if came is OutcomeKind.MENDED or came is OutcomeKind.BY_HAND:
-            # Something mended it. Whether this would have is only known if it was no more than this.
+        if came is OutcomeKind.RECOVERED or came is OutcomeKind.BY_HAND:
+            # Something recovered it. Whether this would have is only known if it was no more than this.
             return (Proof.RIGHT if _covers(now, outcome) else Proof.UNPROVEN), None
         if came is OutcomeKind.AGAIN and _was_tried(now, outcome):
             return Proof.WRONG, DecisionError.IN_VAIN
         return Proof.UNPROVEN, None
-    if came is OutcomeKind.MENDED or (came is OutcomeKind.BY_HAND and now.way is not AnswerKind.HOLD):
+    if came is OutcomeKind.RECOVERED or (came is OutcomeKind.BY_HAND and now.way is not AnswerKind.HOLD):
         if now.way is AnswerKind.ERROR:
             return Proof.UNPROVEN, None
         return Proof.WRONG, DecisionError.COUNTS if now.way is AnswerKind.COMPLETE else DecisionError.STOPS
@@ -309,7 +313,7 @@ def cost(then: Answer, now: Answer, attempt: Attempt, outcome: IncidentOutcome) 
     tried = outcome.tried
     if now.way in TRYING:
         return (0.0, 0.0) if tried is not None or then.way in TRYING else (0.0, attempt.core_seconds)
-    in_vain = outcome.came not in (OutcomeKind.MENDED, OutcomeKind.BY_HAND)
+    in_vain = outcome.came not in (OutcomeKind.RECOVERED, OutcomeKind.BY_HAND)
     if now.way in STOPPING and tried is not None and in_vain:
         return tried.core_seconds, 0.0
     return 0.0, 0.0
@@ -317,8 +321,8 @@ def cost(then: Answer, now: Answer, attempt: Attempt, outcome: IncidentOutcome) 
 
 def wrong_in(replay: Replay, rules: Iterable[str]) -> Counter[DecisionError]:
     """Wrong verdicts of some rules alone."""
-    found: Counter[DecisionError] = Counter()
+    wrong: Counter[DecisionError] = Counter()
     for rule in rules:
         if (tally := replay.rules.get(rule)) is not None:
-            found += tally.wrong
-    return found
+            wrong += tally.wrong
+    return wrong

@@ -53,7 +53,7 @@ class RuleSetId(NamedTuple):
 
 
 class TreeKey(NamedTuple):
-    """Which tree of a rule set. The task of a case-level type is empty; of an item-level type it may be `ANY_TASK`."""
+    """Which tree of a rule set. The task of a run-level type is empty; of a task-level type it may be `ANY_TASK`."""
 
     type: ExceptionType
     task: str = ""
@@ -63,8 +63,8 @@ class TreeKey(NamedTuple):
 
 
 def tree_key(type_: ExceptionType, task: str = "") -> TreeKey:
-    """The key of the tree for an exception: case-level types have one tree, whatever the task."""
-    return TreeKey(type_, "" if type_.of_case else task or ANY_TASK)
+    """The key of the tree for an exception: run-level types have one tree, whatever the task."""
+    return TreeKey(type_, "" if type_.of_run else task or ANY_TASK)
 
 
 _EMPTY = RuleTree()
@@ -92,9 +92,9 @@ class RuleSet:
     def find(self, rule: str) -> tuple[TreeKey, Rule] | None:
         """The rule of an id, with the tree in which it stands."""
         for key, tree in self.trees.items():
-            found = tree.rules.get(rule)
-            if found is not None and rule != ROOT:
-                return key, found
+            found_rule = tree.rules.get(rule)
+            if found_rule is not None and rule != ROOT:
+                return key, found_rule
         return None
 
     def __len__(self) -> int:
@@ -150,8 +150,10 @@ def diff(old: RuleSet, new: RuleSet) -> tuple[RuleChange, ...]:
 
 def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[RuleChange, ...]:
     """What differs between two trees, where it is known which rules can differ: as quick for many rules as for few."""
-    found = (RuleChange(key, one, before.rules.get(one), after.rules.get(one)) for one in rules if one is not None)
-    return tuple(change for change in found if change.before != change.after)
+    changes = (
+        RuleChange(key, rule, before.rules.get(rule), after.rules.get(rule)) for rule in rules if rule is not None
+    )
+    return tuple(change for change in changes if change.before != change.after)
 
 
 def apply(rule_set: RuleSet, version: RuleSetVersion) -> RuleSet | RuleChangeRefused:
@@ -243,7 +245,7 @@ class Ruling:
 
     @property
     def verdict(self) -> ConditionVerdict:
-        """`true`: a rule concluded; `false`: none did, and house policy decides; `error`: a condition erred, and nothing may act."""
+        """`true`: a rule concluded; `false`: none did, and default policy decides; `error`: a condition erred, and nothing may act."""
         return self.walks[-1].walk.verdict if self.walks else ConditionVerdict.FALSE
 
     @property
@@ -268,7 +270,7 @@ class Ruling:
 
 def in_order(sets: Iterable[RuleSet]) -> tuple[RuleSet, ...]:
     """The flow's rule set, then the domain's, then the packs by their names."""
-    return tuple(sorted(sets, key=lambda one: asked_at(one.id)))
+    return tuple(sorted(sets, key=lambda rule_set: asked_at(rule_set.id)))
 
 
 def asked_at(rule_set: RuleSetId) -> tuple[int, str]:
@@ -278,7 +280,7 @@ def asked_at(rule_set: RuleSetId) -> tuple[int, str]:
 
 def keys_for(type_: ExceptionType, task: str) -> tuple[TreeKey, ...]:
     """The trees of one set that an exception asks: its task's own, then the one for any task."""
-    if type_.of_case:
+    if type_.of_run:
         return (TreeKey(type_),)
     return (TreeKey(type_, ANY_TASK),) if task in {"", ANY_TASK} else (TreeKey(type_, task), TreeKey(type_, ANY_TASK))
 

@@ -51,8 +51,8 @@ class _TreeFilter:
         field, sign, value = finder
         if sign in FINDS:
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
-            for one in value if isinstance(value, tuple) else (value,):
-                by_value[one] = by_value.get(one, 0) | bit
+            for entry in value if isinstance(value, tuple) else (value,):
+                by_value[entry] = by_value.get(entry, 0) | bit
             if len(self.looks) < len(self.found_by):
                 self.looks = tuple((name, known.get) for name, known in self.found_by.items())
             return
@@ -98,9 +98,9 @@ class RuleSetIndex:
         self._gates: dict[TreeKey, _TreeFilter] = {}
         self._rounds: dict[tuple[ExceptionType, str, bool], _TreeSequence] = {}
         sets = tuple(sets)
-        for one in sets:
-            for key, index in one.indexes.items():
-                for _ in self.learn(one.rule_set.id, key, index):
+        for indexed_set in sets:
+            for key, index in indexed_set.indexes.items():
+                for _ in self.learn(indexed_set.rule_set.id, key, index):
                     pass
         self.seat(sets)
 
@@ -119,7 +119,7 @@ class RuleSetIndex:
     def seat(self, sets: Iterable[IndexedSet]) -> None:
         """From now on these are asked, in this order; they are known already. After every change of one of them."""
         self.sets = tuple(sets)
-        self.shadowed = any(one.shadowed for one in self.sets)
+        self.shadowed = any(indexed_set.shadowed for indexed_set in self.sets)
         self._rounds.clear()
 
     def ask(
@@ -133,12 +133,12 @@ class RuleSetIndex:
         if not bits:
             return asked.nothing
         walks: list[SetWalk] = []
-        for place, (bit, one, key, index) in enumerate(asked.trees):
+        for place, (bit, indexed_set, key, index) in enumerate(asked.trees):
             if not bits & bit:
                 walks.append(asked.nothing[place])
                 continue
             done = index.walk(context, evaluate, shadow=shadow)
-            walks.append(SetWalk(one.rule_set.id, one.rule_set.version, key, done))
+            walks.append(SetWalk(indexed_set.rule_set.id, indexed_set.rule_set.version, key, done))
             if done.verdict is not ConditionVerdict.FALSE:
                 break
         return tuple(walks)
@@ -146,14 +146,14 @@ class RuleSetIndex:
     def _round(self, type_: ExceptionType, task: str, *, shadow: bool) -> _TreeSequence:
         keys = keys_for(type_, task)
         trees = tuple(
-            (self._bits[one.rule_set.id], one, key, one.indexes[key])
-            for one in self.sets
+            (self._bits[indexed_set.rule_set.id], indexed_set, key, indexed_set.indexes[key])
+            for indexed_set in self.sets
             for key in keys
-            if key in one.indexes
+            if key in indexed_set.indexes
         )
         nothing = tuple(
-            SetWalk(one.rule_set.id, one.rule_set.version, key, index.nothing(shadow=shadow))
-            for _, one, key, index in trees
+            SetWalk(indexed_set.rule_set.id, indexed_set.rule_set.version, key, index.nothing(shadow=shadow))
+            for _, indexed_set, key, index in trees
         )
         made = _TreeSequence(trees, tuple(self._gates[key] for key in keys if key in self._gates), nothing)
         if len(self._rounds) >= MOST_ROUNDS:

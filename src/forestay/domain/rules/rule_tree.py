@@ -31,25 +31,25 @@ class RuleState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a rule concludes: an exlet by its name, or its steps written in place, as plain JSON values."""
+    """What a rule concludes: a playbook by its name, or its steps written in place, as plain JSON values."""
 
-    exlet: str = ""
+    playbook: str = ""
     steps: tuple[Mapping[str, object], ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not self.exlet and not self.steps
+        return not self.playbook and not self.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One node of a tree. The root has no conclusion, no author and no cornerstone."""
+    """One node of a tree. The root has no conclusion, no author and no reference incident."""
 
     id: str
     condition: str
     conclusion: Conclusion = Conclusion()
     state: RuleState = RuleState.SHADOW
-    cornerstone: str | None = None
+    reference_incident: str | None = None
     """The incident for which it was written."""
     author: str = ""
     description: str = ""
@@ -87,9 +87,9 @@ class RuleTree:
         """The number of rules on the longest way down, the root included."""
         deepest, waiting = 0, [(ROOT, 1)]
         while waiting:
-            one, level = waiting.pop()
+            returned_rule, level = waiting.pop()
             deepest = max(deepest, level)
-            rule = self.rules[one]
+            rule = self.rules[returned_rule]
             waiting += [(child, level + 1) for child in (rule.true_child, rule.false_child) if child is not None]
         return deepest
 
@@ -104,8 +104,8 @@ class RuleTree:
         """Every rule but the root as a reader meets it, with how many rules it refines."""
         waiting: list[tuple[str, int]] = [(ROOT, -1)]
         while waiting:
-            one, level = waiting.pop()
-            rule = self.rules[one]
+            returned_rule, level = waiting.pop()
+            rule = self.rules[returned_rule]
             if rule.id != ROOT:
                 yield rule, level
             if rule.false_child is not None:
@@ -209,7 +209,7 @@ def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
 
 
 def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | RuleChangeRefused:
-    """Hang a rule on the branch on which the walk of its cornerstone ended: the walk must have counted the shadows.
+    """Hang a rule on the branch on which the walk of its reference incident ended: the walk must have counted the shadows.
 
     Where the rule is true, that walk then ends in it; no walk that takes another way is changed.
     """
@@ -292,7 +292,7 @@ def check_tree(tree: RuleTree) -> tuple[str, ...]:
                     wrong.append(f"rule {child} is attached to {above.id} but names {rule.parent} as its parent")
                 seen.add(child)
                 waiting.append(rule)
-    wrong += [f"rule {one} is attached to no branch" for one in tree.rules if one not in seen]
+    wrong += [f"rule {rule} is attached to no branch" for rule in tree.rules if rule not in seen]
     wrong += [
         f"rule {rule.id} has no conclusion" for rule in tree.rules.values() if rule.id != ROOT and rule.conclusion.empty
     ]

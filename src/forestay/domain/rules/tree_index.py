@@ -31,7 +31,7 @@ AT_ONCE = 250
 FINDS = frozenset({"==", "among", "has"})
 """Comparisons that are true for few of the values that a field can have."""
 _FEW_VALUES = frozenset(
-    {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "item.status"}
+    {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "task.status"}
     | {field.name for field in FIELDS if field.kind in {FieldType.INT, FieldType.NUMBER, FieldType.TRUTH}}
 )
 """Fields whose values many exceptions share: a rule is found by another field if it can be."""
@@ -92,8 +92,8 @@ class _Chain:
         rarest: list[list[int]] = []
         finder: FieldComparison | None = None
         fewest = 0
-        for one in known.comparisons:
-            field, sign, value = one
+        for comparison in known.comparisons:
+            field, sign, value = comparison
             if sign not in FINDS:
                 continue
             by_value = (self.found_in if sign == "has" else self.found_by).setdefault(field, {})
@@ -103,14 +103,17 @@ class _Chain:
                 self.looks = tuple((name, known.get) for name, known in self.found_by.items())
             most = max(map(len, lists)) + (_WORSE if field in _FEW_VALUES else 0)
             if finder is None or most < fewest:
-                rarest, finder, fewest = lists, one, most
+                rarest, finder, fewest = lists, comparison, most
         self.finders.append(finder or self._bound(known, place))
         for places in rarest:
             places.append(place)
 
     def _bound(self, known: Conjunction, place: int) -> FieldComparison | None:
         # Counters are mostly low: a rule that asks for many of something is rarely looked at.
-        ordered = sorted((one for one in known.comparisons if one.sign[0] in "<>"), key=lambda one: one.sign[0] == "<")
+        ordered = sorted(
+            (comparison for comparison in known.comparisons if comparison.sign[0] in "<>"),
+            key=lambda comparison: comparison.sign[0] == "<",
+        )
         if not ordered or not isinstance(ordered[0].value, int | float):
             self.others.append(place)
             return None
@@ -127,22 +130,22 @@ class _Chain:
 
     def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
-        found = self.others
+        found_places = self.others
         for field, look in self.looks:
             places = look(context[field])
             if places:
-                found = found + places if found else places
+                found_places = found_places + places if found_places else places
         for field, by_key in self.found_in.items():
             keys: Any = context[field]
             for key in keys:
                 if key in by_key:
-                    found = found + by_key[key]
+                    found_places = found_places + by_key[key]
         for (field, _), bounds in self.bounded.items():
             value: Any = context[field]
             places = bounds.within(value) if value is not None else bounds.places
             if places:
-                found = found + places
-        return found if len(found) < 2 else sorted(found)
+                found_places = found_places + places
+        return found_places if len(found_places) < 2 else sorted(found_places)
 
 
 class TreeIndex:
@@ -210,7 +213,7 @@ class TreeIndex:
                 self._take(after, None if above.true_child == name else self._chain_of[above.id])
             elif before.state is not after.state:
                 chain = self._chain_of[name]
-                active = (one for one, _ in reversed(chain.rules) if tree.rules[one].state is RuleState.ACTIVE)
+                active = (rule for rule, _ in reversed(chain.rules) if tree.rules[rule].state is RuleState.ACTIVE)
                 chain.last_active = next(active, None)
 
     def first_finders(self) -> Sequence[FieldComparison | None]:

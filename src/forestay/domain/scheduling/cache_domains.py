@@ -22,7 +22,7 @@ class CacheDomain:
     """Its pilots with free slots, and how many."""
     free: int = 0
     kept: int = 0
-    """Slots that meetings need here, those of their jobs that run included."""
+    """Slots that colocations need here, those of their jobs that run included."""
     held: dict[Key, WaitingJob] = field(default_factory=dict)
     """Jobs kept for its idle pilots: nobody else gets them for a while."""
     quarantine: dict[Key, WaitingJob] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class LocatedPilot:
 
 
 class ReadyDomains:
-    """The places that are ready, by how many slots no meeting needs there."""
+    """The places that are ready, by how many slots no colocation needs there."""
 
     __slots__ = ("_shelves",)
 

@@ -1,6 +1,6 @@
 """Jobs whose outputs meet: which of them belong together, where they are brought together, and the room they need there.
 
-A job names its meeting by a key that all its fellows share: the producers whose outputs one later job reads, and that job too. The first to
+A job names its colocation by a key that all its fellows share: the producers whose outputs one later job reads, and that job too. The first to
 be given to a pilot decides the place; room is kept there until all have been.
 """
 
@@ -27,10 +27,10 @@ class ColocationRequest(NamedTuple):
 class Colocation:
     """The jobs of one key."""
 
-    meet: ColocationRequest
+    colocate: ColocationRequest
     place: Key | None = None
     """Where they meet; None before the first was given away."""
-    given: int = 0
+    granted: int = 0
     running: int = 0
     waiting: dict[Key, None] = field(default_factory=dict)
     kept: int = 0
@@ -44,17 +44,17 @@ class Colocation:
     @property
     def open(self) -> bool:
         """Whether more of them are to be expected, as far as is known."""
-        return self.live or self.given < self.meet.of
+        return self.live or self.granted < self.colocate.of
 
 
 class Colocations:
-    """All meetings; those of which nothing is heard are forgotten."""
+    """All colocations; those of which nothing is heard are forgotten."""
 
     __slots__ = ("_all", "_begun", "_running", "keep")
 
     def __init__(self, keep: float) -> None:
         self.keep = keep
-        """Seconds for which a meeting is remembered when none of its jobs waits or runs."""
+        """Seconds for which a colocation is remembered when none of its jobs waits or runs."""
         self._all: dict[Key, Colocation] = {}
         self._begun: OrderedDict[Key, Colocation] = OrderedDict()
         """Those that have a place, the one that was touched longest ago first."""
@@ -63,55 +63,57 @@ class Colocations:
     def __len__(self) -> int:
         return len(self._all)
 
-    def of(self, meet: ColocationRequest) -> Colocation | None:
-        return self._all.get(meet.key)
+    def of(self, colocate: ColocationRequest) -> Colocation | None:
+        return self._all.get(colocate.key)
 
-    def arrive(self, job: Key, meet: ColocationRequest) -> Colocation:
-        """A job of a meeting waits."""
-        found = self._all.get(meet.key)
-        if found is None:
-            found = self._all[meet.key] = Colocation(meet)
-        elif meet.room > found.meet.room or meet.of > found.meet.of:
-            found.meet = ColocationRequest(meet.key, max(meet.room, found.meet.room), max(meet.of, found.meet.of))
-        found.waiting[job] = None
-        return found
+    def arrive(self, job: Key, colocate: ColocationRequest) -> Colocation:
+        """A job of a colocation waits."""
+        colocation = self._all.get(colocate.key)
+        if colocation is None:
+            colocation = self._all[colocate.key] = Colocation(colocate)
+        elif colocate.room > colocation.colocate.room or colocate.of > colocation.colocate.of:
+            colocation.colocate = ColocationRequest(
+                colocate.key, max(colocate.room, colocation.colocate.room), max(colocate.of, colocation.colocate.of)
+            )
+        colocation.waiting[job] = None
+        return colocation
 
-    def leave(self, job: Key, meet: ColocationRequest) -> Colocation | None:
+    def leave(self, job: Key, colocate: ColocationRequest) -> Colocation | None:
         """A job waits no more, and was not given away here."""
-        found = self._all.get(meet.key)
-        if found is not None:
-            found.waiting.pop(job, None)
-            if found.place is None and not found.waiting:
-                del self._all[meet.key]
-        return found
+        colocation = self._all.get(colocate.key)
+        if colocation is not None:
+            colocation.waiting.pop(job, None)
+            if colocation.place is None and not colocation.waiting:
+                del self._all[colocate.key]
+        return colocation
 
-    def give(self, job: Key, meet: ColocationRequest, now: float) -> Colocation:
+    def give(self, job: Key, colocate: ColocationRequest, now: float) -> Colocation:
         """A job is given to a pilot."""
-        found = self.arrive(job, meet)
-        del found.waiting[job]
-        found.given += 1
-        found.running += 1
-        self._running[job] = found
-        self._touch(found, now)
-        return found
+        colocation = self.arrive(job, colocate)
+        del colocation.waiting[job]
+        colocation.granted += 1
+        colocation.running += 1
+        self._running[job] = colocation
+        self._touch(colocation, now)
+        return colocation
 
     def end(self, job: Key, now: float) -> Colocation | None:
-        """An attempt at a job has ended; None: it was of no meeting."""
-        found = self._running.pop(job, None)
-        if found is not None:
-            found.running -= 1
-            self._touch(found, now)
-        return found
+        """An attempt at a job has ended; None: it was of no colocation."""
+        colocation = self._running.pop(job, None)
+        if colocation is not None:
+            colocation.running -= 1
+            self._touch(colocation, now)
+        return colocation
 
-    def drop(self, meeting: Colocation) -> None:
-        key = meeting.meet.key
-        if self._all.get(key) is meeting:
+    def drop(self, colocation: Colocation) -> None:
+        key = colocation.colocate.key
+        if self._all.get(key) is colocation:
             del self._all[key]
             self._begun.pop(key, None)
 
     def stale(self, now: float) -> list[Colocation]:
-        """Take out the meetings of which nothing was heard for long."""
-        found: list[Colocation] = []
+        """Take out the colocations of which nothing was heard for long."""
+        colocations: list[Colocation] = []
         while self._begun:
             oldest = next(iter(self._begun.values()))
             if now - oldest.touched < self.keep:
@@ -120,12 +122,12 @@ class Colocations:
                 self._touch(oldest, now)
             else:
                 self.drop(oldest)
-                found.append(oldest)
-        return found
+                colocations.append(oldest)
+        return colocations
 
-    def _touch(self, meeting: Colocation, now: float) -> None:
-        meeting.touched = now
-        key = meeting.meet.key
-        if self._all.get(key) is meeting:
-            self._begun[key] = meeting
+    def _touch(self, colocation: Colocation, now: float) -> None:
+        colocation.touched = now
+        key = colocation.colocate.key
+        if self._all.get(key) is colocation:
+            self._begun[key] = colocation
             self._begun.move_to_end(key)

@@ -23,7 +23,7 @@ class DelayScheduler:
     """All that is kept for a place, in one matching."""
 
     __slots__ = (
-        "_count", "_deadlines", "_far", "_near", "_ordered", "_places", "_policy", "_sites", "meetings", "shelves",
+        "_count", "_deadlines", "_far", "_near", "_ordered", "_places", "_policy", "_sites", "colocations", "shelves",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +42,7 @@ class DelayScheduler:
         self._places, self._sites = places, sites
         self._ordered = ordered
         self.shelves = ReadyDomains()
-        self.meetings = Colocations(policy.keep)
+        self.colocations = Colocations(policy.keep)
         self._deadlines: list[tuple[float, int, WaitingJob]] = []
         self._count = 0
 
@@ -55,12 +55,12 @@ class DelayScheduler:
         if not policy.wait:
             return False
         wanted = waiting.wanted
-        if wanted.meet is not None and policy.ahead:
-            meeting = self.meetings.of(wanted.meet)
-            better = self._meeting_place(wanted.meet, meeting, asker.place)
+        if wanted.colocate is not None and policy.ahead:
+            colocation = self.colocations.of(wanted.colocate)
+            better = self._colocation_place(wanted.colocate, colocation, asker.place)
             if better is not None:
                 return self.keep_for(waiting, better, now)
-            if meeting is not None and meeting.place == asker.place.name:
+            if colocation is not None and colocation.place == asker.place.name:
                 return False
         if not wanted.files or policy.sharing is Sharing.NONE:
             return False
@@ -72,21 +72,26 @@ class DelayScheduler:
         return better is not None and self.keep_for(waiting, better, now, gain)
 
     def _better(
-        self, wanted: CandidateJob, mine: CacheDomain, holdings: CacheIndex, places: dict[Key, CacheDomain], now: float
+        self,
+        wanted: CandidateJob,
+        mine: CacheDomain,
+        cache_index: CacheIndex,
+        places: dict[Key, CacheDomain],
+        now: float,
     ) -> tuple[CacheDomain | None, float | None]:
         """A place with more of a job's data than ours where someone is free for it, and how long the wait for it may be."""
-        have = holdings.at(mine.name)
+        have = cache_index.at(mine.name)
         missing = [file for file in wanted.files if file not in have]
         if not missing:
             return None, None
-        here = holdings.bytes_at(mine.name, wanted.files)
+        here = cache_index.bytes_at(mine.name, wanted.files)
         best, most, busy, busiest = None, here, None, here
         for file in missing:
-            for name in islice(holdings.where(file), LOOK):
+            for name in islice(cache_index.where(file), LOOK):
                 place = places.get(name)
                 if place is None or place is mine:
                     continue
-                there = holdings.bytes_at(name, wanted.files)
+                there = cache_index.bytes_at(name, wanted.files)
                 if there > most and self._free(place, there - here, now):
                     best, most = place, there
                 elif there > busiest and self._policy.quarantine and len(place.quarantine) < place.slots:
@@ -107,16 +112,16 @@ class DelayScheduler:
             return gain > 0
         return spare + sum(1 for end in place.ends.values() if end - now < gain) > 0
 
-    def _meeting_place(
-        self, meet: ColocationRequest, meeting: Colocation | None, mine: CacheDomain
+    def _colocation_place(
+        self, colocate: ColocationRequest, colocation: Colocation | None, mine: CacheDomain
     ) -> CacheDomain | None:
         """Where a job should go rather than to whoever asks, so that it meets its fellows."""
-        if meeting is not None and meeting.place is not None:
-            place = self._places.get(meeting.place)
+        if colocation is not None and colocation.place is not None:
+            place = self._places.get(colocation.place)
             if place is None or place is mine:
                 return None
             return place if place.ready or (self._policy.quarantine and len(place.quarantine) < place.slots) else None
-        room = meeting.meet.room if meeting is not None else meet.room
+        room = colocation.colocate.room if colocation is not None else colocate.room
         if room <= 1 or mine.slots - mine.kept >= room:
             return None
         return self.shelves.with_room(room)
@@ -173,34 +178,34 @@ class DelayScheduler:
             self.shelves.put(place)
 
     def tick(self, now: float) -> None:
-        """Let go what was held back long enough, and forget old meetings."""
+        """Let go what was held back long enough, and forget old colocations."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
             waiting = heappop(deadlines)[2]
             if waiting.place is not None:
                 self.let_go(waiting)
         if self._policy.ahead:
-            for meeting in self.meetings.stale(now):
-                self._return_room(meeting)
+            for colocation in self.colocations.stale(now):
+                self._return_room(colocation)
 
-    # -- room for meetings ---------------------------------------------------------------------------------------
+    # -- room for colocations ---------------------------------------------------------------------------------------
 
-    def keep_room(self, meeting: Colocation, place: CacheDomain) -> None:
+    def keep_room(self, colocation: Colocation, place: CacheDomain) -> None:
         """Those who meet need so many slots there."""
-        place.kept += meeting.meet.room - meeting.kept
-        meeting.kept = meeting.meet.room
+        place.kept += colocation.colocate.room - colocation.kept
+        colocation.kept = colocation.colocate.room
         self.shelves.put(place)
 
-    def let_room_go(self, meeting: Colocation) -> None:
+    def let_room_go(self, colocation: Colocation) -> None:
         """If nobody more is to be expected, the slots are everybody's again."""
-        if not meeting.open and meeting.place is not None:
-            self._return_room(meeting)
-            if meeting.meet.of:
-                self.meetings.drop(meeting)
+        if not colocation.open and colocation.place is not None:
+            self._return_room(colocation)
+            if colocation.colocate.of:
+                self.colocations.drop(colocation)
 
-    def _return_room(self, meeting: Colocation) -> None:
-        place = self._places.get(meeting.place) if meeting.place is not None else None
-        if place is not None and meeting.kept:
-            place.kept -= meeting.kept
+    def _return_room(self, colocation: Colocation) -> None:
+        place = self._places.get(colocation.place) if colocation.place is not None else None
+        if place is not None and colocation.kept:
+            place.kept -= colocation.kept
             self.shelves.put(place)
-        meeting.kept = 0
+        colocation.kept = 0

@@ -43,12 +43,12 @@ class HealthPolicy:
     """Of all hosts, so many may be closed at a time; one of several always may."""
 
 
-HOSTS_FAULT = frozenset({"node", "disk"})
+HOSTS_FAILURE = frozenset({"node", "disk"})
 """Causes that are the host's."""
 NOT_THE_HOSTS = frozenset(
     {"bad-input", "policy", "preempted", "time", "memory", "data-missing", "data-corrupt", "scheduler", "cleanup"}
 )
-"""Causes that say nothing about the host. All others may be its fault or not."""
+"""Causes that say nothing about the host. All others may be its failure or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class HostHealth:
     """What is known of one host. Times are milliseconds since 1970. A host of which nothing is known is open."""
 
     host: str
-    standing: HostStatus = HostStatus.OPEN
+    status: HostStatus = HostStatus.OPEN
     failures: tuple[HostFailure, ...] = ()
     """Since something last went well there; the newest ones."""
     since: int = 0
@@ -87,19 +87,19 @@ class HostHealth:
     @property
     def quiet(self) -> bool:
         """Whether there is nothing to say about it."""
-        return self.standing is HostStatus.OPEN and not self.failures
+        return self.status is HostStatus.OPEN and not self.failures
 
 
 def blamed(cause: str) -> bool | None:
     """Whether a cause is the host's; None: it may be."""
-    return True if cause in HOSTS_FAULT else False if cause in NOT_THE_HOSTS else None
+    return True if cause in HOSTS_FAILURE else False if cause in NOT_THE_HOSTS else None
 
 
 def weight(health: HostHealth) -> int:
     """How many failures count against a host."""
-    sure = sum(one.sure for one in health.failures)
-    unsure = [one for one in health.failures if not one.sure]
-    different = {(one.owner, one.specification) for one in health.failures}
+    sure = sum(failure.sure for failure in health.failures)
+    unsure = [failure for failure in health.failures if not failure.sure]
+    different = {(failure.owner, failure.specification) for failure in health.failures}
     return sure + (len(unsure) if len(different) > 1 else 0)
 
 
@@ -118,40 +118,46 @@ def may_close(closed: int, hosts: int, policy: HealthPolicy) -> bool:
 
 def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: HealthPolicy) -> HostHealth:
     """A failure on a host is noted; a probe that failed puts off the next one."""
-    if any(one.what == failure.what and one.sure >= failure.sure for one in health.failures):
+    if any(host_failure.what == failure.what and host_failure.sure >= failure.sure for host_failure in health.failures):
         return health
-    recent = [one for one in health.failures if now - one.at < 1000 * policy.forget and one.what != failure.what]
+    recent = [
+        host_failure
+        for host_failure in health.failures
+        if now - host_failure.at < 1000 * policy.forget and host_failure.what != failure.what
+    ]
     health = replace(health, failures=(*recent, failure)[-4 * policy.most :])
-    if health.standing is not HostStatus.PROBING:
+    if health.status is not HostStatus.PROBING:
         return health
     probes = health.probes + 1
     wait = min(policy.probe_after * 2**probes, policy.longest)
-    return replace(health, standing=HostStatus.CLOSED, probes=probes, probe_at=now + 1000 * wait)
+    return replace(health, status=HostStatus.CLOSED, probes=probes, probe_at=now + 1000 * wait)
 
 
 def absolved(health: HostHealth, specification: str) -> HostHealth:
-    """Jobs of a specification fail on several hosts and go well on none: that is not the hosts' fault."""
-    kept = tuple(one for one in health.failures if one.sure or one.specification != specification)
+    """Jobs of a specification fail on several hosts and go well on none: that is not the hosts' failure."""
+    kept = tuple(failure for failure in health.failures if failure.sure or failure.specification != specification)
     return health if len(kept) == len(health.failures) else replace(health, failures=kept)
 
 
 def convinced(health: HostHealth, well_elsewhere: Callable[[str], bool]) -> HostHealth:
     """What fails here goes well elsewhere by now."""
-    if all(one.sure or not well_elsewhere(one.specification) for one in health.failures):
+    if all(failure.sure or not well_elsewhere(failure.specification) for failure in health.failures):
         return health
-    surer = (replace(one, sure=one.sure or well_elsewhere(one.specification)) for one in health.failures)
+    surer = (
+        replace(failure, sure=failure.sure or well_elsewhere(failure.specification)) for failure in health.failures
+    )
     return replace(health, failures=tuple(surer))
 
 
 def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     """Close a host for its failures."""
     counted = len(health.failures)
-    causes = sorted({one.cause for one in health.failures if one.cause})
+    causes = sorted({failure.cause for failure in health.failures if failure.cause})
     span = max(1, (now - health.failures[0].at) // 1000) if health.failures else 1
     words = f"{counted} jobs failed there within {_words(span)}, and none succeeded"
     return replace(
         health,
-        standing=HostStatus.CLOSED,
+        status=HostStatus.CLOSED,
         since=now,
         probe_at=now + 1000 * policy.probe_after,
         until=now + 1000 * policy.expiry,
@@ -169,7 +175,7 @@ def close_by_hand(host: str, *, by: str, reason: str, now: int, seconds: int | N
 
 def probed(health: HostHealth, *, now: int) -> HostHealth:
     """One job was given to a closed host."""
-    return replace(health, standing=HostStatus.PROBING, since=now) if health.standing is HostStatus.CLOSED else health
+    return replace(health, status=HostStatus.PROBING, since=now) if health.status is HostStatus.CLOSED else health
 
 
 def went_well(health: HostHealth) -> HostHealth:
@@ -179,11 +185,11 @@ def went_well(health: HostHealth) -> HostHealth:
 
 def passed(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
     """What time alone changes: closings end, and a probe of which nothing is heard has shown that the host runs something."""
-    if health.until and now >= health.until and health.standing is not HostStatus.OPEN:
+    if health.until and now >= health.until and health.status is not HostStatus.OPEN:
         return HostHealth(health.host)
-    if health.standing is HostStatus.PROBING and now - health.since >= 1000 * policy.fast:
+    if health.status is HostStatus.PROBING and now - health.since >= 1000 * policy.fast:
         return HostHealth(health.host)
-    if health.standing is HostStatus.OPEN and health.failures and now - health.failures[-1].at >= 1000 * policy.forget:
+    if health.status is HostStatus.OPEN and health.failures and now - health.failures[-1].at >= 1000 * policy.forget:
         return HostHealth(health.host)
     return health
 
@@ -194,9 +200,9 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
     `out` are those it has had for less than the time in which a failure is fast. A host on which nothing has gone well yet, or that has failed since, gets no
     more at once than it may lose.
     """
-    if health is not None and health.standing is HostStatus.PROBING:
+    if health is not None and health.status is HostStatus.PROBING:
         return 0
-    if health is not None and health.standing is HostStatus.CLOSED:
+    if health is not None and health.status is HostStatus.CLOSED:
         return 1 if health.probe_at and now >= health.probe_at else 0
     lost = len(health.failures) if health is not None else 0
     if proven and not lost:
@@ -208,7 +214,7 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
 
 def explained(health: HostHealth, now: int) -> str:
     """How a host stands, in plain words."""
-    match health.standing:
+    match health.status:
         case HostStatus.OPEN if health.failures:
             return f"open; {len(health.failures)} jobs failed there since the last success"
         case HostStatus.OPEN:
@@ -234,27 +240,27 @@ def as_plain(healths: Mapping[str, HostHealth]) -> dict[str, object]:
     """The form in which a store keeps them."""
     return {
         host: {
-            "standing": one.standing.value,
+            "status": health.status.value,
             "failures": [
-                [each.what, each.at, each.owner, each.specification, each.cause, each.sure] for each in one.failures
+                [each.what, each.at, each.owner, each.specification, each.cause, each.sure] for each in health.failures
             ],
-            "since": one.since, "probe_at": one.probe_at, "until": one.until, "probes": one.probes,
-            "by": one.by, "reason": one.reason,
+            "since": health.since, "probe_at": health.probe_at, "until": health.until, "probes": health.probes,
+            "by": health.by, "reason": health.reason,
         }
-        for host, one in healths.items()
-        if not one.quiet
+        for host, health in healths.items()
+        if not health.quiet
     }  # fmt: skip
 
 
 def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(HostStatus)) -> dict[str, HostHealth]:
     """Read them back; what a newer writer means by words we do not know is an open host."""
-    found: dict[str, HostHealth] = {}
-    for host, one in body.items():
-        if not isinstance(one, Mapping) or one.get("standing") not in known:
+    healths: dict[str, HostHealth] = {}
+    for host, child in body.items():
+        if not isinstance(child, Mapping) or child.get("status") not in known:
             continue
-        failures = tuple(HostFailure(*each[:6]) for each in one.get("failures", ()))
-        found[host] = HostHealth(
-            host, HostStatus(one["standing"]), failures, one.get("since", 0), one.get("probe_at", 0), one.get("until", 0),
-            one.get("probes", 0), one.get("by", ""), one.get("reason", ""),
+        failures = tuple(HostFailure(*each[:6]) for each in child.get("failures", ()))
+        healths[host] = HostHealth(
+            host, HostStatus(child["status"]), failures, child.get("since", 0), child.get("probe_at", 0), child.get("until", 0),
+            child.get("probes", 0), child.get("by", ""), child.get("reason", ""),
         )  # fmt: skip
-    return found
+    return healths

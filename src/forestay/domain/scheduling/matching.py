@@ -48,7 +48,7 @@ class Matching:
         self._back = DelayScheduler(
             policy, near=self._near, far=self._far, places=self._places, sites=self._sites, ordered=ordered
         )
-        self._shelves, self._meetings = self._back.shelves, self._back.meetings
+        self._shelves, self._colocations = self._back.shelves, self._back.colocations
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -67,20 +67,20 @@ class Matching:
         queue.add(waiting)
         if self._ordered:
             queue.push(waiting)
-        if wanted.meet is not None and self.policy.ahead:
-            meeting = self._meetings.arrive(wanted.job, wanted.meet)
-            place = self._places.get(meeting.place) if meeting.place is not None else None
+        if wanted.colocate is not None and self.policy.ahead:
+            colocation = self._colocations.arrive(wanted.job, wanted.colocate)
+            place = self._places.get(colocation.place) if colocation.place is not None else None
             if place is not None:
-                self._back.keep_room(meeting, place)
+                self._back.keep_room(colocation, place)
                 self._back.keep_for(waiting, place, now)
 
     def leave(self, job: Key) -> None:
         """A job waits no more: it was cancelled, or someone else has it."""
         waiting = self._remove(job)
-        if waiting is not None and waiting.wanted.meet is not None and self.policy.ahead:
-            meeting = self._meetings.leave(job, waiting.wanted.meet)
-            if meeting is not None:
-                self._back.let_room_go(meeting)
+        if waiting is not None and waiting.wanted.colocate is not None and self.policy.ahead:
+            colocation = self._colocations.leave(job, waiting.wanted.colocate)
+            if colocation is not None:
+                self._back.let_room_go(colocation)
 
     # -- pilots --------------------------------------------------------------------------------------------------
 
@@ -204,12 +204,12 @@ class Matching:
         self._back.tick(now)
         asker = self._pilots[pilot]
         for queue in self._by_priority:
-            found = self._nearest(queue, asker, now, fits)
-            if found is None:
-                found = self._oldest(queue, asker, now, fits) or self._put_aside(queue, fits)
-            if found is not None:
-                self.give(found.wanted.job, pilot, now, until)
-                return found.wanted.job
+            job = self._nearest(queue, asker, now, fits)
+            if job is None:
+                job = self._oldest(queue, asker, now, fits) or self._put_aside(queue, fits)
+            if job is not None:
+                self.give(job.wanted.job, pilot, now, until)
+                return job.wanted.job
         return None
 
     def pilot_for(self, job: Key, now: float) -> Key | None:
@@ -239,8 +239,8 @@ class Matching:
         known = self._queues.get(queue)
         if known is None or pilot not in self._pilots:
             return None
-        found = self._nearest(known, self._pilots[pilot], now, fits)
-        return found.wanted.job if found is not None else None
+        job = self._nearest(known, self._pilots[pilot], now, fits)
+        return job.wanted.job if job is not None else None
 
     def held_back(self, job: Key, pilot: Key, now: float) -> bool:
         """Whether a pilot should not get a job now, because another one should."""
@@ -260,28 +260,28 @@ class Matching:
             known.place.ends[pilot] = until
         if known.free:
             self._set_free(known, known.free - 1)
-        if waiting is None or waiting.wanted.meet is None or not self.policy.ahead:
+        if waiting is None or waiting.wanted.colocate is None or not self.policy.ahead:
             return
         place = known.place
-        meeting = self._meetings.give(job, waiting.wanted.meet, now)
-        if meeting.place is None:
-            meeting.place = place.name
-            self._back.keep_room(meeting, place)
-            for fellow in list(islice(meeting.waiting, place.slots)):
+        colocation = self._colocations.give(job, waiting.wanted.colocate, now)
+        if colocation.place is None:
+            colocation.place = place.name
+            self._back.keep_room(colocation, place)
+            for fellow in list(islice(colocation.waiting, place.slots)):
                 other = self._jobs[fellow]
                 if other.place is None:
                     self._back.keep_for(other, place, now)
-        self._back.let_room_go(meeting)
+        self._back.let_room_go(colocation)
 
     def ended(self, job: Key, now: float) -> None:
         """An attempt at a job that was given away here has ended."""
         if self.policy.ahead:
-            meeting = self._meetings.end(job, now)
-            if meeting is not None:
-                self._back.let_room_go(meeting)
+            colocation = self._colocations.end(job, now)
+            if colocation is not None:
+                self._back.let_room_go(colocation)
 
     def tick(self, now: float) -> None:
-        """Let go what was held back long enough, and forget old meetings."""
+        """Let go what was held back long enough, and forget old colocations."""
         self._back.tick(now)
 
     def _nearest(self, queue: Queue, asker: LocatedPilot, now: float, fits: Fits | None) -> WaitingJob | None:
@@ -295,8 +295,8 @@ class Matching:
                 if have:
                     few, many = (have, wanting) if len(have) < len(wanting) else (wanting, have)
                     common = [file for file in few if file in many]
-                    if common and (found := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
-                        return found
+                    if common and (job := self._most_bytes(queue, common[:FILES], have, asker, now, fits)):
+                        return job
         best = None
         unfit: list[WaitingJob] = []
         for kept in (place.held, place.quarantine):
@@ -328,9 +328,9 @@ class Matching:
                 if waiting not in weighed:
                     wanted = waiting.wanted
                     size = 0
-                    for one in wanted.files:
-                        if one in have:
-                            size += have[one]
+                    for key in wanted.files:
+                        if key in have:
+                            size += have[key]
                     weighed[waiting] = (-size, wanted.age, len(weighed))
         back = self._back
         for waiting in weighed if len(weighed) == 1 else sorted(weighed, key=weighed.__getitem__):
@@ -341,7 +341,7 @@ class Matching:
     def _oldest(self, queue: Queue, asker: LocatedPilot, now: float, fits: Fits | None) -> WaitingJob | None:
         order, back = queue.order, self._back
         unfit: list[tuple[float, int, WaitingJob]] = []
-        found = None
+        job = None
         while order:
             waiting = order[0][2]
             if waiting.gone or waiting.place is not None:
@@ -353,11 +353,11 @@ class Matching:
             elif back.held(waiting, asker, now):
                 queue.pop()
             else:
-                found = waiting
+                job = waiting
                 break
         for entry in unfit:
             heappush(order, entry)
-        return found
+        return job
 
     def _put_aside(self, queue: Queue, fits: Fits | None) -> WaitingJob | None:
         """A job that is kept for someone who is busy: there is nothing else for the one who asks."""
@@ -374,7 +374,7 @@ class Matching:
         if queue is None:
             queue = self._queues[name] = Queue(name, wanted.priority)
             self._by_priority.append(queue)
-            self._by_priority.sort(key=lambda one: -one.priority)
+            self._by_priority.sort(key=lambda queue: -queue.priority)
         return queue
 
     def _remove(self, job: Key) -> WaitingJob | None:

@@ -20,7 +20,7 @@ class CandidateJob(NamedTuple):
     """The lower, the older: jobs of one queue are given in this order, all else being equal."""
     files: Sequence[Key] = ()
     priority: int = 0
-    meet: ColocationRequest | None = None
+    colocate: ColocationRequest | None = None
     queue: Key | None = None
     """What is served apart from others of the same priority; None: the priority alone decides."""
 

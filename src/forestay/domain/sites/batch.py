@@ -96,7 +96,7 @@ class BatchOutcome:
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> BatchOutcome:
         """What was written, by this release or another: a state that is not known here is `unknown`."""
-        known = {str(one) for one in BatchState}
+        known = {str(state) for state in BatchState}
         state = BatchState(data["state"]) if data.get("state") in known else BatchState.UNKNOWN
         return cls(
             state,
@@ -141,11 +141,11 @@ def slices(names: Collection[str]) -> list[tuple[str, ...]]:
     return [every[at : at + AT_ONCE] for at in range(0, len(every), AT_ONCE)]
 
 
-def told_of(asked: Collection[BatchId], told: Mapping[BatchId, BatchJob] | None) -> dict[BatchId, BatchOutcome]:
+def told_of(asked: Collection[BatchId], jobs: Mapping[BatchId, BatchJob] | None) -> dict[BatchId, BatchOutcome]:
     """What one answer says of the jobs that were asked for; None: there was no answer."""
-    if told is None:
+    if jobs is None:
         return dict.fromkeys(asked, SILENT)
-    return {one: told[one].outcome if one in told else FORGOTTEN for one in asked}
+    return {job: jobs[job].outcome if job in jobs else FORGOTTEN for job in asked}
 
 
 class SubmitRefusal(StrEnum):

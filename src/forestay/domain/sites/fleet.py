@@ -147,13 +147,13 @@ def plan(
 
     `pilots` may count pilots of sizes that are no longer in use: they take up room and cover nothing.
     """
-    room = max(0, thresholds.max_pilots - sum(one.submitted for one in pilots.values()))
+    room = max(0, thresholds.max_pilots - sum(pilot.submitted for pilot in pilots.values()))
     fleet = _Fleet(sizes, pilots, room)
     unfit = tuple(group.name for group in groups if not fleet.cover(group)) if sizes else ()
     if sizes:
         fleet.keep_ready(thresholds.min_idle)
-        standing = sum(one.submitted for one in pilots.values()) + sum(fleet.sent.values())
-        fleet.send(sizes[0].name, thresholds.min_pilots - standing)
+        status = sum(pilot.submitted for pilot in pilots.values()) + sum(fleet.sent.values())
+        fleet.send(sizes[0].name, thresholds.min_pilots - status)
     launches, resting = _paced(fleet.sent, pace, history, now)
     wanted = sum(fleet.sent.values())
     return FleetPlan(
@@ -184,7 +184,7 @@ class _Fleet:
             return False
         left = group.tasks
         # Pilots that run the most of them come first: so those that were sent for something else stay free for it at the next look.
-        widest = sorted(fitting, key=lambda one: -one[1])
+        widest = sorted(fitting, key=lambda choice: -choice[1])
         for free in (self.coming,) if group.stale else (self.idle, self.coming):
             for size, many in widest:
                 used = min(free[size.name], -(-left // many))
@@ -213,13 +213,13 @@ def _paced(
     wanted: Mapping[str, int], pace: SubmissionPace, history: Sequence[LaunchOutcome], now: int
 ) -> tuple[dict[str, int], dict[str, int]]:
     """What of the wanted launches may be made now, and the sizes that rest after failures."""
-    recent = sum(now - one.planned < MINUTE for one in history)
+    recent = sum(now - outcome.planned < MINUTE for outcome in history)
     free = max(0, min(pace.at_once, pace.per_minute - recent))
     launches: dict[str, int] = {}
     resting: dict[str, int] = {}
     for size, many in wanted.items():
         allowed = many
-        trouble = _trouble([one for one in history if one.size == size], pace)
+        trouble = _trouble([outcome for outcome in history if outcome.size == size], pace)
         if trouble is not None:
             until, probing = trouble
             allowed = 0 if now < until or probing else min(many, 1)
@@ -240,9 +240,11 @@ def _trouble(history: Sequence[LaunchOutcome], pace: SubmissionPace) -> tuple[in
     """
     rounds = 0
     known_at = until = 0
-    last_good = max((one.planned for one in history if one.good), default=-1)
+    last_good = max((outcome.planned for outcome in history if outcome.good), default=-1)
     failures = sorted(
-        (one.failed, one.planned) for one in history if one.failed is not None and one.planned > last_good
+        (outcome.failed, outcome.planned)
+        for outcome in history
+        if outcome.failed is not None and outcome.planned > last_good
     )
     for failed, planned in failures:
         if not rounds or planned >= known_at:
@@ -253,5 +255,5 @@ def _trouble(history: Sequence[LaunchOutcome], pace: SubmissionPace) -> tuple[in
     if not rounds:
         return None
     last = failures[-1][0]
-    probing = any(not one.good and one.failed is None and one.planned >= last for one in history)
+    probing = any(not outcome.good and outcome.failed is None and outcome.planned >= last for outcome in history)
     return until, probing

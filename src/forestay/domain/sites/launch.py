@@ -178,7 +178,7 @@ def end_from_plain(body: Mapping[str, object]) -> LaunchEnd:
         reason=str(body.get("reason") or ""),
         exit_code=_maybe(body.get("exit_code")),
         signal=_maybe(body.get("signal")),
-        nodes=tuple(str(one) for one in nodes) if isinstance(nodes, list | tuple) else (),
+        nodes=tuple(str(node) for node in nodes) if isinstance(nodes, list | tuple) else (),
         lost=bool(body.get("lost")),
     )
 

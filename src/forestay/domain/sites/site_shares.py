@@ -27,15 +27,15 @@ class SiteStatus:
     def covers(self, need: Resources) -> int:
         """How many such tasks its pilots can take that run nothing yet."""
         return sum(
-            size.at_once(need) * ((one.inactive if self.well else 0) + one.idle)
+            size.at_once(need) * ((count.inactive if self.well else 0) + count.idle)
             for size in self.sizes
-            if (one := self.pilots.get(size.name)) is not None
+            if (count := self.pilots.get(size.name)) is not None
         )
 
     def room(self, need: Resources) -> int:
         """How many such tasks the pilots could take that may still be sent."""
         at_once = next((many for size in self.sizes if (many := size.at_once(need))), 0)
-        submitted = sum(one.submitted for one in self.pilots.values())
+        submitted = sum(pilot.submitted for pilot in self.pilots.values())
         return at_once * max(0, self.max_pilots - submitted) if self.well else 0
 
     def fits(self, need: Resources) -> bool:
@@ -47,10 +47,10 @@ def shares(tasks: int, need: Resources, sites: Sequence[SiteStatus]) -> dict[str
 
     More than a site has room for is given to it only when no other has room for it either.
     """
-    fitting = [one for one in sites if one.fits(need)]
-    covered = {one.name: min(tasks, one.covers(need)) for one in fitting}
+    fitting = [site for site in sites if site.fits(need)]
+    covered = {status.name: min(tasks, status.covers(need)) for status in fitting}
     left = max(0, tasks - sum(covered.values()))
-    rooms = {one.name: one.room(need) for one in fitting}
+    rooms = {status.name: status.room(need) for status in fitting}
     parts = _in_proportion(left, rooms)
     beyond = left - sum(parts.values())
     if beyond:

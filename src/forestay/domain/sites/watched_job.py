@@ -1,4 +1,4 @@
-"""A user's own batch job that left word of itself: what its batch system's word means for it, and what is told of its fault.
+"""A user's own batch job that left word of itself: what its batch system's word means for it, and what is told of its failure.
 
 It is not ours. The user submitted it and the batch system runs it; Forestay looks on, says why it failed, and where a rule or a person wants it, has the
 batch system run it once more under the same id.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from forestay.domain.sites.batch import OVER, BatchId, BatchOutcome, BatchState
 
 GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
-"""Somebody wanted it so: nothing is to be mended."""
+"""Somebody wanted it so: nothing is to be recovered."""
 LOST_WITH_NODE = "NODE_FAIL"
 MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
 """Needs that can be changed while a job waits."""
@@ -44,7 +44,7 @@ class WatchedJob(NamedTuple):
     owner: int
     """The user's number, by the owner of the file: it cannot be made up."""
     directory: str
-    case: str
+    run: str
     """The flow's run it belongs to, if its submitter said so."""
     since: float
     """Seconds since 1970."""
@@ -55,8 +55,8 @@ class WatchedJob(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The case under which it is reported: its flow's run, or itself."""
-        return self.case or self.own_key
+        """The run under which it is reported: its flow's run, or itself."""
+        return self.run or self.own_key
 
     @property
     def own_key(self) -> str:
@@ -207,12 +207,12 @@ def evidence(
     peak_memory: int | None,
     record: PayloadRecord | None = None,
 ) -> dict[str, object]:
-    """What is told of a fault, in the fields of an evidence record. Where the batch system and the job itself both tell something, the
+    """What is told of a failure, in the fields of an evidence record. Where the batch system and the job itself both tell something, the
     batch system says how it ended, and the larger peak is the truer one."""
     if record is not None:
         peak_memory = max(record.peak_memory, peak_memory or 0)
         tail = tail or record.tail
-    told: dict[str, object] = {
+    max_data: dict[str, object] = {
         "scheduler": "slurm",
         "scheduler_state": outcome.word,
         "scheduler_reason": "; ".join([*([outcome.reason] if outcome.reason else []), *outcome.node_events]),
@@ -223,26 +223,26 @@ def evidence(
         "peak_memory": peak_memory,
     }
     if details is not None:
-        told |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
+        max_data |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
     if record is not None:
         if outcome.exit_code is None and outcome.signal is None:
-            told |= {"exit_code": record.exit_code, "signal": record.signal or None}
-        told |= {"payload_host": record.host, "payload_seen": record.seen}
-        told["wall_time"] = float(max(0, record.seen - record.begun))
+            max_data |= {"exit_code": record.exit_code, "signal": record.signal or None}
+        max_data |= {"payload_host": record.host, "payload_seen": record.seen}
+        max_data["wall_time"] = float(max(0, record.seen - record.begun))
     if outcome.started is not None and outcome.ended is not None:
-        told["wall_time"] = float(max(0, outcome.ended - outcome.started))
-    return {name: value for name, value in told.items() if value not in (None, "")}
+        max_data["wall_time"] = float(max(0, outcome.ended - outcome.started))
+    return {name: value for name, value in max_data.items() if value not in (None, "")}
 
 
 def needed(details: JobDetails, wanted: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
     """The needs of the next try: those of now by a factor, or to an amount, at most so much, never less
     than now. One that is not known cannot be multiplied."""
-    found: dict[str, int] = {}
+    found_max: dict[str, int] = {}
     for name, how in wanted.items():
         if name not in MENDABLE:
             continue
         now = details.needs.get(name)
         amount = how["to"] if "to" in how else now * how.get("factor", 1.0) if now else None
         if amount is not None:
-            found[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
-    return found
+            found_max[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
+    return found_max

@@ -46,9 +46,9 @@ class Assigning:
             return []
         return _VARIABLE.findall(to.expression.xpath.text)
 
-    def first(self, at: Running, held: ScopeVariable, given: FromSpec) -> None:
+    def first(self, at: Running, held: ScopeVariable, from_spec: FromSpec) -> None:
         """The value that a variable begins with."""
-        value = self.from_(at, given)
+        value = self.from_(at, from_spec)
         if value is not None:
             self.store(held, WHOLE, value, keep_name=False)
 
@@ -68,29 +68,29 @@ class Assigning:
 
     # What is copied
 
-    def from_(self, at: Running, given: FromSpec) -> XmlElement | str | Whole | None:
-        if given.literal is not None:
-            inner = given.literal.elements
-            return inner[0].copy() if inner else given.literal.text
-        if given.partner:
+    def from_(self, at: Running, from_spec: FromSpec) -> XmlElement | str | Whole | None:
+        if from_spec.literal is not None:
+            inner = from_spec.literal.elements
+            return inner[0].copy() if inner else from_spec.literal.text
+        if from_spec.partner:
             return XmlElement("{http://docs.oasis-open.org/wsbpel/2.0/serviceref}service-ref")
-        if given.expression is not None:
-            return self.one(self.values.value(at, given.expression))
-        if not given.variable:
+        if from_spec.expression is not None:
+            return self.one(self.values.value(at, from_spec.expression))
+        if not from_spec.variable:
             return ""
-        held = at.find(given.variable)
+        held = at.find(from_spec.variable)
         if held.value is None:
-            raise standard_fault("uninitializedVariable", given.variable, given.line)
-        if given.property:
-            return self.values.property(held.value, given.property)
-        if not given.part and not given.query and WHOLE not in held.value:
+            raise standard_fault("uninitializedVariable", from_spec.variable, from_spec.line)
+        if from_spec.property:
+            return self.values.property(held.value, from_spec.property)
+        if not from_spec.part and not from_spec.query and WHOLE not in held.value:
             return copied(held.value) or {}
-        part = held.part(given.part)
+        part = held.part(from_spec.part)
         if part is None:
-            raise standard_fault("uninitializedVariable", f"{given.variable}.{given.part}", given.line)
-        if given.query is None:
+            raise standard_fault("uninitializedVariable", f"{from_spec.variable}.{from_spec.part}", from_spec.line)
+        if from_spec.query is None:
             return part.copy()
-        return self.one(self.values.value(at, given.query, node=part))
+        return self.one(self.values.value(at, from_spec.query, node=part))
 
     @staticmethod
     def one(value: Value) -> XmlElement | str:
@@ -130,7 +130,7 @@ class Assigning:
         text = expression.xpath.text.strip()
         name = text[1:]
         # A variable, or a part of one, that has no value yet can be given one as a whole.
-        if text.startswith("$") and all(one.isalnum() or one in "_-." for one in name):
+        if text.startswith("$") and all(char.isalnum() or char in "_-." for char in name):
             variable, _, part = name.partition(".")
             if at.has(variable):
                 self.store(at.find(variable), part, value, keep_name=copy.keep_name)
@@ -139,8 +139,8 @@ class Assigning:
 
     def into(self, place: Value, value: XmlElement | str | Whole, copy: Copy) -> None:
         if not isinstance(place, list) or len(place) != 1:
-            found = len(place) if isinstance(place, list) else 0
-            raise standard_fault("selectionFailure", f"{found} targets; expected one", copy.to.line)
+            count = len(place) if isinstance(place, list) else 0
+            raise standard_fault("selectionFailure", f"{count} targets; expected one", copy.to.line)
         self.replace(place[0], value, keep_name=copy.keep_name)
 
     def store(self, held: ScopeVariable, part: str, value: XmlElement | str | Whole, *, keep_name: bool) -> None:

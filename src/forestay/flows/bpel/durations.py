@@ -13,17 +13,17 @@ _SECONDS = (365 * 86_400, 30 * 86_400, 86_400, 3600, 60, 1)
 
 def seconds_of(text: str) -> float:
     """The seconds of a duration such as ``PT1M30S``; a year has 365 days, a month 30. `ValueError`."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()[1:]) or text.strip().endswith("T"):
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()[1:]) or text.strip().endswith("T"):
         raise ValueError(f"{text[:40]!r} is not a duration such as PT1M30S")
-    amount = sum(float(given) * unit for given, unit in zip(found.groups()[1:], _SECONDS, strict=True) if given)
-    return -amount if found[1] else amount
+    amount = sum(float(group) * unit for group, unit in zip(match.groups()[1:], _SECONDS, strict=True) if group)
+    return -amount if match[1] else amount
 
 
 def moment_of(text: str) -> float:
     """The seconds since 1970 of a moment such as ``2026-05-01T12:00:00Z``; without a zone it is UTC. `ValueError`."""
     try:
-        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"{text[:40]!r} is not a time such as 2026-05-01T12:00:00Z") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -84,10 +84,10 @@ class Interpreter:
         """The whole process ends: nothing in it is protected any more."""
         return self.exiting or self.closed
 
-    def deliver(self, letter: Incoming) -> bool:
+    def deliver(self, incoming: Incoming) -> bool:
         """A message for the process; false: too many wait already."""
         self.busy = 0
-        return self.correlation.deliver(letter)
+        return self.correlation.deliver(incoming)
 
     async def run(self) -> ProcessResult:
         """To the end; `ProcessStopped` if it must not go on."""
@@ -143,8 +143,8 @@ class Interpreter:
     async def body(self, activity: Activity, context: ExecutionContext) -> None:
         match activity:
             case Sequenced(inner=many):
-                for one in many:
-                    await self.do(one, context)
+                for other_activity in many:
+                    await self.do(other_activity, context)
             case Scope():
                 await self.scoping.run(activity, context)
             case FlowActivity():
@@ -176,9 +176,9 @@ class Interpreter:
                 await self.messages.invoke(activity, context.at)
                 self.busy = 0
             case Receive():
-                _, letter = await self.correlation.receive(context.at, [activity])
+                _, incoming = await self.correlation.receive(context.at, [activity])
                 self.busy = 0
-                self.messages.take(activity, letter, context.at)
+                self.messages.take(activity, incoming, context.at)
             case Reply():
                 await self.messages.reply(activity, context.at)
             case Wait():
@@ -209,10 +209,10 @@ class Interpreter:
 
     async def flow(self, flow: FlowActivity, context: ExecutionContext) -> None:
         loop = asyncio.get_running_loop()
-        inner = replace(context, links={**context.links, **{one: loop.create_future() for one in flow.links}})
+        inner = replace(context, links={**context.links, **{link: loop.create_future() for link in flow.links}})
         group = ParallelScope()
-        for one in flow.inner:
-            group.spawn(self.do(one, inner))
+        for activity in flow.inner:
+            group.spawn(self.do(activity, inner))
         await group.wait()
 
     async def if_(self, activity: If, context: ExecutionContext) -> None:
@@ -307,7 +307,7 @@ class Interpreter:
         if group.failed is not None:
             raise group.failed
         self.busy = 0
-        place, letter = arrived.result()
+        place, incoming = arrived.result()
         events: Sequence[OnMessage | OnAlarm] = (*activity.messages, *activity.alarms)
         taken = events[place]
         for event in events:
@@ -315,7 +315,7 @@ class Interpreter:
                 self.dead(event.inner, context)
         if isinstance(taken, OnMessage):
             self.host.trace(f"onMessage {taken.operation}")
-            self.messages.take(taken, letter, context.at)
+            self.messages.take(taken, incoming, context.at)
         else:
             self.host.trace("onAlarm")
         await self.do(taken.inner, context)
@@ -358,7 +358,7 @@ def _label(activity: Activity) -> str:
 
 def _links_out(activity: Activity) -> Iterator[str]:
     """The links that leave an activity or something inside it, but for those of flows inside it."""
-    yield from (one.link for one in activity.std.sources)
+    yield from (source.link for source in activity.std.sources)
     own = set(activity.links) if isinstance(activity, FlowActivity) else set()
-    for one in inside(activity):
-        yield from (link for link in _links_out(one) if link not in own)
+    for other_activity in inside(activity):
+        yield from (link for link in _links_out(other_activity) if link not in own)

@@ -31,26 +31,26 @@ class MessageCorrelation:
 
     def __init__(self, values: Values) -> None:
         self.values = values
-        self.letters: list[Incoming] = []
+        self.waiting_messages: list[Incoming] = []
         self.receivers: list[_Receiver] = []
         self.requests: dict[tuple[str, str, str], int] = {}
         """Requests that were received and not answered yet."""
 
-    def deliver(self, letter: Incoming) -> bool:
+    def deliver(self, incoming: Incoming) -> bool:
         """Give a message to whoever waits for it, or keep it; false: there is no room for more."""
-        for one in self.receivers:
-            if not one.arrived.done() and self._fits(one, letter):
-                one.arrived.set_result((one.place, letter))
+        for receiver in self.receivers:
+            if not receiver.arrived.done() and self._fits(receiver, incoming):
+                receiver.arrived.set_result((receiver.place, incoming))
                 return True
-        if len(self.letters) >= MAX_WAITING:
+        if len(self.waiting_messages) >= MAX_WAITING:
             return False
-        self.letters.append(letter)
+        self.waiting_messages.append(incoming)
         return True
 
     async def receive(self, at: Running, any_of: Sequence[Receive | OnMessage]) -> tuple[int, Incoming]:
         """Wait for the first of several messages."""
         arrived: asyncio.Future[tuple[int, Incoming]] = asyncio.get_running_loop().create_future()
-        mine = [self._receiver(at, one, place, arrived) for place, one in enumerate(any_of)]
+        mine = [self._receiver(at, receiver, place, arrived) for place, receiver in enumerate(any_of)]
         try:
             return await self._wait(mine, arrived)
         finally:
@@ -60,17 +60,17 @@ class MessageCorrelation:
         self, at: Running, any_of: Sequence[Receive | OnMessage], arrived: asyncio.Future[tuple[int, Incoming]]
     ) -> None:
         """Have a future filled by the first of several messages; `withdraw` ends it."""
-        for place, one in enumerate(any_of):
-            receiver = self._receiver(at, one, place, arrived)
+        for place, other_receiver in enumerate(any_of):
+            receiver = self._receiver(at, other_receiver, place, arrived)
             if not self._from_stock(receiver):
                 self.receivers.append(receiver)
 
     def withdraw(self, arrived: asyncio.Future[tuple[int, Incoming]]) -> None:
-        self.receivers = [one for one in self.receivers if one.arrived is not arrived]
+        self.receivers = [receiver for receiver in self.receivers if receiver.arrived is not arrived]
 
     async def _wait(self, mine: list[_Receiver], arrived: asyncio.Future[tuple[int, Incoming]]) -> tuple[int, Incoming]:
-        for one in mine:
-            if self._from_stock(one):
+        for receiver in mine:
+            if self._from_stock(receiver):
                 return arrived.result()
         self.receivers += mine
         try:
@@ -78,25 +78,25 @@ class MessageCorrelation:
         except asyncio.CancelledError:
             if arrived.done() and not arrived.cancelled():
                 # It came while its receiver was ended: someone else may want it.
-                self.letters.insert(0, arrived.result()[1])
+                self.waiting_messages.insert(0, arrived.result()[1])
             raise
 
     def _from_stock(self, receiver: _Receiver) -> bool:
         if receiver.arrived.done():
             return True
-        for letter in self.letters:
-            if self._fits(receiver, letter):
-                self.letters.remove(letter)
-                receiver.arrived.set_result((receiver.place, letter))
+        for incoming in self.waiting_messages:
+            if self._fits(receiver, incoming):
+                self.waiting_messages.remove(incoming)
+                receiver.arrived.set_result((receiver.place, incoming))
                 return True
         return False
 
     def _receiver(
-        self, at: Running, one: Receive | OnMessage, place: int, arrived: asyncio.Future[tuple[int, Incoming]]
+        self, at: Running, activity: Receive | OnMessage, place: int, arrived: asyncio.Future[tuple[int, Incoming]]
     ) -> _Receiver:
-        line = one.line if isinstance(one, OnMessage) else one.std.line
+        line = activity.line if isinstance(activity, OnMessage) else activity.std.line
         wanted: list[tuple[str, tuple[str, ...]]] = []
-        for correlation in one.correlations:
+        for correlation in activity.correlations:
             if not _knows(at, correlation):
                 continue
             values = at.home_of_set(correlation.set).sets[correlation.set]
@@ -105,45 +105,55 @@ class MessageCorrelation:
             if values is not None and correlation.initiate != "yes":
                 wanted.append((correlation.set, values))
         for other in self.receivers:
-            same = (other.partner, other.operation, other.wanted) == (one.partner, one.operation, tuple(wanted))
+            same = (other.partner, other.operation, other.wanted) == (
+                activity.partner,
+                activity.operation,
+                tuple(wanted),
+            )
             if same and other.arrived is not arrived and not other.arrived.done():
-                raise standard_fault("conflictingReceive", f"{one.operation} is already being waited for", line)
-        return _Receiver(one.partner, one.operation, tuple(wanted), place, arrived, at)
+                raise standard_fault("conflictingReceive", f"{activity.operation} is already being waited for", line)
+        return _Receiver(activity.partner, activity.operation, tuple(wanted), place, arrived, at)
 
-    def _fits(self, receiver: _Receiver, letter: Incoming) -> bool:
-        if (receiver.partner, receiver.operation) != (letter.partner, letter.operation):
+    def _fits(self, receiver: _Receiver, incoming: Incoming) -> bool:
+        if (receiver.partner, receiver.operation) != (incoming.partner, incoming.operation):
             return False
-        return all(self.properties(receiver.at, name, letter.message) == values for name, values in receiver.wanted)
+        return all(self.properties(receiver.at, name, incoming.message) == values for name, values in receiver.wanted)
 
     def properties(self, at: Running, name: str, message: Message) -> tuple[str, ...] | None:
         """The values that a message has of a set's properties; ``None`` if one is missing."""
-        declared = next(one for one in at.home_of_set(name).scope.sets if one.name == name)
-        found = [self.values.property_node(message, one) for one in declared.properties]
+        declared = next(
+            correlation_set for correlation_set in at.home_of_set(name).scope.sets if correlation_set.name == name
+        )
+        elements = [self.values.property_node(message, property_) for property_ in declared.properties]
         return (
-            None if any(one is None for one in found) else tuple(one.text.strip() for one in found if one is not None)
+            None
+            if any(element is None for element in elements)
+            else tuple(element.text.strip() for element in elements if element is not None)
         )
 
-    def correlate(self, at: Running, given: Sequence[Correlation], message: Message, line: int) -> None:
+    def correlate(self, at: Running, correlations: Sequence[Correlation], message: Message, line: int) -> None:
         """A message has come or goes: give sets their values, and see that it has those of the others."""
-        for one in given:
-            if not _knows(at, one):
+        for correlation in correlations:
+            if not _knows(at, correlation):
                 continue
-            home = at.home_of_set(one.set)
-            known = home.sets[one.set]
-            found = self.properties(at, one.set, message)
-            if one.initiate == "yes" and known is not None:
-                raise standard_fault("correlationViolation", f"{one.set} has a value already", line)
-            if one.initiate == "no" and known is None:
-                raise standard_fault("correlationViolation", f"{one.set} has no value yet", line)
-            if found is None or (known is not None and known != found):
-                raise standard_fault("correlationViolation", f"the message does not have the values of {one.set}", line)
-            home.sets[one.set] = found
+            home = at.home_of_set(correlation.set)
+            known = home.sets[correlation.set]
+            properties = self.properties(at, correlation.set, message)
+            if correlation.initiate == "yes" and known is not None:
+                raise standard_fault("correlationViolation", f"{correlation.set} has a value already", line)
+            if correlation.initiate == "no" and known is None:
+                raise standard_fault("correlationViolation", f"{correlation.set} has no value yet", line)
+            if properties is None or (known is not None and known != properties):
+                raise standard_fault(
+                    "correlationViolation", f"the message does not have the values of {correlation.set}", line
+                )
+            home.sets[correlation.set] = properties
 
 
-def _knows(at: Running, one: Correlation) -> bool:
+def _knows(at: Running, correlation: Correlation) -> bool:
     context: Running | None = at
     while context is not None:
-        if one.set in context.sets:
+        if correlation.set in context.sets:
             return True
         context = context.above
     return False

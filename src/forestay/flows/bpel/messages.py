@@ -21,7 +21,11 @@ class Messages:
 
     async def invoke(self, activity: Invoke, at: Running) -> None:
         message = _outgoing(at, activity.input, activity.to_parts, activity.std.line)
-        asking = [one for one in activity.correlations if one.pattern in ("", "request", "request-response")]
+        asking = [
+            correlation
+            for correlation in activity.correlations
+            if correlation.pattern in ("", "request", "request-response")
+        ]
         self.correlation.correlate(at, asking, message, activity.std.line)
         answered = bool(activity.output or activity.from_parts)
         call = PartnerCall(
@@ -30,7 +34,11 @@ class Messages:
         answer = await self.host.invoke(call)
         if answered:
             self._store(at, activity.output, activity.from_parts, answer)
-            answering = [one for one in activity.correlations if one.pattern in ("response", "request-response")]
+            answering = [
+                correlation
+                for correlation in activity.correlations
+                if correlation.pattern in ("response", "request-response")
+            ]
             self.correlation.correlate(at, answering, answer, activity.std.line)
 
     async def reply(self, activity: Reply, at: Running) -> None:
@@ -44,36 +52,36 @@ class Messages:
         self.correlation.requests[key] -= 1
         await self.host.reply(activity.partner, activity.operation, message, activity.fault)
 
-    def take(self, given: Receive | OnMessage, letter: Incoming, at: Running) -> None:
-        line = given.line if isinstance(given, OnMessage) else given.std.line
-        self.correlation.correlate(at, given.correlations, letter.message, line)
-        key = (given.partner, given.operation, given.exchange)
+    def take(self, activity: Receive | OnMessage, incoming: Incoming, at: Running) -> None:
+        line = activity.line if isinstance(activity, OnMessage) else activity.std.line
+        self.correlation.correlate(at, activity.correlations, incoming.message, line)
+        key = (activity.partner, activity.operation, activity.exchange)
         self.correlation.requests[key] = self.correlation.requests.get(key, 0) + 1
-        self._store(at, given.variable, given.from_parts, letter.message)
+        self._store(at, activity.variable, activity.from_parts, incoming.message)
 
     def _store(self, at: Running, variable: str, parts: Sequence[MessagePart], message: Message) -> None:
         if variable:
             held = at.find(variable)
-            found = copied(message) or {}
-            if not held.is_message and found and WHOLE not in found:
-                found = {WHOLE: next(iter(found.values()))}
-            held.value = found
-        for one in parts:
-            value = message.get(one.part)
+            elements = copied(message) or {}
+            if not held.is_message and elements and WHOLE not in elements:
+                elements = {WHOLE: next(iter(elements.values()))}
+            held.value = elements
+        for message_part in parts:
+            value = message.get(message_part.part)
             if value is not None:
-                self.assigning.store(at.find(one.variable), "", value.copy(), keep_name=False)
+                self.assigning.store(at.find(message_part.variable), "", value.copy(), keep_name=False)
 
 
 def _outgoing(at: Running, variable: str, parts: Sequence[MessagePart], line: int) -> Message:
     if variable:
-        found = copied(at.find(variable).value)
-        if found is None:
+        elements = copied(at.find(variable).value)
+        if elements is None:
             raise standard_fault("uninitializedVariable", variable, line)
-        return found
+        return elements
     out: Message = {}
-    for one in parts:
-        value = at.find(one.variable).value
+    for message_part in parts:
+        value = at.find(message_part.variable).value
         if value is None:
-            raise standard_fault("uninitializedVariable", one.variable, line)
-        out[one.part] = next(iter(value.values())).copy()
+            raise standard_fault("uninitializedVariable", message_part.variable, line)
+        out[message_part.part] = next(iter(value.values())).copy()
     return out

@@ -1,4 +1,4 @@
-"""The partners of a process that runs as a case: a job service whose jobs are the case's own, answers from the mapping, and people."""
+"""The partners of a process that runs as a run: a job service whose jobs are the run's own, answers from the mapping, and people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.domain.flows.bpel.services import JOBS, Binding, OperationKind
 from forestay.domain.flows.bpel_flow import BpelFlow
 from forestay.domain.flows.definition.flow import Task
 from forestay.domain.flows.jsdl.definition import JSDL
-from forestay.domain.flows.jsdl.job import ConvertedJob, NotRunnable, converted_job, item_name
+from forestay.domain.flows.jsdl.job import ConvertedJob, NotRunnable, converted_job, task_name
 from forestay.domain.flows.jsdl.reading import JsdlRefused, read_definition
 from forestay.domain.flows.xml_tree import XmlElement
 from forestay.domain.jobs.specification import RetryPolicy
@@ -32,12 +32,12 @@ class _Job:
     work: PendingWork
     state: str = "running"
     result: XmlElement | None = None
-    told: list[tuple[str, Binding]] = field(default_factory=list)
+    notified: list[tuple[str, Binding]] = field(default_factory=list)
     """Who wants to be told of its end: partner links, and how."""
 
 
 class Partners(ABC):
-    """What is outside of a process that runs as a case."""
+    """What is outside of a process that runs as a run."""
 
     def __init__(self, flow: BpelFlow) -> None:
         self.bpel = flow
@@ -61,22 +61,22 @@ class Partners(ABC):
         """Cancel a job whose end nobody waits for any more."""
 
     @abstractmethod
-    def deliver(self, letter: Incoming) -> None:
+    def deliver(self, incoming: Incoming) -> None:
         """A message for the process."""
 
-    def accept(self, letter: Incoming) -> None:
+    def accept(self, incoming: Incoming) -> None:
         """A message from outside: an answer that is waited for, or one for the process."""
-        for one in self.asked:
-            partner, operation, answer = one
-            if (partner, operation) == (letter.partner, letter.operation) and not answer.done():
-                self.asked.remove(one)
-                answer.set_result(letter.message)
+        for call in self.asked:
+            partner, operation, answer = call
+            if (partner, operation) == (incoming.partner, incoming.operation) and not answer.done():
+                self.asked.remove(call)
+                answer.set_result(incoming.message)
                 return
-        binding = self.bpel.services.binding(letter.partner, letter.operation)
+        binding = self.bpel.services.binding(incoming.partner, incoming.operation)
         if binding is not None and binding.kind is OperationKind.MANUAL:
-            self.early = [*self.early, letter][-MAX_EARLY:]
+            self.early = [*self.early, incoming][-MAX_EARLY:]
         else:
-            self.deliver(letter)
+            self.deliver(incoming)
 
     # What the interpreter calls
 
@@ -96,7 +96,7 @@ class Partners(ABC):
                 return self._message(binding, self._status(*self._job(call)))
             case OperationKind.REGISTER:
                 name, job = self._job(call)
-                job.told.append((call.partner, binding))
+                job.notified.append((call.partner, binding))
                 if job.result is not None:
                     self._tell(name, job)
                 return self._message(binding, _element("registered", jobId=name))
@@ -133,8 +133,8 @@ class Partners(ABC):
         job.work.awaited = True
         if binding.kind is OperationKind.SUBMIT:
             if binding.tell:
-                job.told.append((call.partner, binding))
-            asyncio.ensure_future(self._follow(name, job))  # noqa: RUF006 - the case waits for all its items
+                job.notified.append((call.partner, binding))
+            asyncio.ensure_future(self._follow(name, job))  # noqa: RUF006 - the run waits for all its tasks
         return self._message(binding, _element("submitted", jobId=name))
 
     async def _follow(self, name: str, job: _Job) -> None:
@@ -147,29 +147,29 @@ class Partners(ABC):
         self._tell(name, job)
 
     def _tell(self, name: str, job: _Job) -> None:
-        for partner, binding in job.told:
+        for partner, binding in job.notified:
             assert job.result is not None  # noqa: S101 - it has ended
             self.deliver(
                 Incoming(partner.removeprefix(PREFIX), binding.notify, self._message(binding, job.result.copy()))
             )
-        job.told.clear()
+        job.notified.clear()
 
     def _begin(self, call: PartnerCall, binding: Binding) -> tuple[str, _Job]:
-        house = self._house_job(call, binding)
-        name = self.fresh_name(item_name(call.name or house.name))
-        pattern = replace(house.pattern, wait=binding.kind is not OperationKind.FORGET)
+        forestay_job = self._forestay_job(call, binding)
+        name = self.fresh_name(task_name(call.name or forestay_job.name))
+        pattern = replace(forestay_job.pattern, wait=binding.kind is not OperationKind.FORGET)
         if binding.max_attempts > 1:
             pattern = replace(pattern, retry=RetryPolicy(binding.max_attempts, pattern.retry.wait))
         job = self.known[name] = _Job(self.start(Task(name, pattern)))
         return name, job
 
-    def _house_job(self, call: PartnerCall, binding: Binding) -> ConvertedJob:
+    def _forestay_job(self, call: PartnerCall, binding: Binding) -> ConvertedJob:
         definition = next(
-            (one for part in call.message.values() for one in _inside(part) if one.tag == DEFINITION), None
+            (element for part in call.message.values() for element in _inside(part) if element.tag == DEFINITION), None
         )
         if definition is None:
             wanted = [binding.job] if binding.job else [text.strip() for text in _names(call.message)]
-            definition = next((self.bpel.jobs[one] for one in (*wanted, call.operation) if one in self.bpel.jobs), None)
+            definition = next((self.bpel.jobs[job] for job in (*wanted, call.operation) if job in self.bpel.jobs), None)
         if definition is None:
             raise Fault(f"{{{JOBS}}}unknownJob", why="the message has no job definition and names none", line=call.line)
         try:
@@ -179,9 +179,9 @@ class Partners(ABC):
 
     def _job(self, call: PartnerCall) -> tuple[str, _Job]:
         for part in call.message.values():
-            for one in _inside(part):
-                if one.text.strip() in self.known and not one.elements:
-                    return one.text.strip(), self.known[one.text.strip()]
+            for element in _inside(part):
+                if element.text.strip() in self.known and not element.elements:
+                    return element.text.strip(), self.known[element.text.strip()]
         raise Fault(f"{{{JOBS}}}unknownJob", why="the message names no job of this process", line=call.line)
 
     @staticmethod
@@ -193,10 +193,10 @@ class Partners(ABC):
         return {binding.part or WHOLE: element}
 
     async def _ask(self, call: PartnerCall) -> Message:
-        for letter in self.early:
-            if (letter.partner, letter.operation) == (call.partner.removeprefix(PREFIX), call.operation):
-                self.early.remove(letter)
-                return letter.message
+        for incoming in self.early:
+            if (incoming.partner, incoming.operation) == (call.partner.removeprefix(PREFIX), call.operation):
+                self.early.remove(incoming)
+                return incoming.message
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         asked = (call.partner.removeprefix(PREFIX), call.operation, answer)
         self.asked.append(asked)
@@ -237,6 +237,6 @@ def _inside(element: XmlElement) -> Iterator[XmlElement]:
 
 def _names(message: Message) -> Iterator[str]:
     for part in message.values():
-        for one in _inside(part):
-            if not one.elements:
-                yield one.text
+        for element in _inside(part):
+            if not element.elements:
+                yield element.text

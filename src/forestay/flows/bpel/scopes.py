@@ -85,7 +85,7 @@ class Values:
             return self.variable(at, name)
 
         functions = {
-            (BPEL, "getVariableProperty"): lambda given: self.property_value(at, string(given[0]), string(given[1]))
+            (BPEL, "getVariableProperty"): lambda value: self.property_value(at, string(value[0]), string(value[1]))
         }
         try:
             return expression.xpath.evaluate(look, node=node, functions=functions)
@@ -116,10 +116,10 @@ class Values:
         if held.value is None:
             raise standard_fault("uninitializedVariable", variable)
         if sign or WHOLE in held.value:
-            found = held.value.get(part)
-            if found is None:
+            element = held.value.get(part)
+            if element is None:
                 raise standard_fault("uninitializedVariable", name)
-            return [found]
+            return [element]
         return [*held.value.values()]
 
     # Properties
@@ -129,7 +129,7 @@ class Values:
         if held.value is None:
             raise standard_fault("uninitializedVariable", variable)
         local = name.rpartition(":")[2].rpartition("}")[2]
-        return self.property(held.value, next((one.property for one in self.process.aliases if one.property.rpartition("}")[2] == local), local))  # fmt: skip
+        return self.property(held.value, next((alias.property for alias in self.process.aliases if alias.property.rpartition("}")[2] == local), local))  # fmt: skip
 
     def property(self, message: Message, name: str) -> str:
         """The value of a property in a message: by its alias, or else by its name."""
@@ -141,13 +141,16 @@ class Values:
     def property_node(self, message: Message, name: str) -> XmlElement | None:
         for alias in self.process.aliases:
             if alias.property == name:
-                found = self._aliased(message, alias)
-                if found is not None:
-                    return found
+                element = self._aliased(message, alias)
+                if element is not None:
+                    return element
         local = name.rpartition("}")[2]
         if local in message:
             return message[local]
-        return next((one for part in message.values() for one in _descendants(part) if one.name == local), None)
+        return next(
+            (descendant for part in message.values() for descendant in _descendants(part) if descendant.name == local),
+            None,
+        )
 
     def _aliased(self, message: Message, alias: Alias) -> XmlElement | None:
         part = message.get(alias.part) if alias.part else next(iter(message.values()), None)
@@ -156,10 +159,10 @@ class Values:
         if alias.query is None:
             return part
         try:
-            found = alias.query.xpath.evaluate(_nothing, node=part)
+            nodes = alias.query.xpath.evaluate(_nothing, node=part)
         except XPathFailed:
             return None
-        return next((one for one in found if isinstance(one, XmlElement)), None) if isinstance(found, list) else None
+        return next((node for node in nodes if isinstance(node, XmlElement)), None) if isinstance(nodes, list) else None
 
 
 def _nothing(name: str) -> Value:

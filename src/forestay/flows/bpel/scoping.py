@@ -28,9 +28,9 @@ class Scoping:
     ) -> bool:
         """Run a scope; false: a fault in it was handled."""
         running = Running(scope, context.at)
-        running.sets = {one.name: None for one in scope.sets}
-        for one in scope.variables:
-            running.variables[one.name] = ScopeVariable(one)
+        running.sets = {correlation_set.name: None for correlation_set in scope.sets}
+        for variable in scope.variables:
+            running.variables[variable.name] = ScopeVariable(variable)
         running.variables |= preset or {}
         inner = replace(context, at=running, completed=running.completed)
         if scope.isolated:
@@ -45,12 +45,12 @@ class Scoping:
         return good
 
     async def _guarded(self, scope: Scope, running: Running, inner: ExecutionContext) -> bool:
-        for one in scope.variables:
-            if one.first is not None:
+        for variable in scope.variables:
+            if variable.first is not None:
                 try:
-                    self.process.assigning.first(running, running.variables[one.name], one.first)
+                    self.process.assigning.first(running, running.variables[variable.name], variable.first)
                 except Fault as fault:
-                    raise standard_fault("scopeInitializationFailure", fault.why, one.line) from fault
+                    raise standard_fault("scopeInitializationFailure", fault.why, variable.line) from fault
         try:
             await self._main(scope, running, inner)
         except asyncio.CancelledError:
@@ -90,8 +90,8 @@ class Scoping:
 
         async def inside() -> None:
             await self.process.do(scope.inner, inner)
-            for one in listeners:
-                one.cancel()
+            for listener in listeners:
+                listener.cancel()
 
         listeners += [group.spawn(self._listen(event, running, inner, group)) for event in scope.messages]
         listeners += [group.spawn(self._alarm(alarm, running, inner, group)) for alarm in scope.alarms]
@@ -100,16 +100,16 @@ class Scoping:
 
     async def _listen(self, event: OnMessage, running: Running, inner: ExecutionContext, group: ParallelScope) -> None:
         while True:
-            _, letter = await self.process.correlation.receive(running, [event])
+            _, incoming = await self.process.correlation.receive(running, [event])
             self.process.busy = 0
             self.process.host.trace(f"onEvent {event.operation}")
             own = Running(running.scope, running)
-            for name in (event.variable, *(one.variable for one in event.from_parts)):
+            for name in (event.variable, *(from_part.variable for from_part in event.from_parts)):
                 if name and not (event.from_parts and running.has(name)):
                     own.variables[name] = ScopeVariable(
                         VariableDeclaration(name, event.line, event.message, element=event.element)
                     )
-            self.process.messages.take(event, letter, own)
+            self.process.messages.take(event, incoming, own)
             group.spawn(self.process.do(event.inner, replace(inner, at=own, links={})))
 
     async def _alarm(self, alarm: OnAlarm, running: Running, inner: ExecutionContext, group: ParallelScope) -> None:
@@ -170,7 +170,7 @@ class Scoping:
 
 
 def _handlers(scope: Scope) -> Iterator[Activity]:
-    yield from (one.inner for one in scope.catches)
+    yield from (catch.inner for catch in scope.catches)
     if scope.catch_all is not None:
         yield scope.catch_all
 
@@ -180,17 +180,17 @@ def _catch(scope: Scope, fault: Fault) -> Catch | None:
     root = next(iter(data.values())) if data is not None and len(data) == 1 else None
     best: Catch | None = None
     rank = 0
-    for one in scope.catches:
-        if one.fault and one.fault != fault.name:
+    for catch in scope.catches:
+        if catch.fault and catch.fault != fault.name:
             continue
-        if one.variable:
-            if data is None or (one.element and (root is None or root.tag != one.element)):
+        if catch.variable:
+            if data is None or (catch.element and (root is None or root.tag != catch.element)):
                 continue
-            if one.message and not one.fault and WHOLE in data:
+            if catch.message and not catch.fault and WHOLE in data:
                 continue
-        worth = (2 if one.fault else 0) + (1 if one.variable else 0)
-        if one.fault and not one.variable and data is None:
+        worth = (2 if catch.fault else 0) + (1 if catch.variable else 0)
+        if catch.fault and not catch.variable and data is None:
             worth = 4
         if worth > rank:
-            best, rank = one, worth
+            best, rank = catch, worth
     return best

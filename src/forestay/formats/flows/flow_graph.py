@@ -22,8 +22,8 @@ from forestay.domain.flows.definition.flow_pattern import (
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import flow_from_plain, planned
 
-Items = Sequence[Mapping[str, Any]]
-"""Items as the HTTP interface shows them."""
+Tasks = Sequence[Mapping[str, Any]]
+"""Tasks as the HTTP interface shows them."""
 
 
 class Row(NamedTuple):
@@ -35,8 +35,8 @@ class Row(NamedTuple):
     """What the task is, beside a plain job."""
     also: tuple[str, ...]
     """What it comes after beside the task above it."""
-    item: Mapping[str, Any] | None
-    """How it stands in a case; of a task inside a loop, in its newest round."""
+    task: Mapping[str, Any] | None
+    """How it stands in a run; of a task inside a loop, in its newest round."""
 
 
 class _GraphNode(NamedTuple):
@@ -47,11 +47,11 @@ class _GraphNode(NamedTuple):
     """Blocks inside it, each with its name."""
 
 
-def flow_graph(flow: Mapping[str, Any] | None, items: Items = ()) -> list[Row]:
-    """The rows of a flow in its plain form; without one, of the items of a Python flow."""
-    known: dict[str, Mapping[str, Any]] = {item["task"] if flow is not None else item["id"]: item for item in items}
+def flow_graph(flow: Mapping[str, Any] | None, tasks: Tasks = ()) -> list[Row]:
+    """The rows of a flow in its plain form; without one, of the tasks of a Python flow."""
+    known: dict[str, Mapping[str, Any]] = {task["task"] if flow is not None else task["id"]: task for task in tasks}
     if flow is None:
-        nodes = [_GraphNode(item["id"], "", tuple(item.get("after") or ())) for item in items]
+        nodes = [_GraphNode(task["id"], "", tuple(task.get("after") or ())) for task in tasks]
     else:
         plan = planned(flow_from_plain(flow))
         nodes = [_node(plan, task) for task in plan.flow.tasks]
@@ -60,7 +60,7 @@ def flow_graph(flow: Mapping[str, Any] | None, items: Items = ()) -> list[Row]:
 
 def _node(plan: FlowPlan, task: Task) -> _GraphNode:
     before = plan.tasks[task.name].before
-    inner = [(body.name, [_node(plan, one) for one in body.tasks]) for body in bodies(task.pattern)]
+    inner = [(body.name, [_node(plan, other_task) for other_task in body.tasks]) for body in bodies(task.pattern)]
     return _GraphNode(task.name, _kind(task), before, inner)
 
 
@@ -73,7 +73,7 @@ def _rows(
     for (
         node
     ) in nodes:  # tasks stand in an order in which each comes after those before it, or the longest way is found below
-        _depth(node, {one.name: one for one in nodes}, depth)
+        _depth(node, {graph_node.name: graph_node for graph_node in nodes}, depth)
     below: dict[str, list[_GraphNode]] = {}
     for node in nodes:
         before = [name for name in node.before if name in names]
@@ -81,9 +81,9 @@ def _rows(
         below.setdefault(above, []).append(node)
 
     def draw(above: str, rails: str, *, root: bool) -> Iterator[Row]:
-        found = below.get(above, [])
-        for place, node in enumerate(found):
-            last = place == len(found) - 1
+        found_nodes = below.get(above, [])
+        for place, node in enumerate(found_nodes):
+            last = place == len(found_nodes) - 1
             own = rails if root else rails + ("└▶ " if last else "├▶ ")
             also = tuple(name for name in node.before if name != above)
             yield Row(own, node.name, node.kind, also, known.get(node.name))
@@ -101,7 +101,9 @@ def _rows(
 def _depth(node: _GraphNode, nodes: Mapping[str, _GraphNode], depth: dict[str, int]) -> int:
     if node.name not in depth:
         depth[node.name] = 0  # a cycle cannot be here: the flow was checked
-        depth[node.name] = 1 + max((_depth(nodes[one], nodes, depth) for one in node.before if one in nodes), default=0)
+        depth[node.name] = 1 + max(
+            (_depth(nodes[other_node], nodes, depth) for other_node in node.before if other_node in nodes), default=0
+        )
     return depth[node.name]
 
 
@@ -119,7 +121,7 @@ def _kind(task: Task) -> str:
         case ChoicePattern():
             parts.append("choice")
     if task.scatter:
-        parts.append("one for each " + " × ".join(_dimension(one) for one in task.scatter))
+        parts.append("one for each " + " × ".join(_dimension(dimension) for dimension in task.scatter))
     if task.when:
         parts.append(f"when {task.when}")
     if task.compensation is not None:
@@ -127,13 +129,15 @@ def _kind(task: Task) -> str:
     return ", ".join(parts)
 
 
-def _dimension(one: Dimension) -> str:
-    match one.source:
+def _dimension(dimension: Dimension) -> str:
+    match dimension.source:
         case FilesOf(pattern) | WatchOf(pattern):
-            return f"{one.name} in {pattern}"
+            return f"{dimension.name} in {pattern}"
         case LinesOf(path):
-            return f"{one.name} of {path}"
+            return f"{dimension.name} of {path}"
         case RangeOf(first, end):
-            return f"{one.name} from {first} below {end}"
+            return f"{dimension.name} from {first} below {end}"
         case ListOf(values):
-            return f"{one.name} of {len(values)}" if isinstance(values, tuple) else f"{one.name} of {values}"
+            return (
+                f"{dimension.name} of {len(values)}" if isinstance(values, tuple) else f"{dimension.name} of {values}"
+            )

@@ -64,11 +64,11 @@ def check_document(data: object) -> tuple[Flow | None, list[FlowProblem]]:
     if depth_of(data) > MAX_DEPTH:
         return None, [FlowProblem((), f"it is nested more than {MAX_DEPTH} deep")]
     flow, findings = read_flow(data)
-    wrong = {one.path for one in findings}
-    for one in check_flow(flow):
+    wrong = {finding.path for finding in findings}
+    for problem in check_flow(flow):
         # What could not be read is not complained about a second time.
-        if not any(one.path[: len(path)] == path or path[: len(one.path)] == one.path for path in wrong):
-            findings.append(one)
+        if not any(problem.path[: len(path)] == path or path[: len(problem.path)] == problem.path for path in wrong):
+            findings.append(problem)
     return (None if findings else flow), findings
 
 
@@ -103,8 +103,8 @@ def _task(fields: Fields, name: str, data: object, at: Place) -> Task:
         data = {"command": list(_NO_COMMAND)}
     kinds = [kind for kind in KINDS if kind in data]
     if len(kinds) != 1:
-        said = f"it is {' and '.join(kinds)} at once" if kinds else "it has no kind"
-        fields.wrong(at, f"{said}; a task has one of {', '.join(KINDS)}")
+        reason = f"it is {' and '.join(kinds)} at once" if kinds else "it has no kind"
+        fields.wrong(at, f"{reason}; a task has one of {', '.join(KINDS)}")
     kind = kinds[0] if kinds else ""
     record = fields.record(data, at, [*ANY_TASK, *_own_fields(kind)], what="a task")
     scatter = fields.record(record.get("scatter", {}), (*at, "scatter"), None, what="variables and what they run over")
@@ -115,7 +115,8 @@ def _task(fields: Fields, name: str, data: object, at: Place) -> Task:
         after=tuple(fields.texts([after] if isinstance(after, str) else after, (*at, "after"))),
         when=fields.condition(record.get("when", ""), (*at, "when")),
         scatter=tuple(
-            Dimension(one, _source(fields, source, (*at, "scatter", one))) for one, source in scatter.items()
+            Dimension(variable, _source(fields, source, (*at, "scatter", variable)))
+            for variable, source in scatter.items()
         ),
         tolerate=fields.whole(record.get("tolerate", 0), (*at, "tolerate")),
         compensation=_compensation(fields, record.get("compensate"), (*at, "compensate")),
@@ -237,7 +238,8 @@ def _range(fields: Fields, data: object, at: Place) -> RangeOf:
         fields.wrong(at, "a range is [first, end] or [first, end, step]")
         return RangeOf(0, 1)
     first, end = (
-        one if isinstance(one, str) else fields.whole(one, (*at, place)) for place, one in enumerate(data[:2])
+        record if isinstance(record, str) else fields.whole(record, (*at, place))
+        for place, record in enumerate(data[:2])
     )
     return RangeOf(first, end, fields.whole(data[2], (*at, 2)) if len(data) > 2 else 1)
 

@@ -1,4 +1,4 @@
-"""A picture of a flow and how its items stand, as SVG that needs nothing beside it.
+"""A picture of a flow and how its tasks stand, as SVG that needs nothing beside it.
 
 Tasks stand in columns, each right of what it comes after; what is inside a loop or a choice stands inside its box. A state is told by a word and a
 colour, never by the colour alone, and the whole is told once more in words for those who do not see it.
@@ -25,8 +25,8 @@ from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import flow_as_plain, flow_from_plain, planned
 from forestay.formats.flows.yaml_flow import read_flow_text
 
-Items = Sequence[Mapping[str, Any]]
-"""Items as the HTTP interface shows them: ``id``, ``task``, ``state``, ``count``, ``well``, ``bad``, and of a Python flow ``after``."""
+Tasks = Sequence[Mapping[str, Any]]
+"""Tasks as the HTTP interface shows them: ``id``, ``task``, ``state``, ``count``, ``well``, ``bad``, and of a Python flow ``after``."""
 
 MOST = 80
 """Boxes in the picture of a Python flow; a longer one shows its last."""
@@ -55,7 +55,7 @@ class _Box:
     name: str
     kind: str
     before: tuple[str, ...] = ()
-    item: Mapping[str, Any] | None = None
+    instance: Mapping[str, Any] | None = None
     inner: list[list[_Box]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     """Of the blocks inside it: the names of a choice's branches."""
@@ -66,7 +66,7 @@ class _Box:
 
     @property
     def state(self) -> str:
-        return str(self.item.get("state", "waiting")) if self.item is not None else ""
+        return str(self.instance.get("state", "waiting")) if self.instance is not None else ""
 
     def move(self, x: float, y: float) -> None:
         self.x += x
@@ -76,45 +76,45 @@ class _Box:
                 box.move(x, y)
 
 
-def flow_picture(flow: Mapping[str, Any] | None, items: Items = (), *, title: str = "") -> str:
-    """The SVG of a flow in its plain form with the items of a case; of a Python flow (``None``) the items alone."""
+def flow_picture(flow: Mapping[str, Any] | None, tasks: Tasks = (), *, title: str = "") -> str:
+    """The SVG of a flow in its plain form with the tasks of a run; of a Python flow (``None``) the tasks alone."""
     if flow is not None:
         plan = planned(flow_from_plain(flow))
-        known = {str(item.get("task", "")): item for item in items}
-        boxes = [_box(plan, task, known, shown=bool(items)) for task in plan.flow.tasks]
+        known = {str(instance.get("task", "")): instance for instance in tasks}
+        boxes = [_box(plan, task, known, shown=bool(tasks)) for task in plan.flow.tasks]
         title = title or plan.flow.name
         left_out = 0
     else:
-        shown = items[-MOST:]
-        boxes = [_Box(str(one["id"]), "job", tuple(one.get("after", ())), one) for one in shown]
-        left_out = len(items) - len(shown)
+        shown = tasks[-MOST:]
+        boxes = [_Box(str(instance["id"]), "job", tuple(instance.get("after", ())), instance) for instance in shown]
+        left_out = len(tasks) - len(shown)
     width, height = _place(boxes)
     top = EDGE + (18.0 if left_out else 0.0)
     for box in boxes:
         box.move(EDGE, top)
-    told = [f"{left_out} earlier items are not shown."] if left_out else []
-    told += [line for box in boxes for line in _words(box)] or ["It has no tasks."]
-    body = [f'<text x="{EDGE}" y="20" fill="#6b7280">{told[0]}</text>'] if left_out else []
+    words = [f"{left_out} earlier tasks are not shown."] if left_out else []
+    words += [line for box in boxes for line in _words(box)] or ["It has no tasks."]
+    body = [f'<text x="{EDGE}" y="20" fill="#6b7280">{words[0]}</text>'] if left_out else []
     body += _drawn(boxes)
-    name = "flow-" + hashlib.sha256("".join([title, *told]).encode()).hexdigest()[:12]
+    name = "flow-" + hashlib.sha256("".join([title, *words]).encode()).hexdigest()[:12]
     wide, high = max(width, WIDTH) + 2 * EDGE, max(height, HEIGHT) + top + EDGE
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name}-t {name}-d" width="{_n(wide)}" '
         f'height="{_n(high)}" viewBox="0 0 {_n(wide)} {_n(high)}" font-family="system-ui, sans-serif" font-size="12">'
-        f'<title id="{name}-t">{escape(title or "a flow")}</title><desc id="{name}-d">{escape(" ".join(told))}</desc>'
+        f'<title id="{name}-t">{escape(title or "a flow")}</title><desc id="{name}-d">{escape(" ".join(words))}</desc>'
         f"{''.join(body)}</svg>"
     )
 
 
-def picture_of_text(text: str, items: Items = (), *, title: str = "") -> str:
-    """The SVG of a flow in YAML with the items of a case; a text that is no such flow, as that of a Python flow, says nothing of its graph."""
+def picture_of_text(text: str, tasks: Tasks = (), *, title: str = "") -> str:
+    """The SVG of a flow in YAML with the tasks of a run; a text that is no such flow, as that of a Python flow, says nothing of its graph."""
     flow = None if "forestay:" not in text and '"forestay"' not in text else read_flow_text(text).flow
-    return flow_picture(None if flow is None else flow_as_plain(flow), items, title=title)
+    return flow_picture(None if flow is None else flow_as_plain(flow), tasks, title=title)
 
 
 def _box(plan: FlowPlan, task: Task, known: Mapping[str, Mapping[str, Any]], *, shown: bool) -> _Box:
-    item = known.get(task.name, {} if shown else None)
-    box = _Box(task.name, _kind(task), plan.tasks[task.name].before, item)
+    instance = known.get(task.name, {} if shown else None)
+    box = _Box(task.name, _kind(task), plan.tasks[task.name].before, instance)
     for body in bodies(task.pattern):
         box.inner.append([_box(plan, inner, known, shown=shown) for inner in body.tasks])
         box.labels.append(body.name)
@@ -129,7 +129,7 @@ def _kind(task: Task) -> str:
             return "choice"
         case SubflowPattern(flow=flow):
             return f"flow {flow[:12]}"
-        case WorkletPattern(place=place):
+        case WorkletPattern(late_bound=place):
             return f"worklet {place[:12]}"
         case MergePattern():
             return "merge"
@@ -238,7 +238,9 @@ def _drawn_box(box: _Box) -> list[str]:
     out.append("</g>")
     for label, block in zip(box.labels, box.inner, strict=True):
         if label and block:
-            out.append(_text(x, min(one.y for one in block) - 4, _short(label), 'fill="#6b7280" font-size="11"'))
+            out.append(
+                _text(x, min(other_box.y for other_box in block) - 4, _short(label), 'fill="#6b7280" font-size="11"')
+            )
         out += _drawn(block)
     return out
 
@@ -270,26 +272,26 @@ def _words(box: _Box) -> list[str]:
 
 def _told(box: _Box) -> str:
     after = f", after {', '.join(box.before)}" if box.before else ""
-    why = str(box.item.get("reason", "")) if box.item is not None else ""
+    why = str(box.instance.get("reason", "")) if box.instance is not None else ""
     return f"{box.name} ({box.kind}{after})" + (f": {_second(box)}" if box.state else "") + (f"; {why}" if why else "")
 
 
 def _second(box: _Box) -> str:
     """The second line: the state and how far it is."""
-    if box.item is None:
+    if box.instance is None:
         return box.kind
     well, bad, count = _counts(box)
-    said = box.state.replace("_", " ")
-    if box.item.get("holders") and box.state not in ("completed", "failed", "cancelled", "skipped"):
-        said = f"{said}, held"
+    second = box.state.replace("_", " ")
+    if box.instance.get("holders") and box.state not in ("completed", "failed", "cancelled", "skipped"):
+        second = f"{second}, held"
     if count > 1:
-        said += f", {well + bad} of {count}" + (f", {bad} failed" if bad else "")
-    return said
+        second += f", {well + bad} of {count}" + (f", {bad} failed" if bad else "")
+    return second
 
 
 def _counts(box: _Box) -> tuple[int, int, int]:
-    item = box.item or {}
-    well, bad, count = (int(item.get(name) or 0) for name in ("well", "bad", "count"))
+    instance = box.instance or {}
+    well, bad, count = (int(instance.get(name) or 0) for name in ("well", "bad", "count"))
     return well, bad, count
 
 

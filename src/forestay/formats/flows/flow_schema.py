@@ -143,7 +143,7 @@ def flow_schema() -> Schema:
         "forestay": {"const": LANGUAGE, "description": "The version of this language."},
         "name": _said(_TEXT, "Letters, digits, '-' and '_'."),
         "description": {"description": "For people."},
-        "params": _by_name({}, "Parameters and their defaults; null: a case must give one."),
+        "params": _by_name({}, "Parameters and their defaults; null: a run must give one."),
         "on_failure": _one_of(OnFailure, "What happens to the rest when a task has failed."),
         "deadline": _said(_optional(_ref("deadline")), "Measured from the run's start."),
         "flows": _by_name(_ref("subflow"), "Sub-flows by the name that tasks use."),

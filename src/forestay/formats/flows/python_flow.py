@@ -37,15 +37,15 @@ def read_python_flows(source: str, file: str = "") -> PythonFile:
     problems: list[TextProblem] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _marked(node):
-            found, wrong = _flow(node, source, file)
+            flow, wrong = _flow(node, source, file)
             problems += wrong
             if not wrong:
-                flows.append(found)
+                flows.append(flow)
     return PythonFile(tuple(flows), tuple(problems))
 
 
 def _marked(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(_name(one) == DECORATOR for one in node.decorator_list)
+    return any(_name(other_node) == DECORATOR for other_node in node.decorator_list)
 
 
 def _name(node: ast.expr) -> str:
@@ -61,25 +61,25 @@ def _flow(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str, file: str) 
 
     if isinstance(node, ast.FunctionDef):
         wrong(node, "a flow is an 'async def'")
-    given = node.args
-    if given.posonlyargs or given.vararg or given.kwarg:
+    args = node.args
+    if args.posonlyargs or args.vararg or args.kwarg:
         wrong(node, "a flow's parameters are given by name: no '/', '*args' or '**kwargs'")
     params: dict[str, object] = {}
     needed: list[str] = []
-    for one, default in _parameters(given):
+    for parameter, default in _parameters(args):
         if default is None:
-            needed.append(one.arg)
+            needed.append(parameter.arg)
             continue
         try:
-            params[one.arg] = json.loads(json.dumps(ast.literal_eval(default), allow_nan=False))
+            params[parameter.arg] = json.loads(json.dumps(ast.literal_eval(default), allow_nan=False))
         except (ValueError, TypeError):
-            wrong(default, f"the default of {one.arg} is no value of JSON types written down")
+            wrong(default, f"the default of {parameter.arg} is no value of JSON types written down")
     described = inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
     return PythonFlow(node.name, source, file, params, tuple(needed), described[:500]), problems
 
 
-def _parameters(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    without = len(given.args) - len(given.defaults)
-    yield from ((one, None) for one in given.args[:without])
-    yield from zip(given.args[without:], given.defaults, strict=True)
-    yield from zip(given.kwonlyargs, given.kw_defaults, strict=True)
+def _parameters(node: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    without = len(node.args) - len(node.defaults)
+    yield from ((other_node, None) for other_node in node.args[:without])
+    yield from zip(node.args[without:], node.defaults, strict=True)
+    yield from zip(node.kwonlyargs, node.kw_defaults, strict=True)

@@ -58,7 +58,7 @@ def read_flow_text(text: str) -> FlowText:
     flow: Flow | None = None
     if not findings:
         flow, findings = check_document(document.value)
-    problems = [TextProblem(*document.position(one.path), one.where, one.message) for one in findings]
+    problems = [TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in findings]
     return FlowText(flow, tuple(sorted(problems)), text)
 
 

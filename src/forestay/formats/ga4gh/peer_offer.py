@@ -21,7 +21,7 @@ def offer_tags(offer: Offer, stamp: int) -> dict[str, str]:
 
 def offer_from_tags(name: str, tags: Mapping[str, object], *, cost: float = 1.0) -> Offer:
     """The offer that another domain's tags are; what it does not say, or says wrongly, is nothing."""
-    cpus, memory, gpus, slots, free, queued = (_whole(tags.get(f"forestay.{one}")) for one in WHOLE)
+    cpus, memory, gpus, slots, free, queued = (_whole(tags.get(f"forestay.{other_name}")) for other_name in WHOLE)
     labels = frozenset(filter(None, str(tags.get("forestay.labels") or "")[:10_000].split(",")))
     turn = _turn(tags.get("forestay.turn"))
     return Offer(name, cpus, memory, gpus, slots, free, queued, turn=turn, labels=labels, cost=cost)
@@ -33,8 +33,12 @@ def stamp_from_tags(tags: Mapping[str, object]) -> int:
 
 
 def _whole(text: object) -> int:
-    said = str(text)
-    return min(MOST, int(said)) if said.isascii() and said.isdigit() and len(said) <= 18 else 0
+    returned_text = str(text)
+    return (
+        min(MOST, int(returned_text))
+        if returned_text.isascii() and returned_text.isdigit() and len(returned_text) <= 18
+        else 0
+    )
 
 
 def _turn(text: object) -> float:

@@ -1,8 +1,8 @@
-"""A TES task as a job of the house: its specification, its labels, and what its pilot is told of it.
+"""A TES task as a Forestay job: its specification, its labels, and what its pilot is told of it.
 
 A task that has outputs is two jobs. The first runs its executors and commits what they made, as every job does. The second waits, held, until the
 first has ended, and then brings the committed files to the addresses that the client named: so only what counts is ever seen there, and a transfer that
-fails is mended without running anything again.
+fails is recovered without running anything again.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str
     resources = task.resources
     if resources is None or not resources.backend_parameters:
         return task, Asked(), ()
-    given = {name.lower(): value for name, value in resources.backend_parameters.items()}
-    unknown = sorted(set(given) - set(PARAMETERS))
+    values = {name.lower(): value for name, value in resources.backend_parameters.items()}
+    unknown = sorted(set(values) - set(PARAMETERS))
     if unknown and resources.backend_parameters_strict:
         raise ParameterRefused(
             f"backend parameters that are not known here: {', '.join(unknown)}; there is {', '.join(PARAMETERS)}"
@@ -78,20 +78,20 @@ def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str
     kept = {name: value for name, value in resources.backend_parameters.items() if name.lower() in PARAMETERS}
     warnings = tuple(f"the backend parameter {name} is not known here and was ignored" for name in unknown)
     changed = replace(task, resources=replace(resources, backend_parameters=kept))
-    return changed, _asked(given), warnings
+    return changed, _asked(values), warnings
 
 
 def asked_on(task: TaskDocument, downstream: str) -> Asked:
     """What is asked of us of a task that is sent on: what is not known here is for the other server to judge."""
-    given = task.resources.backend_parameters if task.resources is not None else {}
-    return _asked({name.lower(): value for name, value in given.items()})._replace(downstream=downstream)
+    backend_parameters = task.resources.backend_parameters if task.resources is not None else {}
+    return _asked({name.lower(): value for name, value in backend_parameters.items()})._replace(downstream=downstream)
 
 
-def _asked(given: Mapping[str, str]) -> Asked:
+def _asked(fields: Mapping[str, str]) -> Asked:
     try:
-        wall = _seconds(given["wall"]) if "wall" in given else None
-        attempts = int(given.get("max_attempts", "1"))
-        priority = int(given.get("priority", "0"))
+        wall = _seconds(fields["wall"]) if "wall" in fields else None
+        attempts = int(fields.get("max_attempts", "1"))
+        priority = int(fields.get("priority", "0"))
     except ValueError as error:
         raise ParameterRefused(f"invalid backend parameter: {error}") from error
     if not 1 <= attempts <= 100 or abs(priority) > HIGHEST_PRIORITY or not 0 < (wall or 1) <= _YEAR:
@@ -120,7 +120,9 @@ def specification_of(task: TaskDocument, tenant: str, asked: Asked, warnings: Se
         command=first.command,
         resources=resources_of(task, asked),
         inputs=tuple(
-            job_inputs.JobInput(staged_name(place), one.url) for place, one in enumerate(inputs) if is_staged(one)
+            job_inputs.JobInput(staged_name(place), task_input.url)
+            for place, task_input in enumerate(inputs)
+            if is_staged(task_input)
         ),
         retry=RetryPolicy(asked.max_attempts),
         extra={TES: kept},
@@ -185,9 +187,9 @@ def staged_name(place: int) -> str:
     return f"in/{place}"
 
 
-def is_staged(given: TaskInput) -> bool:
+def is_staged(task_input: TaskInput) -> bool:
     """Whether an input is brought as those of every job are."""
-    return bool(given.url) and not given.content and given.type is FileType.FILE
+    return bool(task_input.url) and not task_input.content and task_input.type is FileType.FILE
 
 
 def task_of(spec: Specification) -> TaskDocument | None:
@@ -198,7 +200,7 @@ def task_of(spec: Specification) -> TaskDocument | None:
 
 def warnings_of(spec: Specification) -> list[str]:
     kept = spec.extra.get(TES)
-    return [str(one) for one in kept.get("warnings", ())] if isinstance(kept, dict) else []
+    return [str(warning) for warning in kept.get("warnings", ())] if isinstance(kept, dict) else []
 
 
 def plan_of(task: TaskDocument, containers: str) -> Json:
@@ -206,23 +208,27 @@ def plan_of(task: TaskDocument, containers: str) -> Json:
     return {
         "executors": asked_json(task)["executors"],
         "files": [
-            {"path": one.path, "name": staged_name(place)} for place, one in enumerate(task.inputs) if is_staged(one)
+            {"path": task_input.path, "name": staged_name(place)}
+            for place, task_input in enumerate(task.inputs)
+            if is_staged(task_input)
         ],
-        "contents": [{"path": one.path, "content": one.content} for one in task.inputs if not one.url],
+        "contents": [
+            {"path": task_input.path, "content": task_input.content} for task_input in task.inputs if not task_input.url
+        ],
         "folders": [
-            {"path": one.path, "source": job_inputs.local_path(one.url)}
-            for one in task.inputs
-            if one.url and one.type is FileType.DIRECTORY
+            {"path": task_input.path, "source": job_inputs.local_path(task_input.url)}
+            for task_input in task.inputs
+            if task_input.url and task_input.type is FileType.DIRECTORY
         ],
         "volumes": list(task.volumes),
-        "outputs": [{"path": one.path, "type": one.type.value} for one in task.outputs],
+        "outputs": [{"path": output.path, "type": output.type.value} for output in task.outputs],
         "containers": containers,
     }
 
 
-def output_json(one: TaskOutput) -> dict[str, Any]:
+def output_json(output: TaskOutput) -> dict[str, Any]:
     """An output as whoever brings it away needs it."""
-    return {"path": one.path, "url": one.url, "path_prefix": one.path_prefix, "type": one.type.value}
+    return {"path": output.path, "url": output.url, "path_prefix": output.path_prefix, "type": output.type.value}
 
 
 def bucket_of(url: str) -> tuple[str, str] | None:

@@ -16,26 +16,26 @@ _PILOT = re.compile(r"\[pilot: (.*?)\]\s*\Z", re.DOTALL)
 
 
 def task_log(
-    document: JobDocument, warnings: Sequence[str], told: Mapping[str, Any], brought: Mapping[str, Any]
+    document: JobDocument, warnings: Sequence[str], notes: Mapping[str, Any], brought: Mapping[str, Any]
 ) -> TaskLog | None:
     """The entry for a job; None before anything is to be told. ``told`` and ``brought`` are the records of the deciding end, and of the outputs'."""
     last = document.winner or document.last
     if last is None and document.claim is None and not warnings:
         return None
-    report = told.get("task")
+    report = notes.get("task")
     report = report if isinstance(report, dict) else {}
     sent = brought.get("task")
     sent = sent if isinstance(sent, dict) else {}
-    system = [*warnings, *_system(last, told, report), *_system(None, brought, sent)]
+    system = [*warnings, *_system(last, notes, report), *_system(None, brought, sent)]
     metadata = {"job": document.id, "attempt": str(document.attempt)}
     if host := last.host if last is not None else document.claim.host if document.claim is not None else "":
         metadata["host"] = host
     started, ended = _times(document, last)
     return TaskLog(
-        logs=tuple(_executor(one) for one in _records(report.get("logs"))),
+        logs=tuple(_executor(record) for record in _records(report.get("logs"))),
         outputs=tuple(
-            OutputFile(str(one.get("url")), str(one.get("path")), int(one.get("size_bytes") or 0))
-            for one in _records(sent.get("outputs") or report.get("outputs"))
+            OutputFile(str(record.get("url")), str(record.get("path")), int(record.get("size_bytes") or 0))
+            for record in _records(sent.get("outputs") or report.get("outputs"))
         ),
         metadata=metadata,
         start_time=started,
@@ -52,14 +52,14 @@ def _times(document: JobDocument, last: AttemptResult | None) -> tuple[str, str]
     return time_text(started) or "", (time_text(document.changed) or "") if document.final else ""
 
 
-def _system(last: AttemptResult | None, told: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+def _system(last: AttemptResult | None, notes: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     """What Forestay itself has to say of an end."""
-    words = [str(one) for one in report.get("system", ())]
-    if last is not None and last.outcome is AttemptOutcome.FAULT:
+    words = [str(line) for line in report.get("system", ())]
+    if last is not None and last.outcome is AttemptOutcome.FAILURE:
         words.append(f"attempt {last.token.attempt} ended by {note_of(last).partition('; claim')[0]}")
-    tail = told.get("log_tail")
-    said = _PILOT.search(tail) if isinstance(tail, str) else None
-    return [*words, said[1]] if said is not None else words
+    tail = notes.get("log_tail")
+    match = _PILOT.search(tail) if isinstance(tail, str) else None
+    return [*words, match[1]] if match is not None else words
 
 
 def _executor(data: Mapping[str, Any]) -> ExecutorLog:
@@ -73,4 +73,4 @@ def _executor(data: Mapping[str, Any]) -> ExecutorLog:
 
 
 def _records(data: object) -> list[Mapping[str, Any]]:
-    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    return [record for record in data if isinstance(record, dict)] if isinstance(data, list) else []

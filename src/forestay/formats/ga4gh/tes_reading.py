@@ -62,13 +62,13 @@ def read_shown_task(data: object) -> TaskDocument:
         id=_text(data.get("id")),
         state=state_named(data.get("state")),
         creation_time=_text(data.get("creation_time")),
-        logs=tuple(_log(one) for one in _records(data.get("logs"))),
+        logs=tuple(_log(record) for record in _records(data.get("logs"))),
     )
 
 
 def state_named(text: object) -> TaskState:
     """A state; UNKNOWN for what is none."""
-    return next((one for one in TaskState if one.value == text), TaskState.UNKNOWN)
+    return next((state for state in TaskState if state.value == text), TaskState.UNKNOWN)
 
 
 class _TaskFields(Fields):
@@ -167,26 +167,26 @@ class _TaskFields(Fields):
 
     def _record(self, data: object, at: Place, what: str, *needed: str) -> dict[str, object]:
         record = self.record(data, at, None, what=what)
-        given = {name: value for name, value in record.items() if value is not None}
+        values = {name: value for name, value in record.items() if value is not None}
         if isinstance(data, dict):
             for name in needed:
-                if name not in given:
+                if name not in values:
                     self.wrong(at, f"{name!r} is missing; {what} needs it")
-        return given
+        return values
 
     def _each(
         self, record: dict[str, object], name: str, at: Place, read: Callable[[object, Place], Value]
     ) -> tuple[Value, ...]:
-        given = record.get(name)
-        if given is None:
+        value = record.get(name)
+        if value is None:
             return ()
-        if not isinstance(given, list):
-            self.wrong((*at, name), f"expected a list, not {type(given).__name__}")
+        if not isinstance(value, list):
+            self.wrong((*at, name), f"expected a list, not {type(value).__name__}")
             return ()
-        if len(given) > MAX_LIST:
+        if len(value) > MAX_LIST:
             self.wrong((*at, name), f"at most {MAX_LIST} are allowed")
             return ()
-        return tuple(read(one, (*at, name, place)) for place, one in enumerate(given))
+        return tuple(read(entry, (*at, name, place)) for place, entry in enumerate(value))
 
     def _text_of(self, record: dict[str, object], name: str, at: Place) -> str:
         return self._whole_text(record[name], (*at, name)) if name in record else ""
@@ -213,10 +213,10 @@ class _TaskFields(Fields):
         return word
 
     def _texts_of(self, record: dict[str, object], name: str, at: Place) -> dict[str, str]:
-        given = record.get(name)
-        if given is None:
+        value = record.get(name)
+        if value is None:
             return {}
-        texts = self.record(given, (*at, name), None, what="texts by name")
+        texts = self.record(value, (*at, name), None, what="texts by name")
         return {
             self._word_of(key, (*at, name)): "" if value is None else self._word_of(value, (*at, name, key))
             for key, value in texts.items()
@@ -235,49 +235,49 @@ class _TaskFields(Fields):
         return path
 
     def _type(self, record: dict[str, object], at: Place) -> FileType:
-        given = record.get("type")
-        return FileType.FILE if given is None else self.one_of(FileType, given, (*at, "type"))
+        given_type = record.get("type")
+        return FileType.FILE if given_type is None else self.one_of(FileType, given_type, (*at, "type"))
 
     def _truth_of(self, record: dict[str, object], name: str, at: Place) -> bool | None:
         return self.truth(record[name], (*at, name)) if name in record else None
 
     def _number_of(self, record: dict[str, object], name: str, at: Place) -> float | None:
-        given = record.get(name)
-        if given is None:
+        number = record.get(name)
+        if number is None:
             return None
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= _MOST:
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= _MOST:
             self.wrong((*at, name), f"a number that is not negative, and at most {_MOST}, is needed here")
             return None
-        return given
+        return number
 
 
 def _log(data: dict[str, Any]) -> TaskLog:
     metadata = data.get("metadata")
-    said = data.get("system_logs")
+    system_logs = data.get("system_logs")
     return TaskLog(
         logs=tuple(
             ExecutorLog(
-                exit_code=_whole(one.get("exit_code")),
-                start_time=_text(one.get("start_time")),
-                end_time=_text(one.get("end_time")),
-                stdout=_text(one.get("stdout")),
-                stderr=_text(one.get("stderr")),
+                exit_code=_whole(record.get("exit_code")),
+                start_time=_text(record.get("start_time")),
+                end_time=_text(record.get("end_time")),
+                stdout=_text(record.get("stdout")),
+                stderr=_text(record.get("stderr")),
             )
-            for one in _records(data.get("logs"))
+            for record in _records(data.get("logs"))
         ),
         outputs=tuple(
-            OutputFile(_text(one.get("url")), _text(one.get("path")), _whole(one.get("size_bytes")))
-            for one in _records(data.get("outputs"))
+            OutputFile(_text(record.get("url")), _text(record.get("path")), _whole(record.get("size_bytes")))
+            for record in _records(data.get("outputs"))
         ),
         metadata={key: _text(value) for key, value in metadata.items()} if isinstance(metadata, dict) else {},
         start_time=_text(data.get("start_time")),
         end_time=_text(data.get("end_time")),
-        system_logs=tuple(_text(one) for one in said) if isinstance(said, list) else (),
+        system_logs=tuple(_text(system_log) for system_log in system_logs) if isinstance(system_logs, list) else (),
     )
 
 
 def _records(data: object) -> list[dict[str, Any]]:
-    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    return [record for record in data if isinstance(record, dict)] if isinstance(data, list) else []
 
 
 def _text(data: object) -> str:

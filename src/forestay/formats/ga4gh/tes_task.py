@@ -186,10 +186,10 @@ def asked_json(task: TaskDocument) -> Json:
         {
             "name": task.name,
             "description": task.description,
-            "inputs": [_given(asdict(one)) for one in task.inputs],
-            "outputs": [_given(asdict(one)) for one in task.outputs],
+            "inputs": [_given(asdict(task_input)) for task_input in task.inputs],
+            "outputs": [_given(asdict(output)) for output in task.outputs],
             "resources": resources,
-            "executors": [_given(asdict(one)) for one in task.executors],
+            "executors": [_given(asdict(executor)) for executor in task.executors],
             "volumes": list(task.volumes),
             "tags": dict(task.tags),
         }
@@ -203,12 +203,12 @@ def task_json(task: TaskDocument, view: TaskView = TaskView.FULL) -> Json:
         return shown
     shown |= asked_json(task)
     if view is TaskView.BASIC:
-        for given in shown.get("inputs", ()):
-            given.pop("content", None)
+        for input_ in shown.get("inputs", ()):
+            input_.pop("content", None)
     if task.creation_time:
         shown["creation_time"] = task.creation_time
     if task.logs:
-        shown["logs"] = [_log_json(one, view) for one in task.logs]
+        shown["logs"] = [_log_json(log, view) for log in task.logs]
     return shown
 
 
@@ -216,13 +216,15 @@ def _log_json(log: TaskLog, view: TaskView) -> Json:
     """Its two lists are always there: the specification wants them."""
     hidden = () if view is TaskView.FULL else ("stdout", "stderr")
     shown: Json = {
-        "logs": [_executor_json(one, hidden) for one in log.logs],
-        "outputs": [{"url": one.url, "path": one.path, "size_bytes": str(one.size_bytes)} for one in log.outputs],
+        "logs": [_executor_json(executor_log, hidden) for executor_log in log.logs],
+        "outputs": [
+            {"url": output.url, "path": output.path, "size_bytes": str(output.size_bytes)} for output in log.outputs
+        ],
     }
-    told = {"metadata": dict(log.metadata), "start_time": log.start_time, "end_time": log.end_time}
+    values = {"metadata": dict(log.metadata), "start_time": log.start_time, "end_time": log.end_time}
     if view is TaskView.FULL:
-        told["system_logs"] = list(log.system_logs)
-    return shown | _given(told)
+        values["system_logs"] = list(log.system_logs)
+    return shown | _given(values)
 
 
 def _executor_json(log: ExecutorLog, hidden: Iterable[str]) -> Json:

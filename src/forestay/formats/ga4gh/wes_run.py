@@ -1,4 +1,4 @@
-"""Runs as GA4GH's Workflow Execution Service 1.1 speaks of them: a run is a case, a task of it is a job or the case of a sub-flow."""
+"""Runs as GA4GH's Workflow Execution Service 1.1 speaks of them: a run is a run, a task of it is a job or the run of a sub-flow."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class WesRunState(StrEnum):
     """How a run stands. Two states of the interface are never shown: clients take them for an end, or wait for ever."""
 
     UNKNOWN = "UNKNOWN"
-    """The engine has forgotten the case, and nobody had asked how it ended."""
+    """The engine has forgotten the run, and nobody had asked how it ended."""
     QUEUED = "QUEUED"
     INITIALIZING = "INITIALIZING"
     RUNNING = "RUNNING"
-    """Also while something is mended, held, or undone after a failure: it has not ended."""
+    """Also while something is recovered, held, or undone after a failure: it has not ended."""
     COMPLETE = "COMPLETE"
     EXECUTOR_ERROR = "EXECUTOR_ERROR"
     SYSTEM_ERROR = "SYSTEM_ERROR"
-    """The case itself was cut off: nothing that its jobs did."""
+    """The run itself was cut off: nothing that its jobs did."""
     CANCELED = "CANCELED"
     CANCELING = "CANCELING"
 
 
 ENDED = frozenset({WesRunState.COMPLETE, WesRunState.EXECUTOR_ERROR, WesRunState.SYSTEM_ERROR, WesRunState.CANCELED})
-_OF_CASES: Mapping[str, WesRunState] = {
+_OF_RUNS: Mapping[str, WesRunState] = {
     "running": WesRunState.RUNNING,
     "suspended": WesRunState.RUNNING,
     "stopping": WesRunState.RUNNING,
@@ -55,7 +55,7 @@ _OF_CASES: Mapping[str, WesRunState] = {
     "terminated": WesRunState.SYSTEM_ERROR,
     "broken": WesRunState.SYSTEM_ERROR,
 }
-CASE_STATES = tuple(_OF_CASES)
+RUN_STATES = tuple(_OF_RUNS)
 _OF_JOBS: Mapping[State, WesRunState] = {
     State.AVAILABLE: WesRunState.QUEUED,
     State.COMPLETED: WesRunState.COMPLETE,
@@ -65,9 +65,9 @@ _OF_JOBS: Mapping[State, WesRunState] = {
 }
 
 
-def state_of(case_state: str, *, cancelled: bool = False) -> WesRunState:
-    """The state of a run whose case stands like this, and whose end somebody asked for or not."""
-    state = _OF_CASES.get(case_state, WesRunState.UNKNOWN)
+def state_of(run_state: str, *, cancelled: bool = False) -> WesRunState:
+    """The state of a run whose run stands like this, and whose end somebody asked for or not."""
+    state = _OF_RUNS.get(run_state, WesRunState.UNKNOWN)
     if cancelled and state is WesRunState.EXECUTOR_ERROR:
         return WesRunState.CANCELED
     if cancelled and state is WesRunState.RUNNING:
@@ -162,8 +162,8 @@ def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], li
         return value, []
     if len(value) > MAX_TAGS:
         return {}, [RequestError(name, f"it has at most {MAX_TAGS} members")]
-    bad = [one for one, given in value.items() if not isinstance(given, str) or len(one) + len(given) > MAX_TEXT]
-    return value, [RequestError(f"{name}.{one[:100]}", "expected a text of limited length") for one in bad[:20]]
+    bad = [key for key, entry in value.items() if not isinstance(entry, str) or len(key) + len(entry) > MAX_TEXT]
+    return value, [RequestError(f"{name}.{key[:100]}", "expected a text of limited length") for key in bad[:20]]
 
 
 def with_places(value: object, places: Mapping[str, str]) -> object:
@@ -171,9 +171,9 @@ def with_places(value: object, places: Mapping[str, str]) -> object:
     if isinstance(value, str):
         return places.get(value, value)
     if isinstance(value, Mapping):
-        return {name: with_places(one, places) for name, one in value.items()}
+        return {name: with_places(single, places) for name, single in value.items()}
     if isinstance(value, Sequence):
-        return [with_places(one, places) for one in value]
+        return [with_places(entry, places) for entry in value]
     return value
 
 
@@ -224,7 +224,7 @@ def task_json(document: JobDocument, command: Sequence[str], *, run_url: str, te
     last = document.last
     out: Json = {
         "id": document.id,
-        "name": document.name or (document.tie.work if document.tie else document.id),
+        "name": document.name or (document.flow_ref.work if document.flow_ref else document.id),
         "cmd": list(command),
         "stdout": f"{run_url}/tasks/{document.id}/stdout",
         "stderr": f"{run_url}/tasks/{document.id}/stderr",
@@ -247,7 +247,7 @@ def _job_state(document: JobDocument) -> str:
 
 
 def sub_run_json(run: str, name: str, *, run_url: str) -> Json:
-    """A sub-flow of a run, whose case can be read as a run of its own."""
+    """A sub-flow of a run, whose run can be read as a run of its own."""
     return {
         "id": run,
         "name": name,
@@ -276,7 +276,7 @@ def service_info_json(
         "description": "Flows that continue when jobs, nodes, data, networks and schedulers fail.",
         "organization": {"name": name, "url": url},
         "version": version,
-        "workflow_type_versions": {one: {"workflow_type_version": list(known)} for one, known in types.items()},
+        "workflow_type_versions": {kind: {"workflow_type_version": list(known)} for kind, known in types.items()},
         "supported_wes_versions": ["1.0.0", VERSION],
         "supported_filesystem_protocols": sorted(protocols),
         "workflow_engine_versions": {"forestay": {"workflow_engine_version": [version]}},

@@ -36,14 +36,14 @@ _NO_RETRY = RetryPolicy()
 # and look at the rest only where there is any.
 _PLAIN = (
     "id", "tenant", "specification", "name", "owner", "created", "changed", "priority", "not_before", "generation",
-    "attempt", "rev", "min_writer", "faults", "releases",
+    "attempt", "rev", "min_writer", "failures", "releases",
 )  # fmt: skip
 _plain = itemgetter(*_PLAIN)
 _CONVERTED = frozenset({"resources", "state", "history"})
 _DERIVED = frozenset(
     {
         "slot", "lane", "rank", "resource_class", "retries", "held", "pilot", "host", "cpus", "memory", "disk", "gpus",
-        "overdue", "notify_due", "exit_code", "case", "work", "ended",
+        "overdue", "notify_due", "exit_code", "run", "work", "ended",
     }
 )  # fmt: skip
 _USUAL = frozenset(_PLAIN) | _CONVERTED | _DERIVED
@@ -151,19 +151,19 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(data["max_attempts"], data["wait"], WhenExhausted(data["when_exhausted"]))
 
 
-def tie_to_json(tie: FlowRef) -> Json:
-    out = tie._asdict()
-    if not tie.result:
+def flow_ref_to_json(flow_ref: FlowRef) -> Json:
+    out = flow_ref._asdict()
+    if not flow_ref.result:
         del out["result"]
-    if tie.above:
-        out["above"] = list(tie.above)
+    if flow_ref.above:
+        out["above"] = list(flow_ref.above)
     else:
         del out["above"]
     return out
 
 
-def tie_from_json(data: Mapping[str, Any]) -> FlowRef:
-    places = (data["case"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
+def flow_ref_from_json(data: Mapping[str, Any]) -> FlowRef:
+    places = (data["run"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
     return FlowRef(*places, data.get("result", ""), tuple(data.get("above", ())))
 
 
@@ -214,10 +214,10 @@ _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("phase", _as_it_is),
     ("claim", claim_to_json),
     ("former_claim", _as_it_is),
-    ("held_end", ending_to_json),
+    ("held_completion", ending_to_json),
     ("last", ending_to_json),
     ("delivery", delivery_to_json),
-    ("tie", tie_to_json),
+    ("flow_ref", flow_ref_to_json),
 )
 _FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations", "stages")
 """Fields that are left out when there is nothing in them."""
@@ -239,21 +239,21 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
     "phase": JobPhase,
     "claim": claim_from_json,
     "holders": tuple,
-    "held_end": ending_from_json,
+    "held_completion": ending_from_json,
     "last": ending_from_json,
     "retry": retry_from_json,
     "delivery": delivery_from_json,
-    "tie": tie_from_json,
+    "flow_ref": flow_ref_from_json,
 }
 _DEFAULTS: Json = {
     "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
-    "claim": None, "former_claim": None, "holders": (), "held_end": None, "last": None, "winner": None,
-    "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "tie": None, "extra": {},
+    "claim": None, "former_claim": None, "holders": (), "held_completion": None, "last": None, "winner": None,
+    "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "flow_ref": None, "extra": {},
 }  # fmt: skip
 
 
-def input_to_json(given: JobInput) -> Json:
-    return {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
+def input_to_json(job_input: JobInput) -> Json:
+    return {"name": job_input.name, "source": job_input.source, "bytes": job_input.size, "sha256": job_input.sha256}
 
 
 def input_from_json(data: Mapping[str, Any]) -> JobInput:
@@ -268,7 +268,7 @@ def specification_to_json(spec: Specification) -> Json:
         "command": list(spec.command),
         "environment": dict(spec.environment),
         "resources": resources_to_json(spec.resources),
-        "inputs": [input_to_json(one) for one in spec.inputs],
+        "inputs": [input_to_json(job_input) for job_input in spec.inputs],
         "staging": spec.staging.value,
         "outputs": list(spec.outputs),
         **({"named_outputs": dict(spec.named_outputs)} if spec.named_outputs else {}),
@@ -295,7 +295,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         command=tuple(data["command"]),
         environment=data["environment"],
         resources=resources_from_json(data["resources"]),
-        inputs=tuple(input_from_json(one) for one in data.get("inputs", ())),
+        inputs=tuple(input_from_json(input_) for input_ in data.get("inputs", ())),
         staging=Staging(data.get("staging", Staging.PARALLEL)),
         outputs=tuple(data["outputs"]),
         named_outputs=data.get("named_outputs", {}),

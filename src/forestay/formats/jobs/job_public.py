@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from forestay.domain.jobs.colocation_key import MEET
+from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, State, Transition
 from forestay.domain.jobs.resources import resource_class
 from forestay.domain.jobs.specification import Specification
@@ -53,7 +53,7 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
         "generation": document.generation,
         "attempt": document.attempt,
         "retries": max(0, document.attempt - 1),
-        "faults": document.faults,
+        "failures": document.failures,
         "releases": document.releases,
         "max_attempts": document.retry.max_attempts,
         "claim": {
@@ -64,8 +64,8 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
             "attempt": document.winner.token.attempt, "manifest": manifest_public(document.winner.manifest),
         } if document.winner else None,
         "callback": {"url": delivery.url, "tries": delivery.tries, "done": delivery.done} if delivery else None,
-        "case": document.tie.case if document.tie else None,
-        "work": document.tie.work if document.tie else None,
+        "run": document.flow_ref.run if document.flow_ref else None,
+        "work": document.flow_ref.work if document.flow_ref else None,
         "overlap_possible": document.overlap_possible,
         "version": version,
     }  # fmt: skip
@@ -99,7 +99,7 @@ def specification_public(spec: Specification) -> Json:
         "command": list(spec.command),
         "environment": dict(spec.environment),
         "resources": resources_to_json(spec.resources),
-        "inputs": [input_to_json(one) for one in spec.inputs],
+        "inputs": [input_to_json(job_input) for job_input in spec.inputs],
         "staging": spec.staging.value,
         "outputs": list(spec.outputs),
         "effects": spec.effects.value,
@@ -108,5 +108,5 @@ def specification_public(spec: Specification) -> Json:
         "retry_wait": spec.retry.wait,
         "when_exhausted": spec.retry.when_exhausted.value,
         **({"container": spec.container} if spec.container else {}),
-        **({MEET: spec.extra[MEET]} if MEET in spec.extra else {}),
+        **({COLOCATE: spec.extra[COLOCATE]} if COLOCATE in spec.extra else {}),
     }

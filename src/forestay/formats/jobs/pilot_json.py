@@ -1,4 +1,4 @@
-"""Pilots and sheets of beats as JSON, for the stores."""
+"""Pilots and heartbeat pages of heartbeats as JSON, for the stores."""
 
 from __future__ import annotations
 
@@ -65,26 +65,27 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
     )
 
 
-def sheet_to_json(sheet: HeartbeatPage) -> Json:
+def heartbeat_page_to_json(heartbeat_page: HeartbeatPage) -> Json:
     return {
-        "server": sheet.server,
-        "bucket": sheet.bucket,
-        "counter": sheet.counter,
-        "url": sheet.url,
-        "beats": {
-            pilot: [beat.counter, beat.session, beat.lease, list(beat.claims)] for pilot, beat in sheet.beats.items()
+        "server": heartbeat_page.server,
+        "bucket": heartbeat_page.bucket,
+        "counter": heartbeat_page.counter,
+        "url": heartbeat_page.url,
+        "heartbeats": {
+            pilot: [heartbeat.counter, heartbeat.session, heartbeat.lease, list(heartbeat.claims)]
+            for pilot, heartbeat in heartbeat_page.heartbeats.items()
         },
     }
 
 
-def sheet_from_json(data: Mapping[str, Any]) -> HeartbeatPage:
+def heartbeat_page_from_json(data: Mapping[str, Any]) -> HeartbeatPage:
     return HeartbeatPage(
         server=data["server"],
         bucket=data["bucket"],
         counter=data["counter"],
         url=data["url"],
-        beats={
+        heartbeats={
             pilot: Heartbeat(counter, session, lease, tuple(claims))
-            for pilot, (counter, session, lease, claims) in data["beats"].items()
+            for pilot, (counter, session, lease, claims) in data["heartbeats"].items()
         },
     )

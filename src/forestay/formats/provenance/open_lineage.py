@@ -1,4 +1,4 @@
-"""Events of OpenLineage: that a job or a case began, and how it ended, with the files that it read and wrote.
+"""Events of OpenLineage: that a job or a run began, and how it ended, with the files that it read and wrote.
 
 One run is one job, however many attempts it has. Everything is made of what is stored, so whoever makes an event again makes the same.
 """
@@ -26,23 +26,23 @@ _ENDS = {
     State.FAILED: "FAIL",
     State.CANCELLED: "ABORT",
 }
-_CASE_ENDS = {"completed": "COMPLETE", "forced_complete": "COMPLETE", "finished": "COMPLETE", "removed": "ABORT", "terminated": "ABORT"}  # fmt: skip
+_RUN_ENDS = {"completed": "COMPLETE", "forced_complete": "COMPLETE", "finished": "COMPLETE", "removed": "ABORT", "terminated": "ABORT"}  # fmt: skip
 Json = dict[str, Any]
 
 
 def job_events(document: JobDocument, spec: Specification | None, *, namespace: str, flow: str = "") -> list[Json]:
-    """What there is to tell of a job so far: that it began, and how it ended. `flow`: the name of its case's flow."""
+    """What there is to tell of a job so far: that it began, and how it ended. `flow`: the name of its run's flow."""
     final = document.final
     claims = [line.at for line in document.history if line.event == Event.CLAIM]
     if not claims and document.attempt == 0 and not final:
         return []
     began = document.created if not claims or document.attempt > len(claims) else claims[0]
     place = f"{namespace}/{document.tenant}"
-    task = document.tie.work.partition("@")[0] if document.tie is not None else ""
+    task = document.flow_ref.work.partition("@")[0] if document.flow_ref is not None else ""
     name = f"{flow}.{task}" if flow and task else document.name
     facets: Json = {}
-    if document.tie is not None:
-        above = {"run": {"runId": run_id(document.tie.case)}, "job": {"namespace": place, "name": flow or "flow"}}
+    if document.flow_ref is not None:
+        above = {"run": {"runId": run_id(document.flow_ref.run)}, "job": {"namespace": place, "name": flow or "flow"}}
         facets["parent"] = _facet("1-2-0/ParentRunFacet.json#/$defs/ParentRunFacet", **above)
     inputs = _inputs(document, spec, place)
     job = _job(place, name, document.owner, "JOB")
@@ -52,17 +52,17 @@ def job_events(document: JobDocument, spec: Specification | None, *, namespace: 
         kind = _ENDS[document.state]
         more = dict(facets)
         if kind != "COMPLETE":
-            said = document.history[-1].note or document.state.value
-            more["errorMessage"] = _error(said)
+            note = document.history[-1].note or document.state.value
+            more["errorMessage"] = _error(note)
         events.append(_event(kind, document.changed, document.id, more, job, inputs, outputs))
     return events
 
 
-class LineageCase(Protocol):
-    """What is told of a case."""
+class LineageRun(Protocol):
+    """What is told of a run."""
 
     @property
-    def case(self) -> str: ...
+    def run(self) -> str: ...
     @property
     def tenant(self) -> str: ...
     @property
@@ -77,13 +77,13 @@ class LineageCase(Protocol):
     def ended(self) -> int | None: ...
 
 
-def case_events(case: LineageCase, *, namespace: str) -> list[Json]:
-    job = _job(f"{namespace}/{case.tenant}", case.name, case.owner, "FLOW")
-    events = [_event("START", case.started, case.case, {}, job, (), ())]
-    if case.ended is not None:
-        kind = _CASE_ENDS.get(case.state, "FAIL")
-        facets = {} if kind == "COMPLETE" else {"errorMessage": _error(case.state)}
-        events.append(_event(kind, case.ended, case.case, facets, job, (), ()))
+def run_events(run: LineageRun, *, namespace: str) -> list[Json]:
+    job = _job(f"{namespace}/{run.tenant}", run.name, run.owner, "FLOW")
+    events = [_event("START", run.started, run.run, {}, job, (), ())]
+    if run.ended is not None:
+        kind = _RUN_ENDS.get(run.state, "FAIL")
+        facets = {} if kind == "COMPLETE" else {"errorMessage": _error(run.state)}
+        events.append(_event(kind, run.ended, run.run, facets, job, (), ()))
     return events
 
 
@@ -134,17 +134,17 @@ def _producer() -> str:
 
 
 def _inputs(document: JobDocument, spec: Specification | None, place: str) -> list[Json]:
-    found: list[Json] = []
-    for given in spec.inputs if spec is not None else ():
-        one = filled(given, document.parameters, document.index)
-        made = produced(one.source)
-        namespace, name = (place, _output_name(made.job)) if made is not None else _named(one.source, place)
+    datasets: list[Json] = []
+    for input_ in spec.inputs if spec is not None else ():
+        job_input = filled(input_, document.parameters, document.index)
+        made = produced(job_input.source)
+        namespace, name = (place, _output_name(made.job)) if made is not None else _named(job_input.source, place)
         dataset: Json = {"namespace": namespace, "name": name, "facets": {}}
-        if one.sha256:
-            dataset["facets"]["version"] = _version(one.sha256)
-        if dataset not in found:
-            found.append(dataset)
-    return found
+        if job_input.sha256:
+            dataset["facets"]["version"] = _version(job_input.sha256)
+        if dataset not in datasets:
+            datasets.append(dataset)
+    return datasets
 
 
 def _outputs(document: JobDocument, place: str) -> list[Json]:

@@ -1,4 +1,4 @@
-"""A case as an RO-Crate: what was run, from what, by whom, each attempt, what went wrong and which rule answered it.
+"""A run as an RO-Crate: what was run, from what, by whom, each attempt, what went wrong and which rule answered it.
 
 The crate follows the profiles of Workflow Run RO-Crate (process, workflow and provenance run crate). What they have no word for is said in schema.org's words: an attempt that
 failed is an action with its error, and an incident an `AssessAction` on it, whose instrument is the rule.
@@ -24,11 +24,11 @@ PYTHON = "flow.py"
 ENGINE = "#forestay"
 DONE = {"completed": "Completed", "forced_complete": "Completed", "failed": "Failed", "cancelled": "Failed"}
 _BEGAN = frozenset({"claim"})
-_ENDED = {"complete": "Completed", "adopt": "Completed", "fault": "Failed", "release": "Failed"}
+_ENDED = {"complete": "Completed", "adopt": "Completed", "failure": "Failed", "release": "Failed"}
 
 
 def crate(
-    case: Mapping[str, Any],
+    run: Mapping[str, Any],
     flow: Mapping[str, Any],
     jobs: Sequence[Mapping[str, Any]],
     stories: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -39,24 +39,24 @@ def crate(
     licence: str,
 ) -> Json:
     """The metadata document. `stories` has those of jobs that had more than one attempt, by their ids."""
-    graph = _graph(case, flow, jobs, stories, incidents, version, made, licence)
-    return {"@context": CONTEXT, "@graph": [_plain(one) for one in graph]}
+    graph = _graph(run, flow, jobs, stories, incidents, version, made, licence)
+    return {"@context": CONTEXT, "@graph": [_plain(entity) for entity in graph]}
 
 
 def _plain(entity: Json) -> Json:
     """As RO-Crate likes it: no list of one, none of nothing, and times with their offset."""
-    told: Json = {}
+    values: Json = {}
     for name, value in entity.items():
         if isinstance(value, list):
             if len(value) > 1:
-                told[name] = value
+                values[name] = value
             elif value:
-                told[name] = value[0]
+                values[name] = value[0]
         elif name.endswith("Time"):
-            told[name] = str(value).replace("Z", "+00:00")
+            values[name] = str(value).replace("Z", "+00:00")
         else:
-            told[name] = value
-    return told
+            values[name] = value
+    return values
 
 
 def flow_file(flow: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def flow_file(flow: Mapping[str, Any]) -> str:
 
 
 def _graph(
-    case: Mapping[str, Any],
+    run: Mapping[str, Any],
     flow: Mapping[str, Any],
     jobs: Sequence[Mapping[str, Any]],
     stories: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -74,11 +74,11 @@ def _graph(
     made: str,
     licence: str,
 ) -> Iterator[Json]:
-    file, run, person = flow_file(flow), f"#case-{case['id']}", f"#person-{case['owner']}"
-    tasks = sorted({str(item["task"]) for item in case["items"]})
-    actions = [*_job_actions(case, jobs, stories, person)]
-    faults = [*_incidents(incidents, {one["@id"] for one in actions})]
-    controls = [*_controls(case, actions)]
+    file, run_ref, person = flow_file(flow), f"#run-{run['id']}", f"#person-{run['owner']}"
+    tasks = sorted({str(task["task"]) for task in run["tasks"]})
+    actions = [*_job_actions(run, jobs, stories, person)]
+    failures = [*_incidents(incidents, {action["@id"] for action in actions})]
+    controls = [*_controls(run, actions)]
     yield {
         "@id": "ro-crate-metadata.json",
         "@type": "CreativeWork",
@@ -91,15 +91,18 @@ def _graph(
     yield {
         "@id": "./",
         "@type": "Dataset",
-        "name": f"{case['name']}, run {case['id']}",
-        "description": _told(case, jobs, incidents),
+        "name": f"{run['name']}, run {run['id']}",
+        "description": _told(run, jobs, incidents),
         "datePublished": made,
         "license": _ref(_licence_id(licence)),
         "author": _ref(person),
         "conformsTo": [_ref(profile) for profile in PROFILES],
         "hasPart": [_ref(file)],
         "mainEntity": _ref(file),
-        "mentions": [_ref(run), *(_ref(one["@id"]) for one in [*actions, *faults] if one["@type"] != "CreativeWork")],
+        "mentions": [
+            _ref(run_ref),
+            *(_ref(entity["@id"]) for entity in [*actions, *failures] if entity["@type"] != "CreativeWork"),
+        ],
     }
     yield {"@id": _licence_id(licence), "@type": "CreativeWork", "name": licence}
     for profile, name in PROFILES.items():
@@ -107,13 +110,13 @@ def _graph(
     yield {
         "@id": file,
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
-        "name": case["name"],
-        "version": case["version"],
+        "name": run["name"],
+        "version": run["version"],
         "encodingFormat": "text/x-python" if file == PYTHON else "application/yaml",
         "conformsTo": _ref("https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"),
         "programmingLanguage": _ref("#language"),
-        "input": [_ref(f"#param-{name}") for name in case["params"]],
-        "output": [_ref(f"#output-{name}") for name in case["outputs"]],
+        "input": [_ref(f"#param-{name}") for name in run["params"]],
+        "output": [_ref(f"#output-{name}") for name in run["outputs"]],
         "step": [_ref(f"{file}#{task}") for task in tasks],
         "hasPart": [_ref(f"#tool-{task}") for task in tasks],
     }
@@ -126,9 +129,9 @@ def _graph(
         "softwareVersion": version,
         "description": "Keeps job flows going when jobs, nodes, data, networks and schedulers fail.",
     }
-    yield {"@id": person, "@type": "Person", "name": case["owner"]}
-    yield from _values("param", case["params"])
-    yield from _values("output", case["outputs"])
+    yield {"@id": person, "@type": "Person", "name": run["owner"]}
+    yield from _values("param", run["params"])
+    yield from _values("output", run["outputs"])
     for place, task in enumerate(tasks):
         yield {
             "@id": f"{file}#{task}",
@@ -141,38 +144,38 @@ def _graph(
             "@id": f"#tool-{task}",
             "@type": "SoftwareApplication",
             "name": task,
-            "softwareVersion": f"of the flow {case['version'][:12]}",
+            "softwareVersion": f"of the flow {run['version'][:12]}",
         }
     yield _ended(
         {
-            "@id": run,
+            "@id": run_ref,
             "@type": "CreateAction",
-            "name": f"{case['name']} of {case['owner']}",
-            "description": _told(case, jobs, incidents),
+            "name": f"{run['name']} of {run['owner']}",
+            "description": _told(run, jobs, incidents),
             "instrument": _ref(file),
             "agent": _ref(person),
-            "object": [_ref(f"#param-{name}-value") for name in case["params"]],
-            "result": [_ref(f"#output-{name}-value") for name in case["outputs"]],
-            "startTime": case["started"],
+            "object": [_ref(f"#param-{name}-value") for name in run["params"]],
+            "result": [_ref(f"#output-{name}-value") for name in run["outputs"]],
+            "startTime": run["started"],
         },
-        DONE.get(case["state"], "Active"),
-        case["ended"],
-        str(case.get("reason") or ""),
+        DONE.get(run["state"], "Active"),
+        run["ended"],
+        str(run.get("reason") or ""),
     )
     yield {
-        "@id": f"#organised-{case['id']}",
+        "@id": f"#organised-{run['id']}",
         "@type": "OrganizeAction",
-        "name": f"Forestay ran {case['name']}",
+        "name": f"Forestay ran {run['name']}",
         "agent": _ref(person),
         "instrument": _ref(ENGINE),
-        "object": [_ref(one["@id"]) for one in controls],
-        "result": _ref(run),
-        "startTime": case["started"],
-        **({"endTime": case["ended"]} if case["ended"] else {}),
+        "object": [_ref(control["@id"]) for control in controls],
+        "result": _ref(run_ref),
+        "startTime": run["started"],
+        **({"endTime": run["ended"]} if run["ended"] else {}),
     }
-    yield from (one | {"instrument": _ref(f"{file}#{one.pop('task')}")} for one in controls)
+    yield from (control | {"instrument": _ref(f"{file}#{control.pop('task')}")} for control in controls)
     yield from actions
-    yield from faults
+    yield from failures
 
 
 def _licence_id(licence: str) -> str:
@@ -218,30 +221,30 @@ def _type_of(value: object) -> str:
 
 
 def _task_of(job: Mapping[str, Any], tasks: Mapping[str, str]) -> str:
-    """The task that a job belongs to: a job's work is its item and the round of it."""
-    item = str(job["work"] or job["name"]).rpartition("@")[0] or str(job["name"])
-    return tasks.get(item, item)
+    """The task that a job belongs to: a job's work is its task and the round of it."""
+    task = str(job["work"] or job["name"]).rpartition("@")[0] or str(job["name"])
+    return tasks.get(task, task)
 
 
 def _attempts(story: Iterable[Mapping[str, Any]]) -> dict[int, Json]:
     """When each attempt began and how it ended."""
-    found: dict[int, Json] = {}
+    attempts: dict[int, Json] = {}
     for line in story:
         attempt = int(line["attempt"])
         if line["event"] in _BEGAN:
-            found[attempt] = {"startTime": line["at"], "host": str(line["note"]).partition(" on ")[2]}
-        elif line["event"] in _ENDED and attempt in found:
-            _ended(found[attempt], _ENDED[line["event"]], line["at"], str(line["words"]))
-    return found
+            attempts[attempt] = {"startTime": line["at"], "host": str(line["note"]).partition(" on ")[2]}
+        elif line["event"] in _ENDED and attempt in attempts:
+            _ended(attempts[attempt], _ENDED[line["event"]], line["at"], str(line["words"]))
+    return attempts
 
 
 def _job_actions(
-    case: Mapping[str, Any],
+    run: Mapping[str, Any],
     jobs: Sequence[Mapping[str, Any]],
     stories: Mapping[str, Sequence[Mapping[str, Any]]],
     person: str,
 ) -> Iterator[Json]:
-    tasks = {str(item["id"]): str(item["task"]) for item in case["items"]}
+    tasks = {str(task["id"]): str(task["task"]) for task in run["tasks"]}
     for job in jobs:
         task, last = _task_of(job, tasks), job["last"] or {}
         base = {"@type": "CreateAction", "instrument": _ref(f"#tool-{task}"), "agent": _ref(person), "task": task}
@@ -264,12 +267,12 @@ def _job_actions(
         yield _ended(final, DONE.get(job["state"], "Active"), job["changed"] if job["state"] in DONE else None, note)
 
 
-def _controls(case: Mapping[str, Any], actions: Sequence[Json]) -> Iterator[Json]:
+def _controls(run: Mapping[str, Any], actions: Sequence[Json]) -> Iterator[Json]:
     """One a task: what the engine asked for, and the runs that came of it."""
     runs: dict[str, list[str]] = {}
     for action in actions:
         runs.setdefault(action.pop("task"), []).append(action["@id"])
-    known = {str(item["task"]) for item in case["items"]}
+    known = {str(task["task"]) for task in run["tasks"]}
     for task, made in runs.items():
         if task in known:
             yield {
@@ -277,28 +280,28 @@ def _controls(case: Mapping[str, Any], actions: Sequence[Json]) -> Iterator[Json
                 "@type": "ControlAction",
                 "name": f"Run {task}",
                 "task": task,
-                "object": [_ref(one) for one in made],
+                "object": [_ref(name) for name in made],
             }
 
 
 def _incidents(incidents: Sequence[Mapping[str, Any]], actions: set[str]) -> Iterator[Json]:
     """Each incident as an assessment of the attempt that it is about, with the rules that answered."""
     rules: dict[str, Json] = {}
-    for one in incidents:
-        attempt = f"#job-{one['job']}-{one['attempt']}"
-        said = [*_decided(one)]
-        for decision in one["decisions"]:
+    for incident in incidents:
+        attempt = f"#job-{incident['job']}-{incident['attempt']}"
+        names = [*_decided(incident)]
+        for decision in incident["decisions"]:
             rule = str(decision["detail"].get("rule") or "")
             if rule:
                 name = f"#rule-{rule}"
                 rules[name] = {"@id": name, "@type": "CreativeWork", "name": f"rule {rule}"}
-        used = [f"#rule-{d['detail']['rule']}" for d in one["decisions"] if d["detail"].get("rule")]
+        used = [f"#rule-{d['detail']['rule']}" for d in incident["decisions"] if d["detail"].get("rule")]
         yield {
-            "@id": f"#incident-{one['id']}",
+            "@id": f"#incident-{incident['id']}",
             "@type": "AssessAction",
-            "name": f"{one['type']}: {one['cause']}",
-            "description": " ".join(said),
-            "startTime": one["at"],
+            "name": f"{incident['type']}: {incident['cause']}",
+            "description": " ".join(names),
+            "startTime": incident["at"],
             **({"object": _ref(attempt)} if attempt in actions else {}),
             "instrument": [_ref(name) for name in dict.fromkeys(used)] or _ref(ENGINE),
         }
@@ -313,9 +316,9 @@ def _decided(incident: Mapping[str, Any]) -> Iterator[str]:
     yield f"It is {incident['state']}."
 
 
-def _told(case: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> str:
+def _told(run: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> str:
     again = sum(1 for job in jobs if job["attempt"] > 1)
     return (
-        f"A run of {case['name']} for {case['owner']}, which is {case['state']}: {len(jobs)} jobs, {again} of them tried more than once, "
+        f"A run of {run['name']} for {run['owner']}, which is {run['state']}: {len(jobs)} jobs, {again} of them tried more than once, "
         f"{len(incidents)} incidents."
     )

@@ -43,17 +43,17 @@ class CheckedChain(NamedTuple):
 def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str = START) -> CheckedChain:
     """Check entries as they are shown, following on an entry of that number and hash, by computing every hash anew."""
     head = AuditHead(0, number, hash_)
-    for one in shown:
+    for other_entry in shown:
         try:
-            entry = AuditEntry(**{**one, "at": time_millis(str(one["at"]))})
+            entry = AuditEntry(**{**other_entry, "at": time_millis(str(other_entry["at"]))})
         except (KeyError, TypeError, ValueError):
             return CheckedChain(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
-        if entry_public(entry) != one:
+        if entry_public(entry) != other_entry:
             # A time has several spellings; the hash covers what they mean, so that ours alone is taken.
             words = f"entry {head.number + 1} is not written as it was"
             return CheckedChain(head.number, head.hash, head.number + 1, words)
-        found = check([entry], head)
-        if isinstance(found, Broken):
-            return CheckedChain(head.number, head.hash, found.number, found.words)
-        head = found
+        value = check([entry], head)
+        if isinstance(value, Broken):
+            return CheckedChain(head.number, head.hash, value.number, value.words)
+        head = value
     return CheckedChain(head.number, head.hash)

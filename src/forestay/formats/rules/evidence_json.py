@@ -74,8 +74,8 @@ LAST_SIGNAL = 127
 
 def read_evidence(plain: Mapping[str, Any]) -> Evidence:
     """One record, whatever its fields look like."""
-    given = {_key(name): value for name, value in plain.items()}
-    known = {field: _first(given, names) for field, names in _ALIASES.items()}
+    values = {_key(name): value for name, value in plain.items()}
+    known = {field: _first(values, names) for field, names in _ALIASES.items()}
     exit_code, signal = _exit(known["exit_code"])
     signal = _signal(known["signal"]) or signal
     if exit_code is not None:
@@ -88,7 +88,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
     }
     if by:
         more["cancelled_by"] = by
-    scheduler = _scheduler(known["scheduler"], state, reason, given)
+    scheduler = _scheduler(known["scheduler"], state, reason, values)
     if scheduler is not Scheduler.PBS and exit_code is not None and -64 <= exit_code < 0:
         # Python tells a death by a signal so.
         signal, exit_code = signal or -exit_code, None
@@ -100,7 +100,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
         scheduler_reason="" if reason.lower() in ("none", "null", "n/a") else reason,
         hold_code=_whole(known["hold_code"]),
         hold_subcode=_whole(known["hold_subcode"]),
-        log_tail=_log(known["log_tail"], [given[name] for name in _LOGS if name in given]),
+        log_tail=_log(known["log_tail"], [values[name] for name in _LOGS if name in values]),
         peak_memory=_size(known["peak_memory"]),
         memory_limit=_size(known["memory_limit"]),
         oom_kills=_count(known["oom_kills"]),
@@ -125,7 +125,12 @@ def finding_to_json(finding: CauseFinding) -> dict[str, Any]:
         "words": finding.words,
         "advice": finding.advice,
         "also": [
-            {"cause": str(one.cause), "confidence": one.confidence, "pattern": one.pattern} for one in finding.also
+            {
+                "cause": str(cause_finding.cause),
+                "confidence": cause_finding.confidence,
+                "pattern": cause_finding.pattern,
+            }
+            for cause_finding in finding.also
         ],
     }
 
@@ -164,9 +169,9 @@ def _key(name: object) -> str:
     )
 
 
-def _first(given: Mapping[str, Any], names: Iterable[str]) -> Any:
+def _first(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
     for name in names:
-        value = given.get(name)
+        value = fields.get(name)
         if value is not None and value != "":
             return value
     return None
@@ -182,7 +187,7 @@ def _text(value: object) -> str:
             or json.dumps(_shallow(value))
         )
     if isinstance(value, list | tuple):
-        return _text(" ".join(_text(one) for one in value[:50]))
+        return _text(" ".join(_text(entry) for entry in value[:50]))
     return str(value).strip().replace("\x00", "")[:LONGEST_WORD]
 
 
@@ -191,8 +196,8 @@ def _number(value: object) -> float | None:
         return float(value)
     if isinstance(value, int | float):
         return float(value) if abs(value) < 1e18 and math.isfinite(value) else None
-    found = _NUMBER.search(value[:200]) if isinstance(value, str) else None
-    return float(found[0]) if found else None
+    match = _NUMBER.search(value[:200]) if isinstance(value, str) else None
+    return float(match[0]) if match else None
 
 
 def _whole(value: object) -> int | None:
@@ -257,10 +262,10 @@ def _wait_status(code: int, signal: int | None) -> tuple[int, int | None]:
 
 def _state(value: object) -> tuple[str, str]:
     if isinstance(value, list | tuple):
-        value = next((one for one in value if one), "")
+        value = next((entry for entry in value if entry), "")
     text = _text(value)
-    found = _BY.search(text)
-    by = found[0].strip()[2:].strip() if found else ""
+    match = _BY.search(text)
+    by = match[0].strip()[2:].strip() if match else ""
     text = _BY.sub("", text).strip()
     if text.endswith("+"):
         stem = plain_word(text)
@@ -269,12 +274,12 @@ def _state(value: object) -> tuple[str, str]:
     return _SHORT.get(text, text)[:200], by[:100]
 
 
-def _scheduler(value: object, state: str, reason: str, given: Mapping[str, Any]) -> Scheduler:
+def _scheduler(value: object, state: str, reason: str, fields: Mapping[str, Any]) -> Scheduler:
     name = re.sub(r"[^a-z0-9]", "", _text(value).lower())
     for known, scheduler in _SCHEDULERS.items():
         if known in name:
             return scheduler
-    if any(one.startswith(("hold_reason", "holdreason")) or one == "hold_code" for one in given):
+    if any(field.startswith(("hold_reason", "holdreason")) or field == "hold_code" for field in fields):
         return Scheduler.HTCONDOR
     if reason.startswith("TERM_") or state.startswith("TERM_") or state in ("EXIT", "PSUSP", "USUSP", "SSUSP"):
         return Scheduler.LSF
@@ -295,7 +300,7 @@ _KUBERNETES = frozenset({
 
 
 def _log(value: object, others: list[object]) -> tuple[str, ...]:
-    parts = [_lines(one) for one in (value, *others)]
+    parts = [_lines(entry) for entry in (value, *others)]
     kept: list[str] = []
     for part in parts:
         if part and part not in kept:
@@ -309,17 +314,17 @@ def _lines(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return "\n".join(_lines(one) for one in value[-2_000:])
+        return "\n".join(_lines(inner) for inner in value[-2_000:])
     return json.dumps(_shallow(value), ensure_ascii=False, default=str) if isinstance(value, Mapping) else str(value)
 
 
 def _size(value: object) -> int | None:
     if isinstance(value, str):
-        found = _SIZE.fullmatch(value.strip())
-        if not found:
+        match = _SIZE.fullmatch(value.strip())
+        if not match:
             return None
-        power = " KMGTP".index((found[2] or " ").upper())
-        return int(float(found[1]) * 1024**power)
+        power = " KMGTP".index((match[2] or " ").upper())
+        return int(float(match[1]) * 1024**power)
     return None if isinstance(value, bool) else _positive(_whole(value))
 
 
@@ -332,7 +337,7 @@ def _time(value: object) -> float | None:
         text = value.strip()
         clock = _CLOCK.fullmatch(text)
         if clock:
-            days, hours, minutes, seconds = (float(one or 0) for one in clock.groups())
+            days, hours, minutes, seconds = (float(group or 0) for group in clock.groups())
             return days * 86_400 + hours * 3600 + minutes * 60 + seconds
         span = _SPAN.fullmatch(text)
         if span:
@@ -357,10 +362,10 @@ def _shallow(value: Any, depth: int = 0) -> Any:
         return value[:LONGEST_WORD]
     if isinstance(value, Mapping):
         return (
-            {str(key)[:200]: _shallow(one, depth + 1) for key, one in list(value.items())[:MOST_MORE]}
+            {str(key)[:200]: _shallow(entry, depth + 1) for key, entry in list(value.items())[:MOST_MORE]}
             if depth < DEEPEST
             else "…"
         )
     if isinstance(value, list | tuple):
-        return [_shallow(one, depth + 1) for one in value[:MOST_MORE]] if depth < DEEPEST else "…"
+        return [_shallow(entry, depth + 1) for entry in value[:MOST_MORE]] if depth < DEEPEST else "…"
     return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_WORD]

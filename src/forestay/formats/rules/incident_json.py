@@ -1,4 +1,4 @@
-"""Incidents, standings, decisions and steps as JSON documents, as stores keep them."""
+"""Incidents, statuses, decisions and steps as JSON documents, as stores keep them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ENUMS: Mapping[tuple[type[Any], str], type[StrEnum]] = {
     (StepRecord, "mark"): StepMark,
 }
 _KINDS: tuple[type[Any], ...] = (Incident, IncidentStatus, Decision, StepRecord)
-_FIELDS = {kind: tuple(one.name for one in fields(kind)) for kind in _KINDS}
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
 _ENUMS_OF = {kind: [(name, enum) for (of, name), enum in _ENUMS.items() if of is kind] for kind in _KINDS}
 
 
 def to_document(value: Incident | IncidentStatus | Decision | StepRecord) -> dict[str, Any]:
-    """The document of an incident, a standing, a decision or a step."""
+    """The document of an incident, a status, a decision or a step."""
     out: dict[str, Any] = {}
     for name in _FIELDS[type(value)]:
         part = getattr(value, name)

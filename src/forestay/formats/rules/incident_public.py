@@ -9,54 +9,54 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident, In
 from forestay.formats.jobs.job_public import time_text
 
 
-def standing_public(standing: IncidentStatus) -> dict[str, Any]:
+def status_public(status: IncidentStatus) -> dict[str, Any]:
     return {
-        "id": standing.id,
-        "owner": standing.owner,
-        "type": standing.kind.value,
-        "at": time_text(standing.at),
-        "state": standing.state.value,
-        "due": time_text(standing.due),
-        "cause": standing.cause,
-        "flow": standing.flow,
-        "case": standing.case,
-        "item": standing.item,
-        "job": standing.job,
-        "group": standing.group,
-        "note": standing.note,
+        "id": status.id,
+        "owner": status.owner,
+        "type": status.kind.value,
+        "at": time_text(status.at),
+        "state": status.state.value,
+        "due": time_text(status.due),
+        "cause": status.cause,
+        "flow": status.flow,
+        "run": status.run,
+        "task": status.instance,
+        "job": status.job,
+        "group": status.group,
+        "note": status.note,
     }
 
 
 def incident_public(
-    incident: Incident, standing: IncidentStatus, decisions: Sequence[Decision], steps: Sequence[StepRecord]
+    incident: Incident, status: IncidentStatus, decisions: Sequence[Decision], steps: Sequence[StepRecord]
 ) -> dict[str, Any]:
     """An incident with everything it was decided by, what was decided, and what was done."""
     return {
-        **standing_public(standing),
+        **status_public(status),
         "attempt": incident.attempt,
         "engine": incident.engine,
         "context": dict(incident.context),
         "decisions": [
             {
-                "n": one.n,
-                "at": time_text(one.at),
-                "verdict": one.verdict,
-                "by": one.by,
-                "exlet": None if one.exlet is None else dict(one.exlet),
-                "detail": dict(one.detail),
+                "n": decision.n,
+                "at": time_text(decision.at),
+                "verdict": decision.verdict,
+                "by": decision.by,
+                "playbook": None if decision.playbook is None else dict(decision.playbook),
+                "detail": dict(decision.detail),
             }
-            for one in decisions
+            for decision in decisions
         ],
         "steps": [
             {
-                "n": one.n,
-                "step": one.step,
-                "action": one.action,
-                "at": time_text(one.at),
-                "state": str(one.detail.get("state", "")),
-                "detail": str(one.detail.get("detail", "")),
+                "n": record.n,
+                "step": record.step,
+                "action": record.action,
+                "at": time_text(record.at),
+                "state": str(record.detail.get("state", "")),
+                "detail": str(record.detail.get("detail", "")),
             }
-            for one in steps
-            if one.mark is StepMark.OVER
+            for record in steps
+            if record.mark is StepMark.OVER
         ],
     }

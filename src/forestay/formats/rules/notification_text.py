@@ -1,4 +1,4 @@
-"""Letters: how they are kept in the store, and how people and programs read them."""
+"""Notifications: how they are kept in the store, and how people and programs read them."""
 
 from __future__ import annotations
 
@@ -21,41 +21,46 @@ SHOWN = 25
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-def outbox_plain(tray: Outbox) -> dict[str, object]:
-    letter = tray.letter
+def outbox_plain(outbox: Outbox) -> dict[str, object]:
+    notification = outbox.notification
     return {
-        "mark": tray.mark,
-        "seen": dict(tray.seen),
-        "gathered": [_gathered_plain(one) for one in tray.gathered.values()],
-        "quiet": [[*topic, until] for topic, until in tray.quiet.items()],
-        "sent": list(tray.sent),
-        "n": tray.n,
-        "letter": letter
+        "mark": outbox.mark,
+        "seen": dict(outbox.seen),
+        "gathered": [_gathered_plain(events) for events in outbox.gathered.values()],
+        "quiet": [[*topic, until] for topic, until in outbox.quiet.items()],
+        "sent": list(outbox.sent),
+        "n": outbox.n,
+        "notification": notification
         and {
-            "n": letter.n,
-            "topics": [_gathered_plain(one) for one in letter.topics],
-            "due": letter.due,
-            "tries": letter.tries,
+            "n": notification.n,
+            "topics": [_gathered_plain(topic) for topic in notification.topics],
+            "due": notification.due,
+            "tries": notification.tries,
         },
     }
 
 
 def outbox_of(data: Mapping[str, Any]) -> Outbox:
-    letter = data["letter"]
+    notification = data["notification"]
     return Outbox(
         mark=data["mark"],
         seen=data["seen"],
-        gathered={one.topic: one for one in map(_gathered_of, data["gathered"])},
+        gathered={events.topic: events for events in map(_gathered_of, data["gathered"])},
         quiet={_topic_of(topic): until for *topic, until in data["quiet"]},
         sent=tuple(data["sent"]),
         n=data["n"],
-        letter=letter
-        and Notification(letter["n"], tuple(map(_gathered_of, letter["topics"])), letter["due"], letter["tries"]),
+        notification=notification
+        and Notification(
+            notification["n"],
+            tuple(map(_gathered_of, notification["topics"])),
+            notification["due"],
+            notification["tries"],
+        ),
     )
 
 
-def _gathered_plain(one: PendingEvents) -> dict[str, object]:
-    return {"topic": list(one.topic), "count": one.count, "since": one.since, "lines": list(one.lines)}
+def _gathered_plain(events: PendingEvents) -> dict[str, object]:
+    return {"topic": list(events.topic), "count": events.count, "since": events.since, "lines": list(events.lines)}
 
 
 def _gathered_of(data: Mapping[str, Any]) -> PendingEvents:
@@ -67,44 +72,49 @@ def _topic_of(data: Sequence[str]) -> Topic:
     return Topic(tenant, NotificationKind(kind), cause, owner)
 
 
-def notification_subject(letter: Notification) -> str:
+def notification_subject(notification: Notification) -> str:
     """One line, of text alone."""
-    first = f"[forestay] {_headline(letter.topics[0])}"
-    more = len(letter.topics) - 1
+    first = f"[forestay] {_headline(notification.topics[0])}"
+    more = len(notification.topics) - 1
     end = f"; and {more} more" if more else ""
     return _line(first)[: MAX_SUBJECT - len(end)] + end
 
 
-def notification_text(letter: Notification, url: str) -> str:
+def notification_text(notification: Notification, url: str) -> str:
     lines: list[str] = []
-    for one in letter.topics[:SHOWN]:
-        lines.append(f"{_headline(one)}, since {time_text(one.since)} (tenant {one.topic.tenant})")
-        lines += [f"  - {_line(words)}" for words in one.lines]
-        if (rest := one.count - len(one.lines)) > 0:
+    for events in notification.topics[:SHOWN]:
+        lines.append(f"{_headline(events)}, since {time_text(events.since)} (tenant {events.topic.tenant})")
+        lines += [f"  - {_line(words)}" for words in events.lines]
+        if (rest := events.count - len(events.lines)) > 0:
             lines.append(f"  and {rest} more")
         lines.append("")
-    if len(letter.topics) > SHOWN:
-        lines += [f"And {len(letter.topics) - SHOWN} more topics.", ""]
+    if len(notification.topics) > SHOWN:
+        lines += [f"And {len(notification.topics) - SHOWN} more topics.", ""]
     lines.append(f"Details and next steps: forestay inbox, forestay alerts, or {url}")
     return "\n".join(lines) + "\n"
 
 
-def notification_public(letter: Notification, delivery: str, url: str) -> dict[str, object]:
-    """The letter for programs; `text` is what chats with incoming webhooks show."""
+def notification_public(notification: Notification, delivery: str, url: str) -> dict[str, object]:
+    """The notification for programs; `text` is what chats with incoming webhooks show."""
     return {
         "delivery": delivery,
-        "subject": notification_subject(letter),
-        "text": notification_text(letter, url),
-        "count": letter.count,
+        "subject": notification_subject(notification),
+        "text": notification_text(notification, url),
+        "count": notification.count,
         "topics": [
-            {**one.topic._asdict(), "count": one.count, "since": time_text(one.since), "notices": list(one.lines)}
-            for one in letter.topics
+            {
+                **events.topic._asdict(),
+                "count": events.count,
+                "since": time_text(events.since),
+                "notifications": list(events.lines),
+            }
+            for events in notification.topics
         ],
     }
 
 
-def _headline(one: PendingEvents) -> str:
-    topic, many = one.topic, one.count
+def _headline(events: PendingEvents) -> str:
+    topic, many = events.topic, events.count
     of = f" of {_line(topic.owner)}" if topic.owner else ""
     if topic.kind is NotificationKind.ALERT:
         return f"{topic.cause}{of}" if many == 1 else f"{many} alerts {topic.cause}{of}"

@@ -20,7 +20,7 @@ from forestay.formats.rules.pack_yaml import PackPattern, PackText, failed_fixtu
 from forestay.formats.text.yaml_text import MAX_BYTES
 
 _PACKAGE = files("forestay")
-"""Looked up on import, because the lookup itself imports modules, which the first fault must not wait for."""
+"""Looked up on import, because the lookup itself imports modules, which the first failure must not wait for."""
 
 FOLDERS = "FORESTAY_PACKS"
 """The environment variable that names more folders, with colons between."""
@@ -44,15 +44,17 @@ class Packs:
 
     @property
     def patterns(self) -> tuple[PackPattern, ...]:
-        return tuple(one for file in self.files for one in file.read.patterns)
+        return tuple(pattern for file in self.files for pattern in file.read.patterns)
 
     def classifier(self) -> Classifier:
-        return Classifier(one.pattern for one in self.patterns)
+        return Classifier(pack_pattern.pattern for pack_pattern in self.patterns)
 
     def failures(self, of: Sequence[PackPattern] | None = None) -> list[str]:
         """What the fixtures show to be wrong."""
         classifier = self.classifier()
-        return [text for one in (self.patterns if of is None else of) for text in failed_fixtures(one, classifier)]
+        return [
+            text for pattern in (self.patterns if of is None else of) for text in failed_fixtures(pattern, classifier)
+        ]
 
 
 def shipped() -> Traversable:
@@ -63,13 +65,13 @@ def shipped() -> Traversable:
 
 def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
     """The folders that a site adds."""
-    return [Path(one).expanduser() for one in environment.get(FOLDERS, "").split(":") if one]
+    return [Path(part).expanduser() for part in environment.get(FOLDERS, "").split(":") if part]
 
 
 def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs:
     """Read every file; a pattern that stands twice is an error of the second."""
     roots: list[Traversable] = [shipped()] if with_shipped else []
-    found: list[PackFile] = []
+    found_files: list[PackFile] = []
     problems: list[tuple[str, TextProblem]] = []
     names: dict[str, str] = {}
     for root in (*roots, *more):
@@ -80,20 +82,23 @@ def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs
                 problems.append((shown, TextProblem(1, 1, "", f"this file cannot be read: {error}")))
                 continue
             read = read_pack_text(text)
-            problems += [(shown, one) for one in read.problems]
-            for one in read.patterns:
-                first = names.setdefault(one.pattern.name, shown)
+            problems += [(shown, problem) for problem in read.problems]
+            for pack_pattern in read.patterns:
+                first = names.setdefault(pack_pattern.pattern.name, shown)
                 if first != shown:
                     problems.append(
                         (
                             shown,
                             TextProblem(
-                                one.line, 1, "name", f"there is a pattern {one.pattern.name!r} in {first} already"
+                                pack_pattern.line,
+                                1,
+                                "name",
+                                f"there is a pattern {pack_pattern.pattern.name!r} in {first} already",
                             ),
                         )
                     )
-            found.append(PackFile(shown, read))
-    return Packs(tuple(found), tuple(problems))
+            found_files.append(PackFile(shown, read))
+    return Packs(tuple(found_files), tuple(problems))
 
 
 @cache
@@ -106,17 +111,17 @@ def _files(root: Traversable) -> list[tuple[str, Traversable]]:
     """The YAML files of a folder and of the folders in it, in the order of their names."""
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a folder")
-    found = []
-    for one in sorted(root.iterdir(), key=lambda one: one.name):
-        if one.is_dir():
-            found += [
-                (f"{one.name}/{name.name}", name)
-                for name in sorted(one.iterdir(), key=lambda name: name.name)
+    matching_files = []
+    for path in sorted(root.iterdir(), key=lambda other_path: other_path.name):
+        if path.is_dir():
+            matching_files += [
+                (f"{path.name}/{name.name}", name)
+                for name in sorted(path.iterdir(), key=lambda name: name.name)
                 if _is_pack(name.name)
             ]
-        elif _is_pack(one.name):
-            found.append((one.name, one))
-    return found
+        elif _is_pack(path.name):
+            matching_files.append((path.name, path))
+    return matching_files
 
 
 def _is_pack(name: str) -> bool:

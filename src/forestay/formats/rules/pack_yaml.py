@@ -11,7 +11,7 @@ import yaml
 
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.causes.fault_pattern import FaultPattern, MeasureComparison, PatternConditions
+from forestay.domain.exceptions.causes.failure_pattern import FailurePattern, MeasureComparison, PatternConditions
 from forestay.domain.exceptions.evidence.evidence import MEASURES, AttemptStage, Scheduler, plain_word
 from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 from forestay.domain.exceptions.evidence.regex_shape import shape_of
@@ -50,7 +50,7 @@ class Fixtures:
 class PackPattern:
     """A pattern with its fixtures and where it stands."""
 
-    pattern: FaultPattern
+    pattern: FailurePattern
     fixtures: Fixtures
     line: int
     written: Mapping[str, Any]
@@ -73,7 +73,9 @@ def read_pack_text(text: str) -> PackText:
     reader = _PackReader(list(document.findings))
     if not reader.findings:
         reader.read(document.value)
-    problems = sorted(TextProblem(*document.position(one.path), one.where, one.message) for one in reader.findings)
+    problems = sorted(
+        TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in reader.findings
+    )
     patterns = tuple(
         PackPattern(pattern, fixtures, document.position(("patterns", place)).line, written)
         for place, pattern, fixtures, written in reader.patterns
@@ -81,28 +83,28 @@ def read_pack_text(text: str) -> PackText:
     return PackText(reader.pack, reader.version, patterns, tuple(problems))
 
 
-def pattern_to_json(one: PackPattern) -> dict[str, Any]:
+def pattern_to_json(pack_pattern: PackPattern) -> dict[str, Any]:
     """A pattern as it is written, with the pack that it is from."""
-    return {"pack": one.pattern.pack, **one.written}
+    return {"pack": pack_pattern.pattern.pack, **pack_pattern.written}
 
 
-def failed_fixtures(one: PackPattern, classifier: Classifier) -> list[str]:
+def failed_fixtures(pack_pattern: PackPattern, classifier: Classifier) -> list[str]:
     """What the fixtures of a pattern show to be wrong with it, in words."""
-    found = []
-    pattern = one.pattern
-    for number, plain in enumerate(one.fixtures.matches, 1):
+    lines = []
+    pattern = pack_pattern.pattern
+    for number, plain in enumerate(pack_pattern.fixtures.matches, 1):
         evidence = read_evidence(plain)
         if pattern.match(PreparedEvidence(evidence)) is None:
-            found.append(f"{pattern.name}: match {number} is not matched by the pattern")
+            lines.append(f"{pattern.name}: match {number} is not matched by the pattern")
             continue
         answer = classifier.classify(evidence)
         if answer.cause is not pattern.cause:
             by = f"by {answer.pattern}" if answer.pattern else answer.words
-            found.append(f"{pattern.name}: match {number} is classified as {answer.cause} ({by}), not {pattern.cause}")
-    for number, plain in enumerate(one.fixtures.passes, 1):
+            lines.append(f"{pattern.name}: match {number} is classified as {answer.cause} ({by}), not {pattern.cause}")
+    for number, plain in enumerate(pack_pattern.fixtures.passes, 1):
         if pattern.match(PreparedEvidence(read_evidence(plain))) is not None:
-            found.append(f"{pattern.name}: pass {number} is matched, and should not be")
-    return found
+            lines.append(f"{pattern.name}: pass {number} is matched, and should not be")
+    return lines
 
 
 class _PackReader:
@@ -110,7 +112,7 @@ class _PackReader:
         self.findings = findings
         self.pack = ""
         self.version = 0
-        self.patterns: list[tuple[int, FaultPattern, Fixtures, Mapping[str, Any]]] = []
+        self.patterns: list[tuple[int, FailurePattern, Fixtures, Mapping[str, Any]]] = []
 
     def wrong(self, path: Place, message: str) -> None:
         self.findings.append(FlowProblem(path, message))
@@ -122,7 +124,7 @@ class _PackReader:
         self.known(value, _PACK_FIELDS, _PACK_FIELDS, ())
         name = value.get("pack", "")
         if "pack" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong(("pack",), "a pack's name consists of lower-case words joined by hyphens")
+            self.wrong(("pack",), "a pack's name consists of lower-run words joined by hyphens")
         self.pack = str(name)
         version = value.get("version", 1)
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -134,12 +136,14 @@ class _PackReader:
             self.wrong(("patterns",), "this must be a list")
             return
         names: dict[str, int] = {}
-        for place, one in enumerate(patterns):
-            self.pattern(one, ("patterns", place), place)
-            if isinstance(one, dict) and isinstance(one.get("name"), str):
-                if one["name"] in names:
-                    self.wrong(("patterns", place, "name"), f"there is a pattern {one['name']!r} in this file already")
-                names[one["name"]] = place
+        for place, pattern in enumerate(patterns):
+            self.pattern(pattern, ("patterns", place), place)
+            if isinstance(pattern, dict) and isinstance(pattern.get("name"), str):
+                if pattern["name"] in names:
+                    self.wrong(
+                        ("patterns", place, "name"), f"there is a pattern {pattern['name']!r} in this file already"
+                    )
+                names[pattern["name"]] = place
 
     def known(self, value: Mapping[str, Any], fields: tuple[str, ...], needed: tuple[str, ...], path: Place) -> None:
         for name in value:
@@ -157,9 +161,9 @@ class _PackReader:
         self.known(value, _FIELDS, _NEEDED, path)
         name = value.get("name", "")
         if "name" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong((*path, "name"), "a name consists of lower-case words joined by hyphens")
-        cause = self.one_of(value, "cause", tuple(str(one) for one in Cause), path)
-        retry = self.one_of(value, "retry", tuple(str(one) for one in RetryNeed), path)
+            self.wrong((*path, "name"), "a name consists of lower-run words joined by hyphens")
+        cause = self.one_of(value, "cause", tuple(str(other_cause) for other_cause in Cause), path)
+        retry = self.one_of(value, "retry", tuple(str(other_retry) for other_retry in RetryNeed), path)
         confidence = self.between(value, "confidence", 0.0, 1.0, path)
         weight = self.between(value, "weight", 0, 100, path)
         for text in ("words", "advice"):
@@ -168,35 +172,35 @@ class _PackReader:
         when = self.when(value.get("when", {}), (*path, "when"))
         fixtures = Fixtures(self.fixtures(value, "matches", path), self.fixtures(value, "passes", path))
         if len(self.findings) == before and when is not None:
-            pattern = FaultPattern(
+            pattern = FailurePattern(
                 name, Cause(cause), RetryNeed(retry), confidence, int(weight), when, value["words"].strip(), str(value.get("advice", "")).strip(), self.pack,
             )  # fmt: skip
             self.patterns.append((place, pattern, fixtures, value))
 
     def one_of(self, value: Mapping[str, Any], field: str, known: tuple[str, ...], path: Place) -> str:
-        given = value.get(field, known[0])
-        if given not in known:
-            self.wrong((*path, field), f"there is no {field} {given!r}{did_you_mean(str(given), known)}")
-        return str(given)
+        choice = value.get(field, known[0])
+        if choice not in known:
+            self.wrong((*path, field), f"there is no {field} {choice!r}{did_you_mean(str(choice), known)}")
+        return str(choice)
 
     def between(self, value: Mapping[str, Any], field: str, least: float, most: float, path: Place) -> float:
-        given = value.get(field, least)
-        if not isinstance(given, int | float) or isinstance(given, bool) or not least <= given <= most:
+        number = value.get(field, least)
+        if not isinstance(number, int | float) or isinstance(number, bool) or not least <= number <= most:
             self.wrong((*path, field), f"this is a number from {least} to {most}")
             return least
-        return float(given)
+        return float(number)
 
     def fixtures(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Mapping[str, Any], ...]:
-        given = value.get(field)
+        fixtures = value.get(field)
         if field not in value:
             return ()
-        if not isinstance(given, list) or not given:
+        if not isinstance(fixtures, list) or not fixtures:
             self.wrong((*path, field), "this is a list of one or more evidence records")
             return ()
-        for place, one in enumerate(given):
-            if not isinstance(one, dict):
+        for place, fixture in enumerate(fixtures):
+            if not isinstance(fixture, dict):
                 self.wrong((*path, field, place), "an evidence record is a mapping")
-        return tuple(one for one in given if isinstance(one, dict))
+        return tuple(fixture for fixture in fixtures if isinstance(fixture, dict))
 
     def when(self, value: object, path: Place) -> PatternConditions | None:
         if not isinstance(value, dict) or not value:
@@ -205,9 +209,9 @@ class _PackReader:
         self.known(value, WHEN_FIELDS, (), path)
         searches = {name: self.searches(value, name, path) for name in _SEARCHES}
         scheduler = [
-            one for one in self.texts(value, "scheduler", path) if self.among(one, Scheduler, (*path, "scheduler"))
+            text for text in self.texts(value, "scheduler", path) if self.among(text, Scheduler, (*path, "scheduler"))
         ]
-        stage = [one for one in self.texts(value, "stage", path) if self.among(one, AttemptStage, (*path, "stage"))]
+        stage = [text for text in self.texts(value, "stage", path) if self.among(text, AttemptStage, (*path, "stage"))]
         if not any(name in value for name in WHEN_FIELDS if name not in ("scheduler", "stage", "unless", "not_lines")):
             self.wrong(path, "a scheduler, a stage, 'not_lines' or 'unless' alone does not indicate a cause")
         return PatternConditions(
@@ -223,69 +227,75 @@ class _PackReader:
             also=searches["also"],
             unless=searches["unless"],
             signal=self.signals(value, path),
-            scheduler=frozenset(Scheduler(one) for one in scheduler),
-            stage=frozenset(AttemptStage(one) for one in stage),
+            scheduler=frozenset(Scheduler(name) for name in scheduler),
+            stage=frozenset(AttemptStage(name) for name in stage),
             compare=tuple(
-                found for name in MEASURES if name in value and (found := self.compare(value[name], name, path))
+                comparison
+                for name in MEASURES
+                if name in value and (comparison := self.compare(value[name], name, path))
             ),
         )
 
-    def among(self, given: str, known: type[Scheduler] | type[AttemptStage], path: Place) -> bool:
-        names = [str(one) for one in known]
-        if given not in names:
-            self.wrong(path, f"there is no {given!r}{did_you_mean(given, names)}")
-        return given in names
+    def among(self, name: str, known: type[Scheduler] | type[AttemptStage], path: Place) -> bool:
+        names = [str(choice) for choice in known]
+        if name not in names:
+            self.wrong(path, f"there is no {name!r}{did_you_mean(name, names)}")
+        return name in names
 
     def listed(self, value: Mapping[str, Any], field: str) -> list[tuple[Place, Any]]:
         if field not in value:
             return []
-        given = value[field]
-        return [((place,), one) for place, one in enumerate(given)] if isinstance(given, list) else [((), given)]
+        listed = value[field]
+        return [((place,), entry) for place, entry in enumerate(listed)] if isinstance(listed, list) else [((), listed)]
 
     def texts(self, value: Mapping[str, Any], field: str, path: Place) -> list[str]:
-        found = []
-        for at, one in self.listed(value, field):
-            if isinstance(one, str) and one:
-                found.append(one)
+        texts = []
+        for at, text in self.listed(value, field):
+            if isinstance(text, str) and text:
+                texts.append(text)
             else:
                 self.wrong((*path, field, *at), "this must be a text; put it into quotes")
-        return found
+        return texts
 
     def words(self, value: Mapping[str, Any], field: str, path: Place) -> frozenset[str]:
-        return frozenset(plain_word(one) for one in self.texts(value, field, path)) - {""}
+        return frozenset(plain_word(text) for text in self.texts(value, field, path)) - {""}
 
     def wholes(self, value: Mapping[str, Any], field: str, path: Place) -> frozenset[int]:
-        found = set()
-        for at, one in self.listed(value, field):
-            if isinstance(one, int) and not isinstance(one, bool):
-                found.add(one)
+        numbers = set()
+        for at, number in self.listed(value, field):
+            if isinstance(number, int) and not isinstance(number, bool):
+                numbers.add(number)
             else:
                 self.wrong((*path, field, *at), "this must be a whole number")
-        return frozenset(found)
+        return frozenset(numbers)
 
     def signals(self, value: Mapping[str, Any], path: Place) -> frozenset[int]:
-        found = set()
-        for at, one in self.listed(value, "signal"):
-            number = number_of(str(one)) if isinstance(one, int | str) and not isinstance(one, bool) else None
+        numbers = set()
+        for at, signal in self.listed(value, "signal"):
+            number = number_of(str(signal)) if isinstance(signal, int | str) and not isinstance(signal, bool) else None
             if number is None:
-                self.wrong((*path, "signal", *at), f"there is no signal {one!r}; write 9 or SIGKILL")
+                self.wrong((*path, "signal", *at), f"there is no signal {signal!r}; write 9 or SIGKILL")
             else:
-                found.add(number)
-        return frozenset(found)
+                numbers.add(number)
+        return frozenset(numbers)
 
     def searches(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Search, ...]:
-        found = []
-        for at, one in self.listed(value, field):
-            problem = shape_of(one).problem if isinstance(one, str) and one else "it must be a text; put it into quotes"
+        searches = []
+        for at, expression in self.listed(value, field):
+            problem = (
+                shape_of(expression).problem
+                if isinstance(expression, str) and expression
+                else "it must be a text; put it into quotes"
+            )
             if problem:
                 self.wrong((*path, field, *at), f"this expression cannot be used: {problem}")
             else:
-                found.append(Search.of(one))
-        return tuple(found)
+                searches.append(Search.of(expression))
+        return tuple(searches)
 
-    def compare(self, given: object, measure: str, path: Place) -> MeasureComparison | None:
-        found = _BOUND.fullmatch(given.strip()) if isinstance(given, str) else None
-        if found is None:
+    def compare(self, value: object, measure: str, path: Place) -> MeasureComparison | None:
+        match = _BOUND.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
             self.wrong((*path, measure), "expected a comparison such as '>=0.95', '<100 MB' or '>0'")
             return None
-        return MeasureComparison(measure, found[1], float(found[2]) * _UNITS.get(found[3] or "B", 1))
+        return MeasureComparison(measure, match[1], float(match[2]) * _UNITS.get(match[3] or "B", 1))

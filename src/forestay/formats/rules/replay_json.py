@@ -25,8 +25,8 @@ Plain = dict[str, Any]
 
 def replay_shown(report: Replay) -> Plain:
     """The whole report."""
-    rules = sorted(report.rules.items(), key=lambda one: (-sum(one[1].wrong.values()), -one[1].answered, one[0]))
-    groups = sorted(report.groups.items(), key=lambda one: (-one[1].wrong, -one[1].count, one[0]))
+    rules = sorted(report.rules.items(), key=lambda rule: (-sum(rule[1].wrong.values()), -rule[1].answered, rule[0]))
+    groups = sorted(report.groups.items(), key=lambda group: (-group[1].wrong, -group[1].count, group[0]))
     return {
         **replay_summary(report),
         "first": time_text(report.first),
@@ -34,9 +34,9 @@ def replay_shown(report: Replay) -> Plain:
         "rules": [{"rule": name, **tally_shown(tally)} for name, tally in rules],
         "groups": [group_shown(key, group) for key, group in groups],
         "more_groups": report.more_groups,
-        "examples": [compared_shown(one) for one in report.examples()],
+        "examples": [compared_shown(example) for example in report.examples()],
         "messages": [
-            {"rule": one.rule, "incident": one.incident, "message": one.message[:200]} for one in report.messages
+            {"rule": path.rule, "incident": path.incident, "message": path.message[:200]} for path in report.messages
         ],
     }
 
@@ -92,18 +92,18 @@ def group_shown(key: ReplayGroupKey, group: ReplayGroup) -> Plain:
     }
 
 
-def compared_shown(one: ComparedIncident) -> Plain:
+def compared_shown(compared_incident: ComparedIncident) -> Plain:
     """One incident."""
     return {
-        "incident": one.incident,
-        "at": time_text(one.at),
-        "cause": one.cause,
-        "job": one.job,
-        "then": answer_shown(one.then),
-        "now": answer_shown(one.now),
-        "came": one.outcome.came.value,
-        "proof": one.proof.value,
-        "wrong": one.wrong.value if one.wrong is not None else None,
+        "incident": compared_incident.incident,
+        "at": time_text(compared_incident.at),
+        "cause": compared_incident.cause,
+        "job": compared_incident.job,
+        "then": answer_shown(compared_incident.then),
+        "now": answer_shown(compared_incident.now),
+        "came": compared_incident.outcome.came.value,
+        "proof": compared_incident.proof.value,
+        "wrong": compared_incident.wrong.value if compared_incident.wrong is not None else None,
     }
 
 
@@ -119,7 +119,7 @@ def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
             "type": proposal.type.value,
             "condition": proposal.condition,
             "conclusion": {"steps": [dict(step) for step in proposal.steps]},
-            "cornerstone": proposal.cornerstone,
+            "reference_incident": proposal.reference_incident,
             "description": f"proposed: {next(in_words(proposal))}"[:2000],
         },
         "remedy": proposal.remedy.kind.value,
@@ -144,4 +144,4 @@ def hours(core_seconds: float) -> float:
 def counted(counts: Mapping[Any, int] | Counter[Any]) -> dict[str, int]:
     """Counts by name, the most first."""
     named = {(key.value if isinstance(key, StrEnum) else str(key)): many for key, many in counts.items() if many}
-    return dict(sorted(named.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(named.items(), key=lambda pair: (-pair[1], pair[0])))

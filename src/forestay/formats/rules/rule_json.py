@@ -16,7 +16,7 @@ Plain = dict[str, Any]
 def rule_as_plain(rule: Rule) -> Plain:
     """A rule with its links; what is empty is left out."""
     plain: Plain = {"id": rule.id, "condition": rule.condition, "conclusion": conclusion_as_plain(rule.conclusion)}
-    plain |= {"state": rule.state.value, "cornerstone": rule.cornerstone, "author": rule.author}
+    plain |= {"state": rule.state.value, "reference_incident": rule.reference_incident, "author": rule.author}
     plain |= {"description": rule.description, "created": rule.created}
     plain |= {"parent": rule.parent, "true_child": rule.true_child, "false_child": rule.false_child}
     return {name: value for name, value in plain.items() if value not in (None, "", 0, {})}
@@ -29,7 +29,7 @@ def rule_from_plain(plain: Mapping[str, Any]) -> Rule:
         plain["condition"],
         conclusion_from_plain(plain.get("conclusion", {})),
         RuleState(plain["state"]),
-        plain.get("cornerstone"),
+        plain.get("reference_incident"),
         plain.get("author", ""),
         plain.get("description", ""),
         plain.get("created", 0),
@@ -40,13 +40,13 @@ def rule_from_plain(plain: Mapping[str, Any]) -> Rule:
 
 
 def conclusion_as_plain(conclusion: Conclusion) -> Plain:
-    if conclusion.exlet:
-        return {"exlet": conclusion.exlet}
+    if conclusion.playbook:
+        return {"playbook": conclusion.playbook}
     return {"steps": [dict(step) for step in conclusion.steps]} if conclusion.steps else {}
 
 
 def conclusion_from_plain(plain: Mapping[str, Any]) -> Conclusion:
-    return Conclusion(plain.get("exlet", ""), tuple(plain.get("steps", ())))
+    return Conclusion(plain.get("playbook", ""), tuple(plain.get("steps", ())))
 
 
 def change_as_plain(change: RuleChange) -> Plain:
@@ -87,7 +87,7 @@ def version_from_plain(plain: Mapping[str, Any]) -> RuleSetVersion:
     return RuleSetVersion(
         RuleSetId(whose["tenant"], RuleSetLevel(whose["level"]), whose["name"]),
         plain["number"],
-        tuple(change_from_plain(one) for one in plain["changes"]),
+        tuple(change_from_plain(change) for change in plain["changes"]),
         plain["by"],
         plain["at"],
         plain.get("note", ""),
@@ -146,8 +146,8 @@ def change_shown(change: RuleChange) -> Plain | None:
             "change": "promoted" if after.state is RuleState.ACTIVE else "withdrawn",
             "after": rule_as_plain(after),
         }
-    told = ("condition", "conclusion", "description", "cornerstone")
-    if any(getattr(before, name) != getattr(after, name) for name in told):
+    row = ("condition", "conclusion", "description", "reference_incident")
+    if any(getattr(before, name) != getattr(after, name) for name in row):
         return shown | {"change": "changed", "before": rule_as_plain(before), "after": rule_as_plain(after)}
     return None
 
@@ -161,19 +161,19 @@ def ruling_shown(ruling: Ruling) -> Plain:
         "conclusion": conclusion_as_plain(ruling.conclusion) if ruling.conclusion else None,
         "walks": [
             {
-                "rule_set": set_as_plain(one.rule_set),
-                "version": one.version,
-                "type": one.key.type.value,
-                "task": one.key.task,
-                "verdict": one.walk.verdict.value,
-                "last_satisfied": one.walk.last_satisfied,
-                "last_tested": one.walk.last_tested,
+                "rule_set": set_as_plain(set_walk.rule_set),
+                "version": set_walk.version,
+                "type": set_walk.key.type.value,
+                "task": set_walk.key.task,
+                "verdict": set_walk.walk.verdict.value,
+                "last_satisfied": set_walk.walk.last_satisfied,
+                "last_tested": set_walk.walk.last_tested,
                 "path": [
                     {"rule": tested.rule, "verdict": tested.verdict.value, "message": tested.message}
-                    for tested in one.walk.path
+                    for tested in set_walk.walk.path
                     if tested.rule != ROOT
                 ],
             }
-            for one in ruling.walks
+            for set_walk in ruling.walks
         ],
     }

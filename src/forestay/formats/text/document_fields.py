@@ -22,9 +22,9 @@ def depth_of(data: object) -> int:
         depth += 1
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for entry in level
+            if isinstance(entry, dict | list)
+            for inner in (entry.values() if isinstance(entry, dict) else entry)
         ]
     return depth
 
@@ -72,14 +72,14 @@ class Fields:
         if not isinstance(data, list):
             self.wrong(at, f"expected a list, not {_shown(data)}")
             return []
-        return [self.text(one, (*at, place)) for place, one in enumerate(data)]
+        return [self.text(record, (*at, place)) for place, record in enumerate(data)]
 
     def words(self, data: object, at: Place) -> list[str]:
         """Words of a command: numbers and truth values may be written without quotes."""
         if not isinstance(data, list) or not data:
             self.wrong(at, f"expected a list of words, not {_shown(data)}")
             return []
-        return [self._word(one, (*at, place)) for place, one in enumerate(data)]
+        return [self._word(record, (*at, place)) for place, record in enumerate(data)]
 
     def _word(self, data: object, at: Place) -> str:
         if isinstance(data, str):

@@ -11,10 +11,10 @@ STYLE = "font:13px/1.5 system-ui,sans-serif;margin:.3em 0"
 def progress_html(title: str, *, well: int, bad: int, count: int, words: str = "", picture: str = "") -> str:
     """One line with a bar, and below it a picture if there is one."""
     ended = well + bad
-    said = f"{ended} of {count} ended" + (f", {bad} of them badly" if bad else "") + (f"; {words}" if words else "")
-    bar = f'<progress max="{count}" value="{ended}" aria-label="{escape(title)}: {escape(said)}"></progress> '
+    text = f"{ended} of {count} ended" + (f", {bad} of them badly" if bad else "") + (f"; {words}" if words else "")
+    bar = f'<progress max="{count}" value="{ended}" aria-label="{escape(title)}: {escape(text)}"></progress> '
     shown = f'<div style="overflow-x:auto">{picture}</div>' if picture else ""
-    return f'<div style="{STYLE}"><strong>{escape(title)}</strong> {bar if count else ""}{escape(said)}{shown}</div>'
+    return f'<div style="{STYLE}"><strong>{escape(title)}</strong> {bar if count else ""}{escape(text)}{shown}</div>'
 
 
 def facts_html(title: str, facts: Mapping[str, object]) -> str:

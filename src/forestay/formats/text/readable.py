@@ -23,15 +23,17 @@ class Readable:
         self._tell = tell
         self._told: set[str] = set()
 
-    def each(self, found: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> list[Read]:
+    def each(self, documents: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> list[Read]:
         """What was read, in order, without the spoilt ones."""
-        return self.split(found, read)[0]
+        return self.split(documents, read)[0]
 
-    def split(self, found: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> tuple[list[Read], list[str]]:
+    def split(
+        self, documents: Iterable[tuple[str, Found]], read: Callable[[Found], Read]
+    ) -> tuple[list[Read], list[str]]:
         """What was read, in order, and the names of the spoilt ones."""
         good: list[Read] = []
         bad: list[str] = []
-        for name, document in found:
+        for name, document in documents:
             try:
                 good.append(read(document))
             except SPOILT as error:

@@ -189,12 +189,12 @@ _PENDING = _YamlNode(Position(0, 0))
 def _plain(node: _YamlNode, path: Place, document: YamlDocument) -> object:
     document.positions.setdefault(path, node.at)
     if node.items is not None:
-        return [_plain(item, (*path, place), document) for place, item in enumerate(node.items)]
+        return [_plain(yaml_node, (*path, place), document) for place, yaml_node in enumerate(node.items)]
     if node.pairs is not None:
-        found: dict[str, object] = {}
+        plain: dict[str, object] = {}
         for key, value in node.pairs:
             here = (*path, str(key.value))
             document.positions[here] = key.at
-            found[str(key.value)] = _plain(value, here, document)
-        return found
+            plain[str(key.value)] = _plain(value, here, document)
+        return plain
     return node.value

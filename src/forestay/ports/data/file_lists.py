@@ -1,4 +1,4 @@
-"""The files that a flow is scattered over, as a worker sees them."""
+"""The files that a flow is scattered over, as an orchestrator sees them."""
 
 from __future__ import annotations
 

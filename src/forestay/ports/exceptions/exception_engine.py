@@ -10,20 +10,20 @@ from typing import Any, Protocol
 
 from forestay.domain.flows.commands import AnswerVerb
 from forestay.domain.flows.events import Verb
-from forestay.ports.flows.flow_engine import CaseSummary
+from forestay.ports.flows.flow_engine import RunSummary
 
 
 class ExceptionEngine(Protocol):
     """The port."""
 
-    async def describe(self, case: str) -> CaseSummary:
-        """A case, ended or not; `NotFound`."""
+    async def describe(self, run: str) -> RunSummary:
+        """A run, ended or not; `NotFound`."""
         ...
 
-    async def state(self, case: str) -> Mapping[str, Any]:
-        """What a case is at: ``params``, ``items`` with their ``id`` and ``state``, ``outputs``. `NotFound`."""
+    async def state(self, run: str) -> Mapping[str, Any]:
+        """What a run is at: ``params``, ``instances`` with their ``id`` and ``state``, ``outputs``. `NotFound`."""
         ...
 
-    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
-        """Have a case obey a verb, once whoever repeats it. `NotFound`: it has ended or never was. `Transient`: it has not answered yet; ask again."""
+    async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
+        """Have a run obey a verb, once whoever repeats it. `NotFound`: it has ended or never was. `Transient`: it has not answered yet; ask again."""
         ...

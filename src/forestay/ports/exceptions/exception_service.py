@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 class EventReply(NamedTuple):
     """What is said to an event at once."""
 
-    case: str
+    run: str
     """Its id with us."""
     incident: str | None
     """Wait until it is closed, or until an order says what to do; None: go on."""
@@ -22,9 +22,9 @@ class OrderedAction(NamedTuple):
     n: int
     id: str
     key: str
-    """The engine's own name of the case."""
+    """The engine's own name of the run."""
     verb: str
-    item: str
+    instance: str
     wait: int
     needs: Mapping[str, Mapping[str, float]]
     incident: str
@@ -46,7 +46,7 @@ class ExceptionService(Protocol):
         ...
 
     async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
-        """Orders for our cases, and what became of incidents; answered at once if there is any, else after so many seconds."""
+        """Orders for our runs, and what became of incidents; answered at once if there is any, else after so many seconds."""
         ...
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:

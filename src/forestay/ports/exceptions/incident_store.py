@@ -1,7 +1,7 @@
 """The incident store: what went wrong, what was decided, and what was done. The same store as the jobs', and the same law.
 
 * Incidents, decisions and steps are *create-only*: the first one under an id stays, and everyone who sends it again is told so and reads the first.
-* A standing is written whole over the version that was read. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
+* A status is written whole over the version that was read. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
 * What is read by id is realtime. What is found by search may be a second old.
 * No document has more than `MAX_DOCUMENT` bytes as JSON; a larger one is refused by `Permanent`. Calls that read, and those that create, raise `Transient` when
   the store does not answer clearly: the same call again is safe.
@@ -18,8 +18,8 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident, In
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Version, WriteResult, steps_between
 
-TEXT_FIELDS = frozenset({"tenant", "owner", "kind", "state", "cause", "flow", "case", "item", "job", "group"})
-COUNT_FIELDS = TEXT_FIELDS - {"case", "item", "job"}
+TEXT_FIELDS = frozenset({"tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group"})
+COUNT_FIELDS = TEXT_FIELDS - {"run", "instance", "job"}
 TALLY_FIELDS = frozenset({"state", "cause", "kind"})
 """Fields with few values: a tally has one number a step for each."""
 SORT_FIELDS = frozenset({"at", "due", "changed"})
@@ -32,9 +32,9 @@ SHOWN_AFTER = 1.2
 
 
 class StoredIncidentStatus(NamedTuple):
-    """A standing as it was read, with its version."""
+    """A status as it was read, with its version."""
 
-    standing: IncidentStatus
+    status: IncidentStatus
     version: Version
 
 
@@ -48,8 +48,8 @@ class IncidentQuery:
     states: frozenset[IncidentState] = frozenset()
     cause: str | None = None
     flow: str | None = None
-    case: str | None = None
-    item: str | None = None
+    run: str | None = None
+    instance: str | None = None
     job: str | None = None
     group: str | None = None
     jobs: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class IncidentQuery:
 
     def texts(self) -> Mapping[str, str]:
         """The fields that must have exactly a value."""
-        names = ("tenant", "owner", "kind", "cause", "flow", "case", "item", "job", "group")
+        names = ("tenant", "owner", "kind", "cause", "flow", "run", "instance", "job", "group")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -79,7 +79,7 @@ def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
 class IncidentPage(NamedTuple):
     """Some of the incidents found, and where to go on; no cursor: these were the last."""
 
-    found: Sequence[StoredIncidentStatus]
+    statuses: Sequence[StoredIncidentStatus]
     cursor: str | None
 
 
@@ -87,9 +87,9 @@ class IncidentStore(Protocol):
     """The port. Opened and closed with the job store."""
 
     async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
-        """Create each with where it stands at first; False where one with that id stood already, and stays with its standing.
+        """Create each with where it stands at first; False where one with that id stood already, and stays with its status.
 
-        The incident is written first. One whose writer died before its standing was written gets it from whoever sends it again.
+        The incident is written first. One whose writer died before its status was written gets it from whoever sends it again.
         """
         ...
 
@@ -97,18 +97,18 @@ class IncidentStore(Protocol):
         """A missing one is left out."""
         ...
 
-    async def get_standings(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
+    async def get_statuses(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
         """A missing one is left out."""
         ...
 
-    async def put_standings(self, standings: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
+    async def put_statuses(self, statuses: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
         """Write each over the version that was read, each for itself. The ids differ."""
         ...
 
     async def find(
         self, query: IncidentQuery, *, sort: str = "-at", limit: int = 100, cursor: str | None = None
     ) -> IncidentPage:
-        """Standings by search, sorted by one of `SORT_FIELDS` (with ``-`` downwards), ties by id. Those that are not due come last.
+        """Statuses by search, sorted by one of `SORT_FIELDS` (with ``-`` downwards), ties by id. Those that are not due come last.
 
         `Permanent` for an unknown field, a bad cursor, or a limit above `MAX_FOUND`.
         """
@@ -119,10 +119,10 @@ class IncidentStore(Protocol):
         ...
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
-        """Those that stand alike, counted in the store without reading them: by state, whether a second person is asked, group, cause and owner; in no order.
+        """Those that stand alike, counted in the store without reading them: by state, whether An approval is requested, group, cause and owner; in no order.
 
-        At most `MAX_PILES`; so many mean that there may be more. An incident whose standing was last written by a release before this method counts as one for
-        which no second person is asked, at no cost.
+        At most `MAX_PILES`; so many mean that there may be more. An incident whose status was last written by a release before this method counts as one for
+        which no approval is asked, at no cost.
         """
         ...
 

@@ -2,10 +2,10 @@
 
 The law, for every adapter:
 
-* A case is accepted when `start` returns. The same id again is the same case: nothing is started twice, whatever else differs.
-* What is told to a case or a shard arrives at least once and in any order; the domain takes repeats.
-* A verb is answered by the case itself, once; its id makes the repeat safe.
-* `Transient`: the engine did not answer; the same call again is safe. `NotFound`: there is no such case, or it has ended.
+* A run is accepted when `start` returns. The same id again is the same run: nothing is started twice, whatever else differs.
+* What is told to a run or a shard arrives at least once and in any order; the domain takes repeats.
+* A verb is answered by the run itself, once; its id makes the repeat safe.
+* `Transient`: the engine did not answer; the same call again is safe. `NotFound`: there is no such run, or it has ended.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from forestay.domain.flows.scatter.shard_run import ShardEvent
 
 
 @dataclass(frozen=True, slots=True)
-class CaseStart:
-    """A case as it is asked for."""
+class RunStart:
+    """A run as it is asked for."""
 
-    case: str
+    run: str
     tenant: str
     owner: str
     version: str
-    """The flow's content hash, which the case is pinned to."""
+    """The flow's content hash, which the run is pinned to."""
     name: str
     """The flow's name."""
     flow: Mapping[str, Any]
     """The flow's plain form."""
     params: Mapping[str, object] = field(default_factory=dict)
     worklet: Mapping[str, Any] = field(default_factory=dict)
-    """Of a case that an exlet starts: ``exlet`` (the name of its run), ``step`` and ``place``, told when the run has ended, and ``ancestor``, the case above."""
+    """Of a run that a playbook starts: ``playbook`` (the name of its run), ``step`` and ``place``, told when the run has ended, and ``ancestor``, the run above."""
     held: tuple[str, ...] = ()
     """The incidents for which it may not begin yet; it has them answered when it is there."""
     parent: Mapping[str, Any] = field(default_factory=dict)
-    """Of the case of a sub-flow that is started for its parent: ``case``, ``work`` and ``index``, told when it has ended."""
+    """Of the run of a sub-flow that is started for its parent: ``run``, ``work`` and ``index``, told when it has ended."""
     above: tuple[str, ...] = ()
     """The versions of the flows above it."""
     holders: tuple[str, ...] = ()
 
 
-class CaseSummary(NamedTuple):
-    """A case in a list."""
+class RunSummary(NamedTuple):
+    """A run in a list."""
 
-    case: str
+    run: str
     tenant: str
     owner: str
     name: str
@@ -56,12 +56,12 @@ class CaseSummary(NamedTuple):
     started: int
     ended: int | None
     above: str = ""
-    """The case whose sub-flow it is, as far as the engine knows."""
+    """The run whose sub-flow it is, as far as the engine knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class CaseQuery:
-    """Which cases are meant; what is empty says nothing."""
+class RunQuery:
+    """Which runs are meant; what is empty says nothing."""
 
     tenant: str
     name: str = ""
@@ -72,15 +72,15 @@ class CaseQuery:
     """Only those that have not ended."""
 
 
-class CasePage(NamedTuple):
-    """Some of the cases found, the newest first, and where to go on."""
+class RunPage(NamedTuple):
+    """Some of the runs found, the newest first, and where to go on."""
 
-    cases: Sequence[CaseSummary]
+    runs: Sequence[RunSummary]
     cursor: str | None
 
 
 class RunHistoryEvent(NamedTuple):
-    """One thing that happened to a case: what was done for it, told to it, or asked of it."""
+    """One thing that happened to a run: what was done for it, told to it, or asked of it."""
 
     at: int
     kind: str
@@ -103,42 +103,42 @@ class FlowEngine(Protocol):
 
     async def close(self) -> None: ...
 
-    async def start(self, start: CaseStart) -> bool:
-        """Start a case; False if it had been started before."""
+    async def start(self, start: RunStart) -> bool:
+        """Start a run; False if it had been started before."""
         ...
 
-    async def tell_case(self, case: str, events: Sequence[Event]) -> None:
-        """Let a case take events in; `NotFound` if it has ended or never was."""
+    async def tell_run(self, run: str, events: Sequence[Event]) -> None:
+        """Let a run take events in; `NotFound` if it has ended or never was."""
         ...
 
-    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+    async def tell_shard(self, run: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
         """Let a shard take events in; `NotFound` if it has ended or never was."""
         ...
 
-    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
-        """Have a case obey a verb; `NotFound` if it has ended or never was."""
+    async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
+        """Have a run obey a verb; `NotFound` if it has ended or never was."""
         ...
 
-    async def send_message(self, case: str, letter: Mapping[str, Any]) -> None:
-        """Give the case of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never was."""
+    async def send_message(self, run: str, letter: Mapping[str, Any]) -> None:
+        """Give the run of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never was."""
         ...
 
-    async def describe(self, case: str) -> CaseSummary:
-        """A case as the engine lists it, ended or not; `NotFound`."""
+    async def describe(self, run: str) -> RunSummary:
+        """A run as the engine lists it, ended or not; `NotFound`."""
         ...
 
-    async def state(self, case: str) -> Mapping[str, Any]:
-        """What a case is at: the plain form of its `FlowRun`; of one that has ended, as it ended. `NotFound`."""
+    async def state(self, run: str) -> Mapping[str, Any]:
+        """What a run is at: the plain form of its `FlowRun`; of one that has ended, as it ended. `NotFound`."""
         ...
 
-    async def find(self, query: CaseQuery, *, limit: int = 100, cursor: str | None = None) -> CasePage:
-        """Cases by search, the newest first; it lags by a second or so. `Permanent` for a bad cursor."""
+    async def find(self, query: RunQuery, *, limit: int = 100, cursor: str | None = None) -> RunPage:
+        """Runs by search, the newest first; it lags by a second or so. `Permanent` for a bad cursor."""
         ...
 
-    async def count(self, query: CaseQuery) -> int:
-        """How many cases a search would find."""
+    async def count(self, query: RunQuery) -> int:
+        """How many runs a search would find."""
         ...
 
-    async def history(self, case: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
-        """What happened to a case; a page may have some more than the limit. `NotFound`; `Permanent` for a bad cursor."""
+    async def history(self, run: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
+        """What happened to a run; a page may have some more than the limit. `NotFound`; `Permanent` for a bad cursor."""
         ...

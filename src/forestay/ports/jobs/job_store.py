@@ -94,11 +94,11 @@ class JobQuery:
 
 
 TEXT_FIELDS = frozenset(
-    {"id", "name", "owner", "team", "specification", "pilot", "host", "lane", "resource_class", "phase", "case", "work"}
+    {"id", "name", "owner", "team", "specification", "pilot", "host", "lane", "resource_class", "phase", "run", "work"}
 )
 NUMBER_FIELDS = frozenset(
     {
-        "priority", "expected_runtime", "retries", "faults", "releases", "attempt", "generation", "index", "exit_code",
+        "priority", "expected_runtime", "retries", "failures", "releases", "attempt", "generation", "index", "exit_code",
         "cpus", "memory", "disk", "gpus", "created", "changed", "not_before", "overdue", "notify_due", "rank", "slot",
         "ended",
     }

@@ -1,4 +1,4 @@
-"""A receiver: a mailbox, an address of the web or a chat that people read."""
+"""A notification channel: a mailbox, an address of the web or a chat that people read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class NotificationMessage(NamedTuple):
     """A letter as it is sent."""
 
     delivery: str
-    """The same in every repeat, so that its receiver can tell."""
+    """The same in every repeat, so that its notification channel can tell."""
     subject: str
     text: str
     body: Mapping[str, object]

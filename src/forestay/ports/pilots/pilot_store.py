@@ -1,4 +1,4 @@
-"""Where pilots and their beats are kept. The same law as the job store's, and the same store."""
+"""Where pilots and their heartbeats are kept. The same law as the job store's, and the same store."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class PilotStore(Protocol):
         """By search, newest registered first, at most 10,000."""
         ...
 
-    async def put_sheet(self, sheet: HeartbeatPage) -> None:
-        """Store a server's sheet, unchecked: only that server writes it. `Transient` if unsure: put again."""
+    async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
+        """Store a server's heartbeat page, unchecked: only that server writes it. `Transient` if unsure: put again."""
         ...
 
-    async def sheets(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
-        """All sheets of all servers but one; up to a second old unless fresh ones are asked for."""
+    async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
+        """All heartbeat pages of all servers but one; up to a second old unless fresh ones are asked for."""
         ...
 
-    async def drop_sheets(self, server: str) -> None:
-        """Remove the sheets of a server that is gone for good."""
+    async def drop_heartbeat_pages(self, server: str) -> None:
+        """Remove the heartbeat pages of a server that is gone for good."""
         ...

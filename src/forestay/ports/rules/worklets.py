@@ -20,6 +20,6 @@ class BoundFlow:
 class Worklets(Protocol):
     """The port."""
 
-    async def bound(self, tenant: str, place: str, *, case: str, params: Mapping[str, object]) -> BoundFlow | None:
-        """What is to be run when a task of a case begins; None: nobody answers for the place. `NotFound` if the flow is not there."""
+    async def bound(self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]) -> BoundFlow | None:
+        """What is to be run when a task of a run begins; None: nobody answers for the place. `NotFound` if the flow is not there."""
         ...

@@ -68,7 +68,7 @@ class ReportResult(NamedTuple):
 class SiteApi(Protocol):
     """The port."""
 
-    async def hello(self, said: Mapping[str, object]) -> None:
+    async def hello(self, report: Mapping[str, object]) -> None:
         """Say that this agent looks after the site, and how it stands."""
         ...
 

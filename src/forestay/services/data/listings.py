@@ -1,4 +1,4 @@
-"""Keeps the listings that scatters run over: by reference, in pages, so that cases carry a name and a count only.
+"""Keeps the listings that scatters run over: by reference, in pages, so that runs carry a name and a count only.
 
 Pages are create-only records. A listing of what is there when a task begins is named by the digest of its members, and a record under the
 round's own name says which one it is: who repeats the listing gets the first. A watched listing is named by its round and grows by pages: two who watch
@@ -25,7 +25,7 @@ PAGE = 1000
 """Members of a page, at most."""
 CACHED_PAGES = 300
 CACHED_NAMES = 2_000_000
-"""Names of watched files that a worker keeps in memory, all listings together."""
+"""Names of watched files that an orchestrator keeps in memory, all listings together."""
 PAGES_AT_ONCE = 20
 GATHER = ((100, 0.3), (5000, 5.0), (MAX_LISTED, 30.0))
 """Seconds that new files wait for others, by how many there were before: the first start at once, many come in few batches."""
@@ -33,7 +33,7 @@ GATHER = ((100, 0.3), (5000, 5.0), (MAX_LISTED, 30.0))
 
 @dataclass(frozen=True, slots=True)
 class ListingSummary:
-    """What a case is told of a listing."""
+    """What a run is told of a listing."""
 
     listing: str
     count: int
@@ -50,13 +50,13 @@ class ListingRound:
     """Whose listing it is."""
 
     tenant: str
-    case: str
+    run: str
     work: str
     dimension: str
 
     @property
     def name(self) -> str:
-        text = orjson.dumps([self.tenant, self.case, self.work, self.dimension])
+        text = orjson.dumps([self.tenant, self.run, self.work, self.dimension])
         return hashlib.sha256(text).hexdigest()[:32]
 
 
@@ -107,7 +107,7 @@ class Listings:
             digest = hashlib.sha256(orjson.dumps(members)).hexdigest()[:32]
             await self._write(round_, digest, _cut(members, 0))
             body: dict[str, object] = {"listing": digest, "count": len(members)}
-            record = Record(head, round_.tenant, "listing", round_.case, self.clock.now(), body)
+            record = Record(head, round_.tenant, "listing", round_.run, self.clock.now(), body)
             if (await self.store.add_records([record]))[0]:
                 return ListingSummary(digest, len(members))
             before = await self.store.get_record(head)
@@ -121,7 +121,7 @@ class Listings:
         now = self.clock.now()
         records = [
             Record(
-                page_name(round_.tenant, listing, number + place), round_.tenant, "listing-page", round_.case, now,
+                page_name(round_.tenant, listing, number + place), round_.tenant, "listing-page", round_.run, now,
                 {"first": page.first, "members": list(page.members)},
             )
             for place, page in enumerate(pages)
@@ -148,7 +148,7 @@ class Listings:
                 return ListingSummary(listing, len(seen.names), ended=_full(watch, seen))
             started = self.clock.monotonic()
             closed = bool(watch.until_file) and await self.files.there(watch.until_file)
-            new = [one for one in await self.files.files(watch.pattern) if one not in seen.names]
+            new = [file for file in await self.files.files(watch.pattern) if file not in seen.names]
             if watch.until_count is not None:
                 new = new[: max(0, watch.until_count - len(seen.names))]
             at = self.clock.monotonic()
@@ -174,7 +174,7 @@ class Listings:
 
     async def _append(self, round_: ListingRound, seen: _Seen, watch: Watch, new: Sequence[str]) -> None:
         """Add members behind those that are there. If another was quicker, take in what it wrote instead."""
-        new = [one for one in new if one not in seen.names]
+        new = [name for name in new if name not in seen.names]
         if watch.until_count is not None:
             new = new[: max(0, watch.until_count - len(seen.names))]
         for page in _cut(new, len(seen.names)):
@@ -196,20 +196,20 @@ class Listings:
             seen.at = record.at
 
     def _forget(self) -> None:
-        while len(self._seen) > 1 and sum(len(one.names) for one in self._seen.values()) > CACHED_NAMES:
+        while len(self._seen) > 1 and sum(len(listing.names) for listing in self._seen.values()) > CACHED_NAMES:
             self._seen.popitem(last=False)
 
     # Reading
 
     async def members(self, tenant: str, listing: str, places: Iterable[int]) -> Mapping[int, str]:
         """The members at these places; `NotFound` if the listing is not that long."""
-        found: dict[int, str] = {}
+        members: dict[int, str] = {}
         number, page = 0, ListingPage(0, ())
         for place in sorted(places):
             if not page.first <= place < page.first + len(page.members):
                 number, page = await self._holding(tenant, listing, place, number + 1)
-            found[place] = page.members[place - page.first]
-        return found
+            members[place] = page.members[place - page.first]
+        return members
 
     async def _holding(self, tenant: str, listing: str, place: int, likely: int) -> tuple[int, ListingPage]:
         """The page that holds a member. No page has more than `PAGE`, so the member's place says which is the first that may."""

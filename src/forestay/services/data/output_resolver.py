@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forestay.domain.data.attempt_folder import committed_manifest_is_own
-from forestay.domain.flows.execution.case_names import job_of
+from forestay.domain.flows.execution.run_names import job_of
 from forestay.domain.flows.execution.task_jobs import with_places
 from forestay.domain.jobs.inputs import filled_text
 from forestay.domain.jobs.job_document import JobDocument
@@ -41,7 +41,7 @@ class ResolvedOutput(NamedTuple):
 class OutputReference(NamedTuple):
     """An output of a task's round."""
 
-    case: str
+    run: str
     work: str
     output: str
 
@@ -50,21 +50,21 @@ class OutputReference(NamedTuple):
 class ResolvedOutputs:
     """What an order refers to."""
 
-    case: str
-    found: Mapping[OutputReference, Sequence[ResolvedOutput]]
+    run: str
+    outputs: Mapping[OutputReference, Sequence[ResolvedOutput]]
 
     def places(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
-        return self._pick(wanted, several, [one.place for one in self.found[wanted_of(wanted, self.case)]])
+        return self._pick(wanted, several, [output.place for output in self.outputs[wanted_of(wanted, self.run)]])
 
     def sources(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
-        return self._pick(wanted, several, [one.source for one in self.found[wanted_of(wanted, self.case)]])
+        return self._pick(wanted, several, [output.source for output in self.outputs[wanted_of(wanted, self.run)]])
 
-    def _pick(self, wanted: Mapping[str, object], several: bool, found: list[str]) -> object:  # noqa: FBT001
-        if several or len(found) > 1:
-            return found
-        if not found:
+    def _pick(self, wanted: Mapping[str, object], several: bool, sources: list[str]) -> object:  # noqa: FBT001
+        if several or len(sources) > 1:
+            return sources
+        if not sources:
             raise ValueError(f"{wanted['work']} has no output {wanted['output']}")
-        return found[0]
+        return sources[0]
 
 
 @dataclass(slots=True)
@@ -74,50 +74,52 @@ class OutputResolver:
     store: JobStore
     results: Results
 
-    async def referred(self, tenant: str, case: str, values: Iterable[object]) -> ResolvedOutputs:
-        """Every output that these values refer to. A case of another tenant has none. `Permanent` if a manifest that is needed cannot be read."""
-        found: dict[OutputReference, Sequence[ResolvedOutput]] = {}
-        for one in references(values):
-            wanted = wanted_of(one, case)
-            count = one.get("count")
-            works = [wanted.work, *_texts(one.get("earlier"))]
-            if wanted not in found:
-                found[wanted] = await self._of(tenant, wanted, works, count if isinstance(count, int) else 1)
-        return ResolvedOutputs(case, found)
+    async def referred(self, tenant: str, run: str, values: Iterable[object]) -> ResolvedOutputs:
+        """Every output that these values refer to. A run of another tenant has none. `Permanent` if a manifest that is needed cannot be read."""
+        outputs: dict[OutputReference, Sequence[ResolvedOutput]] = {}
+        for reference in references(values):
+            wanted = wanted_of(reference, run)
+            count = reference.get("count")
+            works = [wanted.work, *_texts(reference.get("earlier"))]
+            if wanted not in outputs:
+                outputs[wanted] = await self._of(tenant, wanted, works, count if isinstance(count, int) else 1)
+        return ResolvedOutputs(run, outputs)
 
-    async def shown(self, tenant: str, case: str, values: Mapping[str, object]) -> Mapping[str, object]:
-        """What a case gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
+    async def shown(self, tenant: str, run: str, values: Mapping[str, object]) -> Mapping[str, object]:
+        """What a run gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
         out: dict[str, object] = {}
         for name, value in values.items():
             out[name] = value
-            if all(int(str(one.get("count", 1))) <= MAX_SHOWN for one in references([value])):
+            if all(int(str(reference.get("count", 1))) <= MAX_SHOWN for reference in references([value])):
                 with suppress(Permanent, ValueError):
-                    out[name] = with_places(value, (await self.referred(tenant, case, [value])).places)
+                    out[name] = with_places(value, (await self.referred(tenant, run, [value])).places)
         return out
 
     async def _of(
         self, tenant: str, wanted: OutputReference, works: Sequence[str], count: int
     ) -> Sequence[ResolvedOutput]:
         """One or more for each element that ended well; what the last round has not done is in an earlier one."""
-        found: list[ResolvedOutput] = []
+        outputs: list[ResolvedOutput] = []
         for start in range(0, count, BULK):
             places = range(start, min(start + BULK, count))
             done: dict[str, JobDocument] = {}
             for work in works:
-                names = [job_of(wanted.case, work, at) for at in places]
+                names = [job_of(wanted.run, work, at) for at in places]
                 for name, stored in (await self.store.get(names)).items():
                     winner = stored.document.winner
                     if winner is not None and winner.manifest is not None and stored.document.tenant == tenant:
                         done[name] = stored.document
-            specifications = await self.store.get_specifications(sorted({one.specification for one in done.values()}))
+            specifications = await self.store.get_specifications(
+                sorted({document.specification for document in done.values()})
+            )
             for at in places:
                 for work in works:
-                    document = done.get(job_of(wanted.case, work, at))
+                    document = done.get(job_of(wanted.run, work, at))
                     if document is not None:
                         named = specifications[document.specification].named_outputs
-                        found += await self._files(document, named.get(wanted.output), wanted)
+                        outputs += await self._files(document, named.get(wanted.output), wanted)
                         break
-        return found
+        return outputs
 
     async def _files(self, document: JobDocument, pattern: str | None, wanted: OutputReference) -> list[ResolvedOutput]:
         if pattern is None or document.winner is None or document.winner.manifest is None:
@@ -128,22 +130,26 @@ class OutputResolver:
         if not committed_manifest_is_own(document):
             raise Permanent(f"the manifest {manifest.path} is not in the folder of its attempt")
         if glob.has_magic(pattern):
-            names = [one for one in await committed_digests(self.results, document) if fnmatch.fnmatchcase(one, name)]
+            names = [
+                committed_digest
+                for committed_digest in await committed_digests(self.results, document)
+                if fnmatch.fnmatchcase(committed_digest, name)
+            ]
         folder = os.path.dirname(manifest.path)
-        return [ResolvedOutput(f"{folder}/{one}", f"job:{document.id}/{one}") for one in names]
+        return [ResolvedOutput(f"{folder}/{name}", f"job:{document.id}/{name}") for name in names]
 
 
-def wanted_of(given: Mapping[str, object], case: str) -> OutputReference:
-    return OutputReference(str(given.get("case", case)), str(given["work"]), str(given["output"]))
+def wanted_of(reference: Mapping[str, object], run: str) -> OutputReference:
+    return OutputReference(str(reference.get("run", run)), str(reference["work"]), str(reference["output"]))
 
 
 def references(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
     """The outputs that values refer to, however deep inside."""
     for value in values:
         if isinstance(value, Mapping):
-            found = value.get("$output", value.get("$outputs"))
-            if isinstance(found, Mapping):
-                yield found
+            name = value.get("$output", value.get("$outputs"))
+            if isinstance(name, Mapping):
+                yield name
             else:
                 yield from references(value.values())
         elif isinstance(value, Sequence) and not isinstance(value, str):
@@ -151,4 +157,4 @@ def references(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
 
 
 def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+    return [str(text) for text in value] if isinstance(value, Sequence) and not isinstance(value, str) else []

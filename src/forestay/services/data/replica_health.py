@@ -40,7 +40,7 @@ class ReplicaHealth:
             failed = entry.get("failed")
             if not name or not isinstance(failed, list):
                 continue
-            words = dict(_told(str(one)) for one in failed)
+            words = dict(_told(str(failure)) for failure in failed)
             for element, why in words.items():
                 # One that served in the end only stumbled.
                 if element != served and self._new(tenant, name, element):
@@ -56,7 +56,7 @@ class ReplicaHealth:
 
     async def _places(self, tenant: str, name: str, element: str) -> set[str]:
         known = (await self.catalogue.locate([name], Viewpoint(tenant)))[name]
-        places = {one.path for one in known.replicas if one.element == element}
+        places = {replica.path for replica in known.replicas if replica.element == element}
         other = produced(name)
         if other is not None:
             stored = (await self.store.get([other.job])).get(other.job)

@@ -51,14 +51,18 @@ class StorageAccess:
 
     def outputs_for(self, tenant: str, site: str, element: str) -> StorageElement | None:
         """Where the outputs of a pilot's jobs go: its own element, or the first one of its site; None: its own folder."""
-        usable = [one for one in self.elements.values() if one.outputs and one.serves(tenant)]
-        own = [one for one in usable if one.name == element]
-        near = [one for one in usable if site in one.sites]
+        usable = [
+            storage_element
+            for storage_element in self.elements.values()
+            if storage_element.outputs and storage_element.serves(tenant)
+        ]
+        own = [storage_element for storage_element in usable if storage_element.name == element]
+        near = [storage_element for storage_element in usable if site in storage_element.sites]
         return next(iter([*own, *near]), None)
 
     def sources(self, element: str, path: str, protocol: str = "") -> list[Json]:
         """How a pilot can have a file of an element, by each of its doors. An element whose credentials are missing has fewer."""
-        found: list[Json] = []
+        sources: list[Json] = []
         known = self.elements[element]
         for door in known.ways(protocol):
             source: Json = {"kind": door.kind.value, "element": element}
@@ -67,10 +71,10 @@ class StorageAccess:
             except Permanent:
                 continue
             if door.kind is AccessProtocol.FILE:
-                found.append(source | {"path": place})
+                sources.append(source | {"path": place})
             else:
-                found.append(source | {"url": place, "private": known.private})
-        return found
+                sources.append(source | {"url": place, "private": known.private})
+        return sources
 
     def uploads(self, element: str, paths: Sequence[str]) -> Mapping[str, str]:
         """Signed addresses to which files of an element may be put, once each and soon. `Permanent` where that is not how it is done."""
@@ -94,7 +98,9 @@ class StorageAccess:
             raise Permanent(f"the manifest {manifest.path} is gone")
         if hashlib.sha256(content).hexdigest() != manifest.sha256:
             raise Permanent(f"{manifest.path} is not the manifest that was committed")
-        files = {str(one["path"]): ManifestFile(one["bytes"], one["sha256"]) for one in orjson.loads(content)["files"]}
+        files = {
+            str(file["path"]): ManifestFile(file["bytes"], file["sha256"]) for file in orjson.loads(content)["files"]
+        }
         self._manifests[manifest.path, manifest.sha256] = files
         while len(self._manifests) > REMEMBER:
             self._manifests.popitem(last=False)
@@ -123,10 +129,10 @@ class StorageAccess:
 
     def _door(self, element: StorageElement) -> Door:
         """The door that this process can go through."""
-        found = next((door for door in element.doors if door.kind in self.files), None)
-        if found is None:
+        door = next((door for door in element.doors if door.kind in self.files), None)
+        if door is None:
             raise Permanent(f"no transport for {element.name}")
-        return found
+        return door
 
     def _place(
         self, element: StorageElement, door: Door, path: str, method: Literal["GET", "PUT", "DELETE"], seconds: int

@@ -34,7 +34,7 @@ class StorageCleaner:
         except Permanent:  # its folders cannot be listed; what is known of late ends can be taken away
             freed = 0
         if freed < size:
-            freed += await self._late_ends(element, tenant, size - freed)
+            freed += await self._late_completions(element, tenant, size - freed)
         return freed
 
     async def _folders(self, element: StorageElement, tenant: str, size: int) -> int:
@@ -56,11 +56,11 @@ class StorageCleaner:
                         return freed
         return freed
 
-    async def _late_ends(self, element: StorageElement, tenant: str, size: int) -> int:
+    async def _late_completions(self, element: StorageElement, tenant: str, size: int) -> int:
         """By the ends that came too late: they name their manifests, and those name the files."""
-        records = await self.store.find_records(kind="late-end", since=0, limit=MOST_RECORDS)
-        mine = [one for one in records if one.tenant == tenant]
-        known = await self.store.get(sorted({one.job for one in mine})[:BULK])
+        records = await self.store.find_records(kind="late-completion", since=0, limit=MOST_RECORDS)
+        mine = [record for record in records if record.tenant == tenant]
+        known = await self.store.get(sorted({record.job for record in mine})[:BULK])
         freed = 0
         for record in mine:
             body, stored = record.body.get("ending"), known.get(record.job)

@@ -44,19 +44,19 @@ class StoredCatalogue:
         ids = {name: name_of(view.tenant, name) for name in names}
         stored = await self.documents.get(sorted(set(ids.values()))) if ids else {}
         now = self.clock.now()
-        found: dict[str, LogicalFile] = {}
+        files: dict[str, LogicalFile] = {}
         for name, id_ in ids.items():
             known = file_from_plain(stored[id_].document.body) if id_ in stored else None
-            found[name] = where(name, known, self.elements, view, now)
-        return found
+            files[name] = where(name, known, self.elements, view, now)
+        return files
 
     async def add(
         self, tenant: str, name: str, replica: Replica, *, size: int | None, sha256: str | None
     ) -> LogicalFile:
         def change(known: LogicalFile) -> LogicalFile:
-            for what, before, told in (("size", known.size, size), ("digest", known.sha256, sha256)):
-                if before is not None and told is not None and before != told:
-                    raise Conflict(f"the {what} of {name} is {before}, not {told}")
+            for what, before, after in (("size", known.size, size), ("digest", known.sha256, sha256)):
+                if before is not None and after is not None and before != after:
+                    raise Conflict(f"the {what} of {name} is {before}, not {after}")
             told_file = replace(known, size=known.size if size is None else size, sha256=known.sha256 or sha256)
             return told_file.with_replica(replica)
 
@@ -67,7 +67,7 @@ class StoredCatalogue:
 
         def change(known: LogicalFile) -> LogicalFile:
             left = known.without(element, path)
-            gone[:] = [one for one in known.replicas if one not in left.replicas]
+            gone[:] = [replica for replica in known.replicas if replica not in left.replicas]
             return left
 
         file = await self._change(tenant, name, change)
@@ -77,7 +77,7 @@ class StoredCatalogue:
         now = self.clock.now()
 
         def change(known: LogicalFile) -> LogicalFile:
-            before = next((one for one in known.replicas if one.place == (element, path)), None)
+            before = next((replica for replica in known.replicas if replica.place == (element, path)), None)
             if bad and before is not None and before.bad_since is not None and now - before.bad_since < AGAIN:
                 return known
             if not bad and (before is None or before.bad_since is None):
@@ -88,8 +88,12 @@ class StoredCatalogue:
 
     async def find(self, tenant: str, text: str = "", limit: int = 100) -> CatalogueListing:
         documents = await self.documents.find(KIND)
-        files = [file_from_plain(one.document.body) for one in documents if one.document.tenant == tenant]
-        wanted = sorted((one for one in files if text in one.name and one.replicas), key=lambda one: one.name)
+        files = [
+            file_from_plain(stored_document.document.body)
+            for stored_document in documents
+            if stored_document.document.tenant == tenant
+        ]
+        wanted = sorted((file for file in files if text in file.name and file.replicas), key=lambda file: file.name)
         return CatalogueListing(wanted[:limit], len(wanted) > limit)
 
     async def _change(self, tenant: str, name: str, change: Callable[[LogicalFile], LogicalFile]) -> LogicalFile:

@@ -1,9 +1,9 @@
-"""Answers exceptions other than the fault of a job of ours: constraints, timeouts, what people raise, what another engine reports.
+"""Answers exceptions other than the failure of a job of ours: constraints, timeouts, what people raise, what another engine reports.
 
-The same order as for faults: the incident with everything that it is decided by, the decision on it, then the act; each is written down before the next, and
-create-only, so that whoever repeats acts by what was written first. What was recorded and not carried out is due, and any keeper finds it by that.
+The same order as for failures: the incident with everything that it is decided by, the decision on it, then the act; each is written down before the next, and
+create-only, so that whoever repeats acts by what was written first. What was recorded and not carried out is due, and any reconciler finds it by that.
 
-An exception for which no rule concludes and for which the house wants nothing leaves nothing behind: it is ignored.
+An exception for which no rule concludes and for which the default policy wants nothing leaves nothing behind: it is ignored.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentStatus,
     status_of,
 )
-from forestay.domain.exceptions.safeguards.brakes import ActionRequest, Chain
 from forestay.domain.exceptions.safeguards.job_cost import cost_of
+from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, Chain
 from forestay.domain.exceptions.safeguards.storm import FailureSignature, sign_of
-from forestay.domain.exlets.exlet import Exlet, PlaybookStep
-from forestay.domain.exlets.exlet_plain import exlet_as_plain, exlet_from_plain
-from forestay.domain.exlets.primitive import RESENDING, Action, ActionTarget, ClimbLadder, Steer
+from forestay.domain.playbooks.action import RESENDING, ActionKind, ActionTarget, RetryByPolicy, Steer
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
+from forestay.domain.playbooks.playbook_plain import playbook_as_plain, playbook_from_plain
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.incident_context import told_by
@@ -44,7 +44,7 @@ from forestay.services.exceptions.record.decision_log import agreed_on, newest, 
 from forestay.services.exceptions.record.incident_settlement import NOTE_KEPT
 from forestay.services.rules.playbook_store import PlaybookStore, concluded_in_place
 from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_decision import EXLET, HOUSE, decision_by_rule, shadow_said
+from forestay.services.rules.rule_decision import DEFAULT_POLICY, PLAYBOOK, decision_by_rule, shadow_said
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
 
@@ -54,7 +54,7 @@ LEFT_BEHIND = 60_000
 """Milliseconds after which what was recorded is surely not being carried out by who recorded it."""
 BULK = 200
 CHAIN = 100
-"""Earlier incidents of an item or a case that are looked at for what rules have done to it."""
+"""Earlier incidents of a task or a run that are looked at for what rules have done to it."""
 _STATES = {ExceptionAction.HOLD.value: IncidentState.HELD, ExceptionAction.IGNORE.value: IncidentState.IGNORED}
 
 
@@ -64,7 +64,7 @@ class HandledException(NamedTuple):
     incident: str
     """Empty: it was ignored, and nothing was written down."""
     verdict: str
-    """``ignore``, ``hold``, ``ladder``, ``fail``, or ``exlet`` where a rule concluded."""
+    """``ignore``, ``hold``, ``retry``, ``fail``, or ``playbook`` where a rule concluded."""
     decision: Decision | None = None
 
     @property
@@ -74,17 +74,17 @@ class HandledException(NamedTuple):
     @property
     def acts(self) -> bool:
         """Whether something is to be carried out."""
-        return self.decision is not None and self.decision.exlet is not None
+        return self.decision is not None and self.decision.playbook is not None
 
 
 @dataclass(slots=True)
 class ExceptionHandler:
-    """The service; any number of servers, workers and keepers run it."""
+    """The service; any number of servers, orchestrators and reconcilers run it."""
 
     incidents: IncidentStore
     store: JobStore
     rules: RuleCache
-    exlets: PlaybookStore | None
+    playbooks: PlaybookStore | None
     """Those that rules conclude by their names."""
     acting: IncidentActions
     clock: Clock
@@ -110,23 +110,23 @@ class ExceptionHandler:
         return self.rules.has_tree(tenant, flow_name, kind, task, own=own)
 
     def wanted(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
-        """Whether anything at all could come of such an exception: by a rule, or by the house."""
+        """Whether anything at all could come of such an exception: by a rule, or by the default policy."""
         return self.policy.course(kind) is not ExceptionAction.IGNORE or self.has_rules(tenant, flow_name, kind, task)
 
     # -- what was raised ---------------------------------------------------------------------------------------
 
     async def answer(self, raised: Sequence[ExceptionEvent]) -> Sequence[HandledException]:
         """Decide on each, and carry it out. `Transient` if the store does not answer: the same call again is safe."""
-        found = await self.record(raised)
-        await self.carry_out([one.incident for one in found if one.acts])
-        return found
+        exceptions = await self.record(raised)
+        await self.carry_out([exception.incident for exception in exceptions if exception.acts])
+        return exceptions
 
     async def record(
         self, raised: Sequence[ExceptionEvent], *, left_behind: int | None = LEFT_BEHIND
     ) -> Sequence[HandledException]:
         """Decide on each and write it down; `carry_out` does the rest.
 
-        ``left_behind``: after so many milliseconds a keeper carries it out; None: whoever recorded it surely will.
+        ``left_behind``: after so many milliseconds a reconciler carries it out; None: whoever recorded it surely will.
         """
         await self.get_ready()
         now = self.clock.now()
@@ -138,12 +138,14 @@ class ExceptionHandler:
     async def _record(
         self, raised: Sequence[ExceptionEvent], now: int, left_behind: int | None
     ) -> list[HandledException]:
-        decided = {one.id: await self._decide_or_hold(incident_raised(one), now) for one in raised}
-        kept = {name: one for name, one in decided.items() if not _forgettable(one[1])}
+        decided = {event.id: await self._decide_or_hold(incident_raised(event), now) for event in raised}
+        kept = {name: pair for name, pair in decided.items() if not _forgettable(pair[1])}
         if kept:
             due = None if left_behind is None else now + left_behind
-            costs = await self._costs([one for one, _ in kept.values()])
-            new = await self.incidents.add_incidents([(one, _standing(one, due, costs)) for one, _ in kept.values()])
+            costs = await self._costs([incident for incident, _ in kept.values()])
+            new = await self.incidents.add_incidents(
+                [(incident, _status(incident, due, costs)) for incident, _ in kept.values()]
+            )
             await self._count([incident for (incident, _), first in zip(kept.values(), new, strict=True) if first])
             agreed = await readable_of(self.incidents, [decision for _, decision in kept.values()])
             if not all(new):
@@ -153,25 +155,25 @@ class ExceptionHandler:
             readable = {decision.incident for decision in agreed}
             for name in kept.keys() - readable:
                 self.quarantine.report(f"incident {name}", "its decision cannot be read", self.troubled)
-            await self._settle([decision for decision in agreed if decision.exlet is None])
+            await self._settle([decision for decision in agreed if decision.playbook is None])
             self.answered += sum(new)
-        return [_answered(kept.get(one.id)) for one in raised]
+        return [_answered(kept.get(event.id)) for event in raised]
 
     async def _costs(self, incidents: Sequence[Incident]) -> Mapping[str, int]:
-        """What another run would cost, by job."""
-        jobs = sorted({one.job for one in incidents if one.job and one.engine == OWN_ENGINE})
+        """What another attempt would cost, by job."""
+        jobs = sorted({incident.job for incident in incidents if incident.job and incident.engine == OWN_ENGINE})
         known = await self.quarantine.readable(self.store.get, jobs, self.troubled) if jobs else {}
         return {name: cost_of(stored.document) for name, stored in known.items()}
 
     async def _count(self, incidents: Sequence[Incident]) -> None:
-        """Faults of other engines' items are counted for storms once, before anyone asks to act on them; those of our own jobs are counted where they are handled."""
+        """Failures of other engines' tasks are counted for storms once, before anyone asks to act on them; those of our own jobs are counted where they are handled."""
         signs: dict[str, list[FailureSignature]] = {}
-        for one in incidents:
-            if _is_foreign_fault(one):
-                signs.setdefault(one.tenant, []).append(_sign(one))
+        for incident in incidents:
+            if _is_foreign_failure(incident):
+                signs.setdefault(incident.tenant, []).append(_sign(incident))
         for tenant, some in signs.items():
-            if self.acting.brakes is not None:
-                await self.acting.brakes.storms.notice(tenant, some)
+            if self.acting.safeguards is not None:
+                await self.acting.safeguards.storms.notice(tenant, some)
 
     async def _settle(self, decisions: Sequence[Decision]) -> None:
         """Say incident status for which there is nothing to carry out."""
@@ -186,15 +188,15 @@ class ExceptionHandler:
         An incident that cannot be acted on is held for a person. `Transient` after all others were acted on: the same call again is safe.
         """
         known = await self.quarantine.readable(self.incidents.get_incidents, incidents, self.troubled)
-        standings = await self.quarantine.readable(self.incidents.get_standings, incidents, self.troubled)
+        statuses = await self.quarantine.readable(self.incidents.get_statuses, incidents, self.troubled)
         acted: list[ActionTaken] = []
 
         async def act_on(incident: Incident) -> None:
-            standing = standings[incident.id].standing if incident.id in standings else None
-            if standing is None or standing.state in CLOSED | {IncidentState.ACTING, IncidentState.HELD}:
+            status = statuses[incident.id].status if incident.id in statuses else None
+            if status is None or status.state in CLOSED | {IncidentState.ACTING, IncidentState.HELD}:
                 return
-            decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
-            if decision is not None and decision.exlet is not None:
+            decision = await self.incidents.get_decision(incident.id, max(1, status.n))
+            if decision is not None and decision.playbook is not None:
                 acted.append(await self.act(incident, decision))
 
         later = await self.quarantine.each(
@@ -209,20 +211,20 @@ class ExceptionHandler:
         return acted
 
     async def act(self, incident: Incident, decision: Decision, *, by_person: bool = False) -> ActionTaken:
-        """Carry out the exlet of a decision; what a person has decided asks no brakes."""
-        assert decision.exlet is not None  # noqa: S101 - the caller looked
-        exlet = exlet_from_plain(decision.exlet)
-        request = None if by_person else await self._request(incident, decision, exlet)
-        return await self.acting.act(incident, decision, exlet, request)
+        """Carry out the playbook of a decision; what a person has decided asks no safeguards."""
+        assert decision.playbook is not None  # noqa: S101 - the caller looked
+        playbook = playbook_from_plain(decision.playbook)
+        request = None if by_person else await self._request(incident, decision, playbook)
+        return await self.acting.act(incident, decision, playbook, request)
 
     async def resume(self, incident: str, n: int) -> bool:
         """Act now on a decision that was held: another person has agreed to it."""
         known = (await self.incidents.get_incidents([incident])).get(incident)
-        standing = (await self.incidents.get_standings([incident])).get(incident)
+        status = (await self.incidents.get_statuses([incident])).get(incident)
         decision = await self.incidents.get_decision(incident, n)
-        if known is None or standing is None or decision is None or decision.exlet is None:
+        if known is None or status is None or decision is None or decision.playbook is None:
             return False
-        if standing.standing.state is not IncidentState.HELD or standing.standing.n != n:
+        if status.status.state is not IncidentState.HELD or status.status.n != n:
             return False
         await self.acting.note(incident, n, IncidentState.WAITING, "agreed to", due=self.clock.now() + LEFT_BEHIND)
         await self.act(known, decision)
@@ -240,31 +242,33 @@ class ExceptionHandler:
             why = f"{type(error).__name__}: {error}"
             self.quarantine.report(f"incident {incident.id}", why, self.troubled)
             detail = {"words": f"could not be decided on: {why}"}
-            held = Decision(incident.id, 1, incident.tenant, now, ExceptionAction.HOLD.value, HOUSE, detail=detail)
+            held = Decision(
+                incident.id, 1, incident.tenant, now, ExceptionAction.HOLD.value, DEFAULT_POLICY, detail=detail
+            )
             return incident, held
 
     async def _decide(self, incident: Incident, now: int, n: int = 1) -> tuple[Incident, Decision]:
         """What is done about an incident, by what is written in it and nothing else."""
         context, _ = read_context(told_by(incident))
-        flow, task = str(context["case.flow"]), str(context["exception.task"])
+        flow, task = str(context["run.flow"]), str(context["exception.task"])
         active, shadow = self.rules.decide(incident.tenant, flow, incident.kind, task, context)
         by = active.by
         if by is not None and by.key.task == ANY_TASK and _stands_beside(incident):
-            # A rule for any task speaks of the item whose time is over, not of those that happen to run beside it.
+            # A rule for any task speaks of the task whose time is over, not of those that happen to run beside it.
             active = type(active)(())
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
         if active.verdict is ConditionVerdict.FALSE:
-            return incident, _of_house(incident, self.policy.course(incident.kind), now, n, seen)
-        if self.exlets is None:
-            exlet = concluded_in_place(active.conclusion, incident.kind)
+            return incident, _by_default_policy(incident, self.policy.course(incident.kind), now, n, seen)
+        if self.playbooks is None:
+            playbook = concluded_in_place(active.conclusion, incident.kind)
         else:
-            exlet = await self.exlets.concluded(incident.tenant, active.conclusion, incident.kind)
-        return incident, decision_by_rule(incident, active, exlet, now, n=n, seen=seen)
+            playbook = await self.playbooks.concluded(incident.tenant, active.conclusion, incident.kind)
+        return incident, decision_by_rule(incident, active, playbook, now, n=n, seen=seen)
 
-    async def _request(self, incident: Incident, decision: Decision, exlet: Exlet) -> ActionRequest:
-        first, *later = exlet.steps
+    async def _request(self, incident: Incident, decision: Decision, playbook: Playbook) -> ActionRequest:
+        first, *later = playbook.steps
         cost = 0
-        if incident.job and incident.engine == OWN_ENGINE and any(one.action in RESENDING for one in exlet.steps):
+        if incident.job and incident.engine == OWN_ENGINE and any(step.action in RESENDING for step in playbook.steps):
             stored = (await self.store.get([incident.job])).get(incident.job)
             cost = cost_of(stored.document) if stored is not None else 0
         return ActionRequest(
@@ -279,25 +283,29 @@ class ExceptionHandler:
             rule_owner=str(decision.detail.get("rule_owner", "")),
             core_seconds=cost,
             chain=await self._chain(incident, decision),
-            also=tuple((one.action.value, str(getattr(one.do, "target", ""))) for one in later),
+            also=tuple((step.action.value, str(getattr(step.do, "target", ""))) for step in later),
             decision=decision.id,
         )
 
     async def _chain(self, incident: Incident, decision: Decision) -> Chain:
-        """The acts of rules that led here: on the same item or case before, and in the cases whose exlets started this one."""
-        if not incident.case:
+        """The acts of rules that led here: on the same task or run before, and in the runs whose playbooks started this one."""
+        if not incident.run:
             return Chain()
         page = await self.incidents.find(
-            IncidentQuery(tenant=incident.tenant, case=incident.case, item=incident.item), sort="-at", limit=CHAIN
+            IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance), sort="-at", limit=CHAIN
         )
-        before = [one.standing.id for one in page.found if one.standing.id != incident.id and one.standing.n]
-        made = [one for name in before for one in await self.incidents.decisions(name)]
-        acted = [one.by for one in made if one.verdict == EXLET and not one.shadow]
-        most = self.acting.brakes.policy.max_depth if self.acting.brakes is not None else 0
-        above, case = 0, incident.case
-        while above <= most and (record := await self.store.get_record(f"worklet:{case}")) is not None:
-            above, case = above + 1, str(record.body.get("case", ""))
-        return Chain(by_rule=acted.count(decision.by), on_item=len(acted), above=above)
+        before = [stored.status.id for stored in page.statuses if stored.status.id != incident.id and stored.status.n]
+        made = [other_decision for name in before for other_decision in await self.incidents.decisions(name)]
+        acted = [
+            other_decision.by
+            for other_decision in made
+            if other_decision.verdict == PLAYBOOK and not other_decision.shadow
+        ]
+        most = self.acting.safeguards.policy.max_depth if self.acting.safeguards is not None else 0
+        above, run = 0, incident.run
+        while above <= most and (record := await self.store.get_record(f"worklet:{run}")) is not None:
+            above, run = above + 1, str(record.body.get("run", ""))
+        return Chain(by_rule=acted.count(decision.by), on_instance=len(acted), above=above)
 
     # -- what is due -------------------------------------------------------------------------------------------
 
@@ -316,38 +324,38 @@ class ExceptionHandler:
             async for page in self._pages(query, "due"):
                 later = await self.quarantine.each(
                     page,
-                    lambda standing: self._go_on(standing, now),
-                    name=lambda standing: f"incident {standing.id}",
+                    lambda status: self._go_on(status, now),
+                    name=lambda status: f"incident {status.id}",
                     troubled=self.troubled,
-                    failed=lambda standing, why: self._hold(standing.id, why),
+                    failed=lambda status, why: self._hold(status.id, why),
                 )
                 if later is not None:
                     self.troubled(str(later))
 
     async def _pages(self, query: IncidentQuery, sort: str) -> AsyncIterator[Sequence[IncidentStatus]]:
-        """All standings of a query: those that cannot be handled now must not hide the others behind them."""
+        """All statuses of a query: those that cannot be handled now must not hide the others behind them."""
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort=sort, limit=BULK, cursor=cursor)
-            yield [stored.standing for stored in page.found]
+            yield [stored.status for stored in page.statuses]
             cursor = page.cursor
             if cursor is None:
                 return
 
     async def _hold(self, incident: str, why: str) -> None:
         """Hold an incident for a person that cannot be handled without one."""
-        known = (await self.incidents.get_standings([incident])).get(incident)
-        n = max(1, known.standing.n) if known is not None else 1
+        known = (await self.incidents.get_statuses([incident])).get(incident)
+        n = max(1, known.status.n) if known is not None else 1
         await self.acting.note(incident, n, IncidentState.HELD, f"could not be handled: {why}"[:NOTE_KEPT])
 
-    async def _go_on(self, standing: IncidentStatus, now: int) -> None:
-        incident = (await self.incidents.get_incidents([standing.id])).get(standing.id)
+    async def _go_on(self, status: IncidentStatus, now: int) -> None:
+        incident = (await self.incidents.get_incidents([status.id])).get(status.id)
         if incident is None:
             raise Permanent("its incident is missing from the store")
-        decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
+        decision = await self.incidents.get_decision(incident.id, max(1, status.n))
         if decision is None:
             (decision,) = await agreed_on(self.incidents, [(await self._decide(incident, now))[1]])
-        if decision.exlet is None:
+        if decision.playbook is None:
             await self._settle([decision])
             return
         await self.act(incident, decision)
@@ -356,10 +364,10 @@ class ExceptionHandler:
         """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""
         for query in _queries(frozenset({IncidentState.HELD})):
             async for page in self._pages(query, "at"):
-                names = [standing.id for standing in page]
+                names = [status.id for status in page]
                 known = await self.quarantine.readable(self.incidents.get_incidents, names, self.troubled)
                 later = await self.quarantine.each(
-                    [(known[standing.id], standing.n) for standing in page if standing.id in known],
+                    [(known[status.id], status.n) for status in page if status.id in known],
                     lambda held: self._decide_again(*held),
                     name=lambda held: f"incident {held[0].id}",
                     troubled=self.troubled,
@@ -373,7 +381,7 @@ class ExceptionHandler:
         except Unreadable:
             before = None  # whatever it was, it could not be carried out
         _, decision = await self._decide(incident, self.clock.now(), n + 1)
-        if decision.verdict != EXLET or (before is not None and before.by == decision.by):
+        if decision.verdict != PLAYBOOK or (before is not None and before.by == decision.by):
             return  # what this rule could do it has done
         (agreed,) = await agreed_on(self.incidents, [decision])
         try:
@@ -384,24 +392,24 @@ class ExceptionHandler:
 
 
 def _queries(states: frozenset[IncidentState], due: int | None = None) -> Sequence[IncidentQuery]:
-    """The incidents that are answered here. Those of our own jobs' faults have a job; they are `FailureHandler`'."""
+    """The incidents that are answered here. Those of our own jobs' failures have a job; they are `FailureHandler`'."""
     return [
         IncidentQuery(kind=kind.value, states=states, due=due, job="" if kind is ExceptionType.ABORT else None)
         for kind in sorted(EXCEPTIONS)
     ]
 
 
-def _standing(incident: Incident, due: int | None, costs: Mapping[str, int]) -> IncidentStatus:
-    standing = replace(status_of(incident, core_seconds=costs.get(incident.job, 0)), due=due)
+def _status(incident: Incident, due: int | None, costs: Mapping[str, int]) -> IncidentStatus:
+    status = replace(status_of(incident, core_seconds=costs.get(incident.job, 0)), due=due)
     # A job of another engine is none that anybody here could look for.
-    return standing if incident.engine == OWN_ENGINE else replace(standing, job="")
+    return status if incident.engine == OWN_ENGINE else replace(status, job="")
 
 
 def _stands_beside(incident: Incident) -> bool:
-    """Whether a timeout is told to an item that runs beside the one whose time is over."""
-    told: Any = incident.context.get("exception")
-    late = told.get("item", incident.item) if isinstance(told, Mapping) else incident.item
-    return incident.kind is ExceptionType.TIMEOUT and bool(incident.item) and late != incident.item
+    """Whether a timeout is told to a task that runs beside the one whose time is over."""
+    exception: Any = incident.context.get("exception")
+    late = exception.get("task_id", incident.instance) if isinstance(exception, Mapping) else incident.instance
+    return incident.kind is ExceptionType.TIMEOUT and bool(incident.instance) and late != incident.instance
 
 
 def _forgettable(decision: Decision) -> bool:
@@ -409,45 +417,47 @@ def _forgettable(decision: Decision) -> bool:
     return decision.verdict == ExceptionAction.IGNORE and "shadow" not in decision.detail
 
 
-def _answered(found: tuple[Incident, Decision] | None) -> HandledException:
-    if found is None:
+def _answered(decided: tuple[Incident, Decision] | None) -> HandledException:
+    if decided is None:
         return HandledException("", ExceptionAction.IGNORE.value)
-    incident, decision = found
+    incident, decision = decided
     return HandledException(incident.id, decision.verdict, decision)
 
 
-def _of_house(incident: Incident, course: ExceptionAction, now: int, n: int, seen: Mapping[str, object]) -> Decision:
-    """The house's decision, with the exlet that it needs."""
-    exlet: Exlet | None = None
+def _by_default_policy(
+    incident: Incident, course: ExceptionAction, now: int, n: int, seen: Mapping[str, object]
+) -> Decision:
+    """The default decision, with the playbook that it needs."""
+    playbook: Playbook | None = None
     own_job = bool(incident.job) and incident.engine == OWN_ENGINE
-    if course is ExceptionAction.LADDER and own_job:
-        exlet = Exlet("house", (PlaybookStep(ClimbLadder()),))
-    elif course is ExceptionAction.FAIL and (own_job or incident.item):
-        exlet = Exlet(
-            "house", (PlaybookStep(Steer(Action.FORCE_FAIL, ActionTarget.JOB if own_job else ActionTarget.ITEM)),)
+    if course is ExceptionAction.RETRY and own_job:
+        playbook = Playbook("default", (PlaybookStep(RetryByPolicy()),))
+    elif course is ExceptionAction.FAIL and (own_job or incident.instance):
+        playbook = Playbook(
+            "default", (PlaybookStep(Steer(ActionKind.FORCE_FAIL, ActionTarget.JOB if own_job else ActionTarget.TASK)),)
         )
-    elif course in (ExceptionAction.LADDER, ExceptionAction.FAIL):
+    elif course in (ExceptionAction.RETRY, ExceptionAction.FAIL):
         course = ExceptionAction.HOLD
     detail = {"words": _WORDS[course]} | dict(seen)
-    plain = None if exlet is None else exlet_as_plain(exlet)
-    return Decision(incident.id, n, incident.tenant, now, course.value, HOUSE, exlet=plain, detail=detail)
+    plain = None if playbook is None else playbook_as_plain(playbook)
+    return Decision(incident.id, n, incident.tenant, now, course.value, DEFAULT_POLICY, playbook=plain, detail=detail)
 
 
 _WORDS = {
     ExceptionAction.IGNORE: "no rule matches; ignored by the default policy",
-    ExceptionAction.LADDER: "no rule matches; retried by the default retry policy",
+    ExceptionAction.RETRY: "no rule matches; retried by the default retry policy",
     ExceptionAction.HOLD: "no rule answers; held for a person",
     ExceptionAction.FAIL: "no rule matches; failed by the default policy",
 }
 
 
-def _is_foreign_fault(incident: Incident) -> bool:
-    """An item of another engine failed."""
-    return incident.engine != OWN_ENGINE and incident.kind is ExceptionType.ABORT and bool(incident.item)
+def _is_foreign_failure(incident: Incident) -> bool:
+    """A task of another engine failed."""
+    return incident.engine != OWN_ENGINE and incident.kind is ExceptionType.ABORT and bool(incident.instance)
 
 
 def _sign(incident: Incident) -> FailureSignature:
-    """By what exceptions are alike: faults by their cause, others by their kind."""
-    if _is_foreign_fault(incident):
+    """By what exceptions are alike: failures by their cause, others by their kind."""
+    if _is_foreign_failure(incident):
         return sign_of(incident.cause, owner=incident.owner)
     return FailureSignature(incident.kind.value)

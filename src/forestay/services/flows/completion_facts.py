@@ -1,4 +1,4 @@
-"""What the end of a case's job says to the case."""
+"""What the end of a run's job says to the run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class CompletionFacts:
         """Exit code and result of the only job of a round."""
         last = document.winner or document.last
         out: dict[str, Any] = {"exit_code": last.exit_code if last else None}
-        if document.tie is not None and document.tie.result:
-            found = await self.result(document, document.tie.result)
-            if found is not None:
-                out["result"] = found
+        if document.flow_ref is not None and document.flow_ref.result:
+            result = await self.result(document, document.flow_ref.result)
+            if result is not None:
+                out["result"] = result
         return out
 
     async def result(self, document: JobDocument, file: str) -> Any:

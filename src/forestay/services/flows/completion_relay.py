@@ -1,4 +1,4 @@
-"""Carries the ends of cases' jobs up to the cases: in batches, at least once, and remembered.
+"""Carries the ends of runs' jobs up to the runs: in batches, at least once, and remembered.
 
 Ended jobs are found by search over a window that overlaps the last one. What a shard was told of is on its delivery document, a bitmap that only relays
 write, after the shard was told: who dies between the two tells it again, which is harmless. Any number of relays may run; each finds what
@@ -51,9 +51,9 @@ AT_ONCE = 32
 
 @dataclass(slots=True, eq=False)
 class _PendingCompletions:
-    """The jobs that one shard, or a case for one round, looks after; and what it is to be told."""
+    """The jobs that one shard, or a run for one round, looks after; and what it is to be told."""
 
-    tie: FlowRef
+    flow_ref: FlowRef
     tenant: str
     owner: str
     of: int
@@ -73,18 +73,18 @@ class _PendingCompletions:
     """When the first of the ends that it is still to be told of was written."""
     seen: int = 0
     """The ends that were ever put in here."""
-    told: int = 0
+    signals: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def news(self) -> int:
         return (self.well | self.bad) & ~self.ended
 
-    def add(self, document: JobDocument, tie: FlowRef, now: float) -> bool:
+    def add(self, document: JobDocument, flow_ref: FlowRef, now: float) -> bool:
         """Put an end in; whether it was not seen before."""
-        if self.seen >> tie.place & 1:
+        if self.seen >> flow_ref.place & 1:
             return False
-        bit = 1 << tie.place
+        bit = 1 << flow_ref.place
         self.seen |= bit
         if self.ended & bit:
             return True
@@ -97,20 +97,20 @@ class _PendingCompletions:
         else:
             self.bad |= bit
             self.reason = self.reason or why(document)
-        self.of = max(self.of, tie.of)
-        if tie.of == 1:
+        self.of = max(self.of, flow_ref.of)
+        if flow_ref.of == 1:
             self.only = document
         return True
 
 
 @dataclass(slots=True)
 class CompletionRelay:
-    """The service: `run` looks through windows (a keeper does), `run_hints` tells of what was seen here (a server does)."""
+    """The service: `run` looks through windows (a reconciler does), `run_hints` tells of what was seen here (a server does)."""
 
     store: JobStore
     documents: DocumentStore
     engine: FlowEngine
-    ends: CompletionFacts
+    completions: CompletionFacts
     clock: Clock
     every: float = 0.5
     patience: float = 30.0
@@ -119,7 +119,7 @@ class CompletionRelay:
     troubled: Callable[[str], None] = lambda _text: None
     checks: ConstraintChecker | None = None
     """Asked whether a round whose jobs have all ended may end; None: it may."""
-    told: int = 0
+    signals: int = 0
     """Signals sent."""
     delivered: int = 0
     undeliverable: int = 0
@@ -139,10 +139,10 @@ class CompletionRelay:
     def notice(self, stored: Stored) -> None:
         """A document was written here."""
         document = stored.document
-        tie = document.tie
-        if tie is None or not tie.of or not document.final:
+        flow_ref = document.flow_ref
+        if flow_ref is None or not flow_ref.of or not document.final:
             return
-        if tie.of == 1 and self._hinting:
+        if flow_ref.of == 1 and self._hinting:
             self._hinted.append(document)
             self._wake.set()
         else:
@@ -210,16 +210,16 @@ class CompletionRelay:
         """Take in what ended then; how much it was, second by second."""
         query = JobQuery(at_least={"ended": since}, at_most={} if until is None else {"ended": until - 1})
         cursor: str | None = None
-        found: Counter[int] = Counter()
+        ends: Counter[int] = Counter()
         while True:
             page = await self.store.search(query, sort="ended", limit=PAGE, cursor=cursor)
-            documents = [one.document for one in page.jobs]
-            found.update(one.changed // 1000 for one in documents)
+            documents = [job.document for job in page.jobs]
+            ends.update(document.changed // 1000 for document in documents)
             rooms = self._sort_in(documents)
             await self._tell_all([room for room in rooms if self._due(room)])
             cursor = page.cursor
             if cursor is None:
-                return found
+                return ends
 
     def _behind(self, back: int) -> tuple[int, int]:
         """The seconds of a while that lies behind, without those that are still being read; older ones are forgotten."""
@@ -261,16 +261,18 @@ class CompletionRelay:
         now = self.clock.monotonic()
         rooms: dict[str, _PendingCompletions] = {}
         for document in documents:
-            tie = document.tie
-            if tie is None or not tie.of:
+            flow_ref = document.flow_ref
+            if flow_ref is None or not flow_ref.of:
                 continue
-            room = self._rooms.get(tie.room)
+            room = self._rooms.get(flow_ref.room)
             if room is None:
-                room = self._rooms[tie.room] = _PendingCompletions(tie, document.tenant, document.owner, tie.of)
-            self._rooms.move_to_end(tie.room)
-            if room.add(document, tie, now):
+                room = self._rooms[flow_ref.room] = _PendingCompletions(
+                    flow_ref, document.tenant, document.owner, flow_ref.of
+                )
+            self._rooms.move_to_end(flow_ref.room)
+            if room.add(document, flow_ref, now):
                 self._seen[document.changed // 1000] = self._seen.get(document.changed // 1000, 0) + 1
-            rooms[tie.room] = room
+            rooms[flow_ref.room] = room
         while len(self._rooms) > ROOMS and not next(iter(self._rooms.values())).news:
             self._rooms.popitem(last=False)
         return list(rooms.values())
@@ -284,8 +286,8 @@ class CompletionRelay:
         if (room.ended | room.well | room.bad).bit_count() >= room.of:
             return True
         many, patience = self.many, self.patience
-        if room.tie.shard >= 0:
-            many, patience = max(many, room.of // 2), patience * min(1 << room.told, WAITS)
+        if room.flow_ref.shard >= 0:
+            many, patience = max(many, room.of // 2), patience * min(1 << room.signals, WAITS)
         return room.news.bit_count() >= many or waited >= patience
 
     async def _tell_all(self, rooms: Sequence[_PendingCompletions]) -> None:
@@ -298,22 +300,24 @@ class CompletionRelay:
                 if isinstance(failure, PortError):
                     self.troubled(str(failure))
                 elif isinstance(failure, Exception):
-                    # Its case is told again at the next look; the cases of the others are told all the same.
-                    self.quarantine.report(room.tie.room, f"{type(failure).__name__}: {failure}", self.troubled)
+                    # Its run is told again at the next look; the runs of the others are told all the same.
+                    self.quarantine.report(room.flow_ref.room, f"{type(failure).__name__}: {failure}", self.troubled)
                 elif failure is not None:
                     raise failure
 
     async def _read(self, rooms: Sequence[_PendingCompletions]) -> None:
         """What was delivered before, by whomever."""
-        names = {_document(room.tie): room for room in rooms}
-        found = await self.quarantine.readable(self.documents.get, list(names), self.troubled) if names else {}
+        names = {_document(room.flow_ref): room for room in rooms}
+        stored_documents = (
+            await self.quarantine.readable(self.documents.get, list(names), self.troubled) if names else {}
+        )
         for name, room in names.items():
-            stored = found.get(name)
+            stored = stored_documents.get(name)
             if stored is not None:
                 try:
                     room.ended |= from_text(str(stored.document.body["ended"]))
                 except (KeyError, ValueError) as error:
-                    # Everything is told again: a case takes the same end once.
+                    # Everything is told again: a run takes the same end once.
                     self.quarantine.report(name, f"{type(error).__name__}: {error}", self.troubled)
                 room.version = stored.version
                 room.closed = bool(stored.document.body.get("closed"))
@@ -324,51 +328,51 @@ class CompletionRelay:
             news = room.news
             if not news or room.closed:
                 return
-            well, bad, tie = room.well & news, room.bad & news, room.tie
+            well, bad, flow_ref = room.well & news, room.bad & news, room.flow_ref
             try:
-                if tie.shard >= 0:
+                if flow_ref.shard >= 0:
                     ended = BatchEnded(well, bad, 0, room.reason if bad else "")
-                    await self.engine.tell_shard(tie.case, tie.work, tie.shard, [ended])
+                    await self.engine.tell_shard(flow_ref.run, flow_ref.work, flow_ref.shard, [ended])
                 else:
-                    await self.engine.tell_case(tie.case, await self._for_case(room, well, bad))
-                self.told += 1
-                room.told += 1
+                    await self.engine.tell_run(flow_ref.run, await self._for_run(room, well, bad))
+                self.signals += 1
+                room.signals += 1
                 self.delivered += news.bit_count()
             except NotFound:
                 room.closed = True
                 self.undeliverable += news.bit_count()
             await self._remember(room, news)
 
-    async def _for_case(self, room: _PendingCompletions, well: int, bad: int) -> list[JobsEnded | RoundHeld]:
-        facts = await self.ends.facts(room.only) if room.only is not None else {}
-        now, work = self.clock.now(), room.tie.work
-        told: list[JobsEnded | RoundHeld] = []
+    async def _for_run(self, room: _PendingCompletions, well: int, bad: int) -> list[JobsEnded | RoundHeld]:
+        facts = await self.completions.facts(room.only) if room.only is not None else {}
+        now, work = self.clock.now(), room.flow_ref.work
+        events: list[JobsEnded | RoundHeld] = []
         if self.checks is not None and (room.ended | well | bad).bit_count() >= room.of:
-            held = await self.checks.job_ended(room.tenant, room.owner, room.tie, bad, facts)
-            # Before the ends: an item that is to wait must not end first.
-            told += [RoundHeld(now, work, held)] if held else []
+            held = await self.checks.job_ended(room.tenant, room.owner, room.flow_ref, bad, facts)
+            # Before the ends: a task that is to wait must not end first.
+            events += [RoundHeld(now, work, held)] if held else []
         ended = JobsEnded(
             now, work, well, bad, 0, facts.get("exit_code"), facts.get("result"), room.reason if bad else ""
         )
-        return [*told, ended]
+        return [*events, ended]
 
     async def _remember(self, room: _PendingCompletions, news: int) -> None:
         """Write what was delivered; who wrote before us delivered something too."""
         for _ in range(5):
             ended = room.ended | news
-            body: dict[str, object] = {"case": room.tie.case, "ended": to_text(ended)}
+            body: dict[str, object] = {"run": room.flow_ref.run, "ended": to_text(ended)}
             if room.closed:
                 body["closed"] = True
-            document = Document(_document(room.tie), room.tenant, "delivery", body)
+            document = Document(_document(room.flow_ref), room.tenant, "delivery", body)
             (result,) = await self.documents.put([(document, room.version)])
             if isinstance(result, Written):
                 room.ended, room.version = ended, result.version
                 room.well, room.bad = room.well & ~ended, room.bad & ~ended
                 return
             await self._read([room])
-        self.troubled(f"what was delivered to {room.tie.room} could not be recorded; it may be delivered again")
+        self.troubled(f"what was delivered to {room.flow_ref.room} could not be recorded; it may be delivered again")
         room.ended |= news
 
 
-def _document(tie: FlowRef) -> str:
-    return document_of(tie.case, tie.work, tie.shard)
+def _document(flow_ref: FlowRef) -> str:
+    return document_of(flow_ref.run, flow_ref.work, flow_ref.shard)

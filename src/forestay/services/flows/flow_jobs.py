@@ -1,6 +1,6 @@
-"""Makes the jobs of cases, and looks after them: what the activities of cases and shards do.
+"""Makes the jobs of runs, and looks after them: what the activities of runs and shards do.
 
-A job's id is made of case, work and index and it is created only if it is absent, so that every call may be repeated.
+A job's id is made of run, work and index and it is created only if it is absent, so that every call may be repeated.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from forestay.domain.flows.commands import StartCase, WorkOrder
+from forestay.domain.flows.commands import StartRun, WorkOrder
 from forestay.domain.flows.definition.flow_plan import FlowPlan
-from forestay.domain.flows.execution.case_names import case_of, job_of, shard_of
 from forestay.domain.flows.execution.grown import grown_plan
 from forestay.domain.flows.execution.messages import Plain, as_plain
-from forestay.domain.flows.execution.task_jobs import Member, case_params, listed_places, parameters, task_jobs
+from forestay.domain.flows.execution.run_names import job_of, run_of, shard_of
+from forestay.domain.flows.execution.task_jobs import Member, listed_places, parameters, run_params, task_jobs
 from forestay.domain.flows.scatter.elements import from_text
 from forestay.domain.flows.scatter.shard_run import BatchEnded
 from forestay.domain.jobs.inputs import JobInput, filled, wrong_input
@@ -27,7 +27,7 @@ from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.data.listings import Listings
 from forestay.services.data.output_resolver import OutputResolver
-from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, ItemRound
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, InstanceRound
 from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import KNOWN_AFTER, FlowSuspensions
@@ -45,7 +45,7 @@ class JobBatch:
 
     tenant: str
     owner: str
-    case: str
+    run: str
     flow: str
     order: WorkOrder
     shard: int
@@ -61,10 +61,10 @@ class JobBatch:
     """The jobs, from the shard's first, that it knows to have ended."""
     cancelled: bool = False
     above: tuple[str, ...] = ()
-    """The versions of the flows whose cases started this one."""
+    """The versions of the flows whose runs started this one."""
 
     def jobs(self) -> list[str]:
-        return [job_of(self.case, self.order.work, index) for index in range(self.first, self.first + self.count)]
+        return [job_of(self.run, self.order.work, index) for index in range(self.first, self.first + self.count)]
 
 
 @dataclass(slots=True)
@@ -76,11 +76,11 @@ class FlowJobs:
     flows: FlowStore
     submitting: JobSubmitter
     steering: JobControl
-    ends: CompletionFacts
+    completions: CompletionFacts
     listings: Listings
     outputs: OutputResolver
     staging: OutboundPolicy
-    gates: FlowSuspensions
+    suspensions: FlowSuspensions
     checks: ConstraintChecker | None = None
     """Whether rounds may begin and end; None: they may."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
@@ -105,25 +105,27 @@ class FlowJobs:
         order = batch.order
         if self.checks is None or order.checked or order.undo:
             return ""
-        return await self.checks.item_begins(_round(batch), dict(order.scope))
+        return await self.checks.instance_begins(_round(batch), dict(order.scope))
 
     async def _create(self, batch: JobBatch, wanted: Sequence[int], *, generation: int) -> None:
         """Make the jobs at these places of a batch, some at a time."""
         order = batch.order
         plan = await self._plan(batch.tenant, batch.flow, order)
-        outputs = await self.outputs.referred(batch.tenant, batch.case, order.scope.values())
+        outputs = await self.outputs.referred(batch.tenant, batch.run, order.scope.values())
         member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
         try:
             common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
-            given = list(parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places))
+            given_parameters = list(
+                parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places)
+            )
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the jobs of {order.work} cannot be created: {error}") from error
-        self._check_inputs(batch, common.specification.inputs, [(at, given[at]) for at in wanted])
+        self._check_inputs(batch, common.specification.inputs, [(at, given_parameters[at]) for at in wanted])
         named = specification_named(batch.tenant, asdict(common.specification))
         specification = replace(common.specification, id=named)
         for start in range(0, len(wanted), BULK):
             some = wanted[start : start + BULK]
-            closed = await self.gates.closed(batch.tenant, (batch.flow, *batch.above))
+            closed = await self.suspensions.closed(batch.tenant, (batch.flow, *batch.above))
             not_before = self.submitting.clock.now() + KNOWN_AFTER if closed else 0
             submission = Submission(
                 specification=specification,
@@ -137,14 +139,14 @@ class FlowJobs:
             )
             elements = [
                 JobElement(
-                    job=job_of(batch.case, order.work, batch.first + at),
+                    job=job_of(batch.run, order.work, batch.first + at),
                     at=batch.first + at if order.sizes else None,
-                    parameters=given[at],
-                    tie=self._tie(batch, at, common.result),
+                    parameters=given_parameters[at],
+                    flow_ref=self._flow_ref(batch, at, common.result),
                 )
                 for at in some
             ]
-            await self.submitting.submit_elements(submission, elements, by=f"case:{batch.case}")
+            await self.submitting.submit_elements(submission, elements, by=f"run:{batch.run}")
 
     async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
         """The flow of an order; one of a Python flow brings its task along."""
@@ -152,13 +154,13 @@ class FlowJobs:
             return await self.flows.plan(tenant, flow)
         return grown_plan(order.task, flow, {order.task: json.loads(order.spelt)})
 
-    def _tie(self, batch: JobBatch, at: int, result: str) -> FlowRef:
+    def _flow_ref(self, batch: JobBatch, at: int, result: str) -> FlowRef:
         place = batch.first + at - batch.base
-        return FlowRef(batch.case, batch.order.work, batch.flow, batch.shard, place, batch.of, result, batch.above)
+        return FlowRef(batch.run, batch.order.work, batch.flow, batch.shard, place, batch.of, result, batch.above)
 
     async def steer(self, batch: JobBatch, verb: str, holder: str) -> None:
         """Cancel, hold or continue the jobs of a batch that have not ended."""
-        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"case:{batch.case}", reason="by its run")
+        await self.steering.many(batch.jobs(), verb, holder=holder, by=f"run:{batch.run}", reason="by its run")
 
     async def check(self, batch: JobBatch) -> Plain:
         """Look how the jobs of a shard stand: the ends that it does not know of, and what the store has lost is made again.
@@ -175,9 +177,9 @@ class FlowJobs:
         missing: list[int] = []
         for start in range(0, len(open_), BULK):
             some = open_[start : start + BULK]
-            found = await self.store.get([names[at] for at in some])
+            stored_jobs = await self.store.get([names[at] for at in some])
             for at in some:
-                stored = found.get(names[at])
+                stored = stored_jobs.get(names[at])
                 if stored is None:
                     missing.append(at)
                 elif stored.document.final:
@@ -188,7 +190,7 @@ class FlowJobs:
                         bad |= bit
                         reason = reason or why(stored.document)
                     if batch.of == 1:
-                        facts = await self.ends.facts(stored.document)
+                        facts = await self.completions.facts(stored.document)
         if missing:
             delivered = await self._delivered(batch)
             again: list[int] = []
@@ -200,19 +202,19 @@ class FlowJobs:
                 else:
                     again.append(at)
             await self._create(batch, again, generation=1)
-        found = as_plain(BatchEnded(well, bad, 0, reason)) | facts
+        stored_jobs = as_plain(BatchEnded(well, bad, 0, reason)) | facts
         done = 0 < batch.of <= (batch.ended | well | bad).bit_count()
         if self.checks is not None and batch.shard < 0 and done and (well or bad) and not batch.cancelled:
-            held = await self.checks.job_ended(batch.tenant, batch.owner, self._tie(batch, 0, ""), bad, facts)
-            found |= {"incident": held} if held else {}
-        return found
+            held = await self.checks.job_ended(batch.tenant, batch.owner, self._flow_ref(batch, 0, ""), bad, facts)
+            stored_jobs |= {"incident": held} if held else {}
+        return stored_jobs
 
     async def _delivered(self, batch: JobBatch) -> int:
-        name = document_of(batch.case, batch.order.work, batch.shard)
-        found = (await self.documents.get([name])).get(name)
-        return from_text(str(found.document.body["ended"])) if found is not None else 0
+        name = document_of(batch.run, batch.order.work, batch.shard)
+        stored = (await self.documents.get([name])).get(name)
+        return from_text(str(stored.document.body["ended"])) if stored is not None else 0
 
-    async def results(self, case: str, works: Sequence[str], count: int, file: str, most: int) -> list[object]:
+    async def results(self, run: str, works: Sequence[str], count: int, file: str, most: int) -> list[object]:
         """What each job of a scatter left in its result file, in order; ``None`` for one that ended badly. Later rounds come first.
 
         `Permanent` if they are larger than ``most`` bytes together.
@@ -220,54 +222,54 @@ class FlowJobs:
         winners: dict[int, JobDocument] = {}
         for work in works:
             missing = [at for at in range(count) if at not in winners]
-            stored = await self.store.get([job_of(case, work, at) for at in missing])
+            stored = await self.store.get([job_of(run, work, at) for at in missing])
             for at in missing:
-                one = stored.get(job_of(case, work, at))
-                if one is not None and one.document.winner is not None:
-                    winners[at] = one.document
-        found: list[object] = []
+                returned_stored = stored.get(job_of(run, work, at))
+                if returned_stored is not None and returned_stored.document.winner is not None:
+                    winners[at] = returned_stored.document
+        results: list[object] = []
         size = 0
         for at in range(count):
-            result = await self.ends.result(winners[at], file) if at in winners else None
+            result = await self.completions.result(winners[at], file) if at in winners else None
             size += len(json.dumps(result))
             if size > most:
                 raise Permanent(f"its results are larger than {most} bytes together; collect them in another job")
-            found.append(result)
-        return found
+            results.append(result)
+        return results
 
-    async def prepare_case(self, tenant: str, owner: str, case: str, flow: str, command: StartCase) -> Plain:
-        """The flow, as text, and the parameters of a sub-flow's case; `NotFound` or `Permanent` if it cannot be run.
+    async def prepare_run(self, tenant: str, owner: str, run: str, flow: str, command: StartRun) -> Plain:
+        """The flow, as text, and the parameters of a sub-flow's run; `NotFound` or `Permanent` if it cannot be run.
 
-        If the round may not begin, the incident alone; ``held``: the incidents for which the sub-flow's case may not.
+        If the round may not begin, the incident alone; ``held``: the incidents for which the sub-flow's run may not.
         """
-        batch = JobBatch(tenant, owner, case, flow, command.order, -1, 0, command.index, 1)
+        batch = JobBatch(tenant, owner, run, flow, command.order, -1, 0, command.index, 1)
         if incident := await self.begins(batch):
             return {"incident": incident}
         text = await self.flows.text(tenant, command.flow)
         plan = await self.flows.plan(tenant, flow)
-        outputs = await self.outputs.referred(tenant, case, command.order.scope.values())
+        outputs = await self.outputs.referred(tenant, run, command.order.scope.values())
         member = await self._members(tenant, plan, command.order, command.index, 1)
         try:
-            params = case_params(plan, command, member=member, files=outputs.places)
+            params = run_params(plan, command, member=member, files=outputs.places)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the parameters of the sub-flow cannot be computed: {error}") from error
         name = str(json.loads(text)["name"])
         held = ""
         if self.checks is not None:
-            inner = case_of(case, command.order.work, command.index)
-            given = {**(await self.flows.plan(tenant, command.flow)).flow.params, **params}
-            held = await self.checks.case_begins(
-                tenant=tenant, owner=owner, case=inner, flow=command.flow, name=name, params=given
+            inner = run_of(run, command.order.work, command.index)
+            given_params = {**(await self.flows.plan(tenant, command.flow)).flow.params, **params}
+            held = await self.checks.run_begins(
+                tenant=tenant, owner=owner, run=inner, flow=command.flow, name=name, params=given_params
             )
         return {"flow": text, "name": name, "params": dict(params), "held": [held] if held else []}
 
     async def _members(self, tenant: str, plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Member:
         """The members of listings that some jobs are made of, read beforehand."""
-        found = {
+        members = {
             listing: await self.listings.members(tenant, listing, places)
             for listing, places in listed_places(plan, order, first, count).items()
         }
-        return lambda listing, place: found[listing][place]
+        return lambda listing, place: members[listing][place]
 
     def _check_inputs(
         self, batch: JobBatch, inputs: Sequence[JobInput], jobs: Sequence[tuple[int, Mapping[str, object]]]
@@ -275,21 +277,23 @@ class FlowJobs:
         """The same law as for jobs that are submitted one by one. Checked again when a pilot claims the job."""
         if not inputs:
             return
-        for at, given in jobs:
+        for at, job in jobs:
             index = batch.first + at if batch.order.sizes else None
             names: set[str] = set()
-            for one in (filled(entry, given, index) for entry in inputs):
-                why = wrong_input(one, self.staging) or ("two inputs have this name" if one.name in names else None)
-                names.add(one.name)
+            for job_input in (filled(entry, job, index) for entry in inputs):
+                why = wrong_input(job_input, self.staging) or (
+                    "two inputs have this name" if job_input.name in names else None
+                )
+                names.add(job_input.name)
                 if why:
-                    raise Permanent(f"the jobs of {batch.order.work} cannot be created: input {one.name}: {why}")
+                    raise Permanent(f"the jobs of {batch.order.work} cannot be created: input {job_input.name}: {why}")
 
 
-def _round(batch: JobBatch) -> ItemRound:
+def _round(batch: JobBatch) -> InstanceRound:
     order = batch.order
-    return ItemRound(batch.tenant, batch.owner, batch.case, batch.flow, order.work, order.item, order.task)
+    return InstanceRound(batch.tenant, batch.owner, batch.run, batch.flow, order.work, order.instance, order.task)
 
 
-def document_of(case: str, work: str, shard: int) -> str:
+def document_of(run: str, work: str, shard: int) -> str:
     """The document that says which ends were delivered."""
-    return f"delivery:{shard_of(case, work, shard)}"
+    return f"delivery:{shard_of(run, work, shard)}"

@@ -20,7 +20,7 @@ from forestay.ports.errors import NotFound, Permanent
 from forestay.ports.jobs.job_store import JobStore, Record
 
 MAX_FLOW = 256 * 1024
-"""Bytes of a flow's plain form as JSON: a case carries it in its input, which may have 2 MB with everything else."""
+"""Bytes of a flow's plain form as JSON: a run carries it in its input, which may have 2 MB with everything else."""
 KNOWN = 500
 KNOWN_NAMES = 10_000
 
@@ -40,13 +40,13 @@ class FlowStore:
         if (tenant, version) in self._plans:
             return version
         records = []
-        for one in _all(flow):
-            text = orjson.dumps(flow_as_plain(one))
+        for other_flow in _all(flow):
+            text = orjson.dumps(flow_as_plain(other_flow))
             if len(text) > MAX_FLOW:
-                raise Permanent(f"flow {one.name} has {len(text)} bytes as JSON; the limit is {MAX_FLOW}")
-            name = record_of(tenant, version_of(one))
+                raise Permanent(f"flow {other_flow.name} has {len(text)} bytes as JSON; the limit is {MAX_FLOW}")
+            name = record_of(tenant, version_of(other_flow))
             # As text: the order of tasks counts, and not every store keeps the order of names in a record.
-            body = {"name": one.name, "flow": text.decode()}
+            body = {"name": other_flow.name, "flow": text.decode()}
             records.append(Record(name, tenant, "flow", "", self.clock.now(), body))
         await self.store.add_records(records)
         return version
@@ -110,7 +110,7 @@ class FlowStore:
 
     async def name_of(self, document: JobDocument) -> str:
         """The name of the flow that a job is of; empty if it is of none."""
-        return await self.name(document.tenant, document.tie.flow) if document.tie is not None else ""
+        return await self.name(document.tenant, document.flow_ref.flow) if document.flow_ref is not None else ""
 
     async def text(self, tenant: str, version: str) -> str:
         """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""

@@ -1,11 +1,11 @@
-"""Gates: one write holds every case of a flow, those that start later too, or orders something of all of them.
+"""Suspensions: one write holds every run of a flow, those that start later too, or orders something of all of them.
 
-A gate is a document for each tenant and version of a flow. The claim path asks before it gives a job away, from a copy that is at most half a second
-old; so nothing has to be written on any case or job. The submit path asks the store itself: a job that is made behind a closed gate is held back until
+A suspension is a document for each tenant and version of a flow. The claim path asks before it gives a job away, from a copy that is at most half a second
+old; so nothing has to be written on any run or job. The submit path asks the store itself: a job that is made behind a closed suspension is held back until
 every copy surely knows of it. So nothing escapes. What runs already may end.
 
-One more document, the mark, has the names of all gates that say something. The copy is kept by reading the mark; the gates are read only when it has
-changed. A server that has no job of any case to give reads nothing at all.
+One more document, the mark, has the names of all suspensions that say something. The copy is kept by reading the mark; the suspensions are read only when it has
+changed. A server that has no job of any run to give reads nothing at all.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, PortError, Transient
 from forestay.ports.jobs.job_store import Version, Written
 
-KIND = "gate"
-MARK = "gates:mark"
+KIND = "flow-suspension"
+MARK = "flow-suspensions:mark"
 TRIES = 10
 QUIET = 25
 """After so many looks in a row for which nobody asked, the copy is given up until someone asks again."""
 THOROUGH = 75
-"""Every so many looks all gates are searched for: one whose writer died before it set the mark is found so."""
+"""Every so many looks all suspensions are searched for: one whose writer died before it set the mark is found so."""
 KNOWN_AFTER = 1000
-"""Milliseconds after which every copy surely knows of a gate."""
+"""Milliseconds after which every copy surely knows of a suspension."""
 
 
 class TenantSuspension(NamedTuple):
-    """A gate and whose it is."""
+    """A suspension and whose it is."""
 
     tenant: str
-    gate: FlowSuspension
+    suspension: FlowSuspension
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class FlowSuspensions:
     documents: DocumentStore
     every: float = 0.4
     changed: Callable[[], None] = lambda: None
-    """Told when a gate was opened or closed."""
+    """Told when a suspension was opened or closed."""
     looks: int = 0
     """How often the store was asked, for metrics and tests."""
-    _gates: Sequence[TenantSuspension] = ()
+    _suspensions: Sequence[TenantSuspension] = ()
     _closed: frozenset[tuple[str, str]] = frozenset()
     _known: bool = False
     _asked: bool = False
@@ -62,10 +62,10 @@ class FlowSuspensions:
 
     # -- the copy ----------------------------------------------------------------------------------------------
 
-    def gated(self, document: JobDocument) -> bool:
-        """Whether nobody may claim the job, because of a gate of its flow or of one above it. Until that is known, nobody may."""
-        tie = document.tie
-        if tie is None:
+    def suspended(self, document: JobDocument) -> bool:
+        """Whether nobody may claim the job, because of a suspension of its flow or of one above it. Until that is known, nobody may."""
+        flow_ref = document.flow_ref
+        if flow_ref is None:
             return False
         self._asked = True
         if not self._known:
@@ -73,10 +73,10 @@ class FlowSuspensions:
             return True
         if not self._closed:
             return False
-        return any((document.tenant, flow) in self._closed for flow in (tie.flow, *tie.above))
+        return any((document.tenant, flow) in self._closed for flow in (flow_ref.flow, *flow_ref.above))
 
     async def run(self) -> None:
-        """Keep the copy fresh while someone asks. While the store does not answer, the gates stay as they were known."""
+        """Keep the copy fresh while someone asks. While the store does not answer, the suspensions stay as they were known."""
         while True:
             await self._wanted.wait()
             unasked = 0
@@ -92,17 +92,21 @@ class FlowSuspensions:
     async def refresh(self) -> None:
         """Read what has changed since the last time."""
         async with self._reading:
-            found = await self._read()
+            suspensions = await self._read()
             before, was_known = self._closed, self._known
-            if found is not None:
-                self._gates = found
-                self._closed = frozenset((one.tenant, one.gate.flow) for one in found if one.gate.closed)
+            if suspensions is not None:
+                self._suspensions = suspensions
+                self._closed = frozenset(
+                    (tenant_suspension.tenant, tenant_suspension.suspension.flow)
+                    for tenant_suspension in suspensions
+                    if tenant_suspension.suspension.closed
+                )
             self._known = True
         if self._closed != before or not was_known:
             self.changed()
 
     async def _read(self) -> Sequence[TenantSuspension] | None:
-        """All gates that say something; None: nothing has changed."""
+        """All suspensions that say something; None: nothing has changed."""
         self.looks += 1
         mark = (await self.documents.get([MARK])).get(MARK)
         version = mark.version if mark is not None else None
@@ -112,52 +116,52 @@ class FlowSuspensions:
             return None
         names = set(_names(mark))
         if thorough:
-            names |= {one.document.id for one in await self.documents.find(KIND)}
+            names |= {stored.document.id for stored in await self.documents.find(KIND)}
             self._looked = 0
-        found = await self.documents.get(sorted(names)) if names else {}
+        stored_documents = await self.documents.get(sorted(names)) if names else {}
         self._mark = version
-        return [_read_gate(one) for one in found.values()]
+        return [_read_suspension(stored_document) for stored_document in stored_documents.values()]
 
     async def ordered(self) -> Sequence[TenantSuspension]:
-        """The gates whose orders are still to be passed on."""
+        """The suspensions whose orders are still to be passed on."""
         await self.refresh()
-        return [one for one in self._gates if one.gate.orders]
+        return [tenant_suspension for tenant_suspension in self._suspensions if tenant_suspension.suspension.orders]
 
     # -- realtime ----------------------------------------------------------------------------------------------
 
     async def closed(self, tenant: str, flows: Iterable[str]) -> bool:
-        """Whether one of these flows has a closed gate at this moment."""
-        found = await self.documents.get([gate_of(tenant, flow) for flow in flows])
-        return any(_read_gate(one).gate.closed for one in found.values())
+        """Whether one of these flows has a closed suspension at this moment."""
+        stored_documents = await self.documents.get([suspension_of(tenant, flow) for flow in flows])
+        return any(_read_suspension(stored_document).suspension.closed for stored_document in stored_documents.values())
 
-    async def gate(self, tenant: str, version: str) -> FlowSuspension:
-        name = gate_of(tenant, version)
+    async def suspension(self, tenant: str, version: str) -> FlowSuspension:
+        name = suspension_of(tenant, version)
         stored = (await self.documents.get([name])).get(name)
-        return _read_gate(stored).gate if stored is not None else FlowSuspension(version)
+        return _read_suspension(stored).suspension if stored is not None else FlowSuspension(version)
 
     async def suspend(self, tenant: str, version: str, holder: str) -> FlowSuspension:
-        """Hold every case of a flow. `Conflict` if too many do."""
-        return await self._change(tenant, version, lambda gate: gate.hold(holder))
+        """Hold every run of a flow. `Conflict` if too many do."""
+        return await self._change(tenant, version, lambda suspension: suspension.hold(holder))
 
     async def let_go(self, tenant: str, version: str, holder: str) -> FlowSuspension:
         """Take a holder away; others may still hold."""
-        return await self._change(tenant, version, lambda gate: gate.let_go(holder))
+        return await self._change(tenant, version, lambda suspension: suspension.let_go(holder))
 
     async def order(self, tenant: str, version: str, verb: Verb) -> FlowSuspension:
-        """Have a verb passed on to every case that has begun. `Conflict` if too many are under way."""
-        return await self._change(tenant, version, lambda gate: gate.order(verb))
+        """Have a verb passed on to every run that has begun. `Conflict` if too many are under way."""
+        return await self._change(tenant, version, lambda suspension: suspension.order(verb))
 
     async def passed_on(self, tenant: str, version: str, verb: str) -> FlowSuspension:
-        """Every case has been told."""
-        return await self._change(tenant, version, lambda gate: gate.pass_on(verb))
+        """Every run has been told."""
+        return await self._change(tenant, version, lambda suspension: suspension.pass_on(verb))
 
     async def _change(
         self, tenant: str, version: str, change: Callable[[FlowSuspension], FlowSuspension | str]
     ) -> FlowSuspension:
-        name = gate_of(tenant, version)
+        name = suspension_of(tenant, version)
         for _ in range(TRIES):
             stored = (await self.documents.get([name])).get(name)
-            before = _read_gate(stored).gate if stored is not None else FlowSuspension(version)
+            before = _read_suspension(stored).suspension if stored is not None else FlowSuspension(version)
             after = change(before)
             if isinstance(after, str):
                 raise Conflict(after)
@@ -172,31 +176,31 @@ class FlowSuspensions:
         raise Transient("the suspension could not be stored; try again")
 
     async def _set_mark(self, name: str) -> None:
-        """Make known that a gate has changed. Always a write: whoever changes the same gate at this moment must notice."""
+        """Make known that a suspension has changed. Always a write: whoever changes the same suspension at this moment must notice."""
         for _ in range(TRIES):
-            found = await self.documents.get([MARK, name])
-            mark = found.get(MARK)
+            stored_documents = await self.documents.get([MARK, name])
+            mark = stored_documents.get(MARK)
             names = set(_names(mark)) - {name}
-            if name in found and _says_something(_read_gate(found[name]).gate):
+            if name in stored_documents and _says_something(_read_suspension(stored_documents[name]).suspension):
                 names.add(name)
-            document = Document(MARK, "", "gates-mark", {"gates": sorted(names)})
+            document = Document(MARK, "", "flow-suspensions-mark", {"suspensions": sorted(names)})
             (result,) = await self.documents.put([(document, mark.version if mark is not None else None)])
             if isinstance(result, Written):
                 return
         raise Transient("the suspension was stored but not announced; try again")
 
 
-def gate_of(tenant: str, version: str) -> str:
-    return f"gate:{tenant}:{version}"
+def suspension_of(tenant: str, version: str) -> str:
+    return f"flow-suspension:{tenant}:{version}"
 
 
-def _read_gate(stored: StoredDocument) -> TenantSuspension:
+def _read_suspension(stored: StoredDocument) -> TenantSuspension:
     return TenantSuspension(stored.document.tenant, FlowSuspension.from_plain(stored.document.body))
 
 
 def _names(mark: StoredDocument | None) -> Sequence[str]:
-    return cast("Sequence[str]", mark.document.body["gates"]) if mark is not None else ()
+    return cast("Sequence[str]", mark.document.body["suspensions"]) if mark is not None else ()
 
 
-def _says_something(gate: FlowSuspension) -> bool:
-    return bool(gate.holders or gate.orders)
+def _says_something(suspension: FlowSuspension) -> bool:
+    return bool(suspension.holders or suspension.orders)

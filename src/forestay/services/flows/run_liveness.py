@@ -1,7 +1,7 @@
-"""Knows which cases nobody can ask after any more: the case itself has ended, and so have all for which it was run.
+"""Knows which runs nobody can ask after any more: the run itself has ended, and so have all for which it was run.
 
-A case above may read what the jobs of its sub-flows made for as long as it runs, and have them undone when it fails. Who is above whom is known to the engine until it
-forgets a case, and to the store where a sub-flow was placed or a worklet started.
+A run above may read what the jobs of its sub-flows made for as long as it runs, and have them undone when it fails. Who is above whom is known to the engine until it
+forgets a run, and to the store where a sub-flow was placed or a worklet started.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from forestay.ports.documents import DocumentStore
 from forestay.ports.errors import NotFound
-from forestay.ports.flows.flow_engine import CaseQuery, FlowEngine
+from forestay.ports.flows.flow_engine import FlowEngine, RunQuery
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.peers.run_placement import placed_for
 
@@ -28,42 +28,42 @@ class RunLiveness:
     _known: dict[str, bool | None] = field(default_factory=dict)
     _open_since: dict[str, int] = field(default_factory=dict)
 
-    async def over(self, case: str, tenant: str, at: int) -> bool:
-        """Whether nobody can ask any more for what a job of a case did that was last written then (milliseconds since 1970)."""
-        if case not in self._known:
-            self._known[case] = await self._all_ended(case)
-        known = self._known[case]
+    async def over(self, run: str, tenant: str, at: int) -> bool:
+        """Whether nobody can ask any more for what a job of a run did that was last written then (milliseconds since 1970)."""
+        if run not in self._known:
+            self._known[run] = await self._all_ended(run)
+        known = self._known[run]
         # Whose sub-flow it was is forgotten: then by those that run, of which one that began later cannot have been above it.
         return at < await self._oldest_open(tenant) if known is None else known
 
-    async def _all_ended(self, case: str) -> bool | None:
-        """Whether this case and all above it have ended; None: the engine has forgotten one of which nobody knows what was above."""
-        while case:
+    async def _all_ended(self, run: str) -> bool | None:
+        """Whether this run and all above it have ended; None: the engine has forgotten one of which nobody knows what was above."""
+        while run:
             try:
-                found = await self.engine.describe(case)
+                summary = await self.engine.describe(run)
             except NotFound:
-                case = await self._above(case)
-                if not case:
+                run = await self._above(run)
+                if not run:
                     return None
             else:
-                if found.ended is None:
+                if summary.ended is None:
                     return False
-                case = found.above or await self._above(case)
+                run = summary.above or await self._above(run)
         return True
 
-    async def _above(self, case: str) -> str:
-        record = await self.store.get_record(f"worklet:{case}")
+    async def _above(self, run: str) -> str:
+        record = await self.store.get_record(f"worklet:{run}")
         if record is not None:
-            return str(record.body["case"])
-        return await placed_for(self.documents, case)
+            return str(record.body["run"])
+        return await placed_for(self.documents, run)
 
     async def _oldest_open(self, tenant: str) -> int:
-        """When the oldest case that runs in a tenant began."""
+        """When the oldest run that runs in a tenant began."""
         if tenant not in self._open_since:
             oldest, cursor = NOTHING_OPEN, None
             while True:
-                page = await self.engine.find(CaseQuery(tenant, open=True), limit=PAGE, cursor=cursor)
-                oldest = min([oldest, *(one.started for one in page.cases)])
+                page = await self.engine.find(RunQuery(tenant, open=True), limit=PAGE, cursor=cursor)
+                oldest = min([oldest, *(run.started for run in page.runs)])
                 cursor = page.cursor
                 if cursor is None:
                     break

@@ -41,7 +41,7 @@ from forestay.services.shared.polling import poll_forever
 AGAIN = frozenset({"restart", "redo", "resubmit"})
 GIVE_UP = frozenset({"force-fail", "remove"})
 A_LOOK = 25
-"""Faults that are told in one look; each costs the batch system two questions."""
+"""Failures that are told in one look; each costs the batch system two questions."""
 AT_ONCE = 20
 """Incidents that the service tells of at a time."""
 COMMANDS = 60.0
@@ -53,8 +53,8 @@ ONLY_LOOKS = "the watcher of this job is in observe-only mode"
 
 class _Reported(NamedTuple):
     job: WatchedJob
-    item: str
-    case: str
+    instance: str
+    run: str
     incident: str
     nodes: tuple[str, ...]
     """Where it failed."""
@@ -70,9 +70,9 @@ class BatchJobRecovery:
     service: ExceptionService
     clock: Clock
     acting: bool = False
-    """Otherwise it looks on: faults are recorded and explained, and nothing is touched."""
+    """Otherwise it looks on: failures are recorded and explained, and nothing is touched."""
     hold: bool = False
-    """A fault that no rule answers waits for a person; otherwise it is the user's, as without us."""
+    """A failure that no rule answers waits for a person; otherwise it is the user's, as without us."""
     every: float = 2.0
     """Seconds between looks."""
     override_no_requeue: bool = False
@@ -192,14 +192,14 @@ class BatchJobRecovery:
                     if lost is not None and self._lost.get(job.id, -1) < lost.restarts:
                         failed[job] = lost
                 case WatchedJobAction.DONE:
-                    await self._settle(job, "case-completed")
+                    await self._settle(job, "run-completed")
                 case WatchedJobAction.FAILED if job.id not in self._reported:
                     failed[job] = outcome
                 case WatchedJobAction.FAILED if self.acting and self._vouching().is_late(
                     outcome, self.clock.now() / 1000
                 ):
                     self.troubled(f"job {job.id} got no decision in time and is shown as failed")
-                    await self._settle(job, "case-failed")
+                    await self._settle(job, "run-failed")
                 case _:
                     pass
         await self._allow(going)
@@ -209,21 +209,21 @@ class BatchJobRecovery:
             details = await self.steering.details([job.id for job in failed])
             for job, outcome in failed.items():
                 known = details.get(job.id)
-                if self._is_mended(job, outcome, known):
+                if self._is_recovered(job, outcome, known):
                     continue
                 try:
                     await self._report(job, outcome, known)
                 except PortError as error:  # one that cannot be told holds up no other
-                    self.troubled(f"the fault of job {job.id} is not reported yet: {error}")
+                    self.troubled(f"the failure of job {job.id} is not reported yet: {error}")
 
-    def _is_mended(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
+    def _is_recovered(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
         """Whether a start that was lost is one that we had run again ourselves, before we were started anew."""
-        mended = (
+        recovered = (
             _queued_again(outcome, details) and job.id not in self._lost and details is not None and bool(details.mark)
         )
-        if mended:
+        if recovered:
             self._lost[job.id] = outcome.restarts
-        return mended
+        return recovered
 
     async def _allow(self, going: Collection[WatchedJob]) -> None:
         """Lift ``--no-requeue`` where user or site wants it. Slurm then may also requeue the job by itself, when it is preempted for
@@ -251,16 +251,16 @@ class BatchJobRecovery:
         tails = [self.spool.tail(path, job.owner) for path in details.logs] if details is not None else []
         record = self.spool.record(job, outcome.restarts)
         name = details.name if details is not None else "job"
-        item = f"{name.replace(':', '-')}:{job.id}"
+        instance = f"{name.replace(':', '-')}:{job.id}"
         why_not = self._obstacle(job, outcome, details)
         known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
         if why_not and self.acting:
             known["not_recovered"] = why_not
         event: dict[str, Any] = {
             "id": f"{job.own_key}:{outcome.restarts}:{outcome.ended or 0}",
-            "case": job.key,
-            "kind": "item-aborted",
-            "item": item,
+            "run": job.key,
+            "kind": "task-aborted",
+            "task": instance,
             "flow": name,
             "owner": details.user if details is not None else str(job.owner),
             "attempt": outcome.restarts + 1,
@@ -270,28 +270,28 @@ class BatchJobRecovery:
         (answer,) = await self.service.report([event])
         self._lost[job.id] = outcome.restarts
         if answer.incident is not None:
-            self._reported[job.id] = _Reported(job, item, answer.case, answer.incident, outcome.nodes)
+            self._reported[job.id] = _Reported(job, instance, answer.run, answer.incident, outcome.nodes)
         elif not _queued_again(outcome, details):
-            await self._settle(job, "case-failed")
+            await self._settle(job, "run-failed")
 
     async def _settle(self, job: WatchedJob, kind: str) -> None:
-        """Nothing more comes of it. A case of its own that was ever reported ends with it."""
+        """Nothing more comes of it. A run of its own that was ever reported ends with it."""
         known = self._reported.pop(job.id, None)
-        if known is not None and not job.case:
-            await self.service.report([{"id": f"{job.own_key}:{kind}", "case": job.key, "kind": kind}])
+        if known is not None and not job.run:
+            await self.service.report([{"id": f"{job.own_key}:{kind}", "run": job.key, "kind": kind}])
         self.spool.settle(job)
 
     # -- what is wanted ----------------------------------------------------------------------------------------
 
     async def _obey(self, jobs: Mapping[BatchId, WatchedJob]) -> None:
-        waiting = {one.incident: one for one in self._reported.values()}
+        waiting = {reported.incident: reported for reported in self._reported.values()}
         if not waiting:
             return
         names = list(waiting)
         for start in range(0, len(names), AT_ONCE):
             news = await self.service.news(names[start : start + AT_ONCE], wait=0)
             for order in news.orders:
-                await self._do(order, jobs.get(order.item.rpartition(":")[2]))
+                await self._do(order, jobs.get(order.instance.rpartition(":")[2]))
             await self._close(news.closed, waiting)
 
     async def _close(self, closed: Collection[str], waiting: Mapping[str, _Reported]) -> None:
@@ -302,12 +302,12 @@ class BatchJobRecovery:
             if known is not None and known.job.id in self._reported:
                 outcome = (await self.reader.outcome([known.job.id]))[known.job.id]
                 if fate(outcome) is WatchedJobAction.FAILED:
-                    await self._settle(known.job, "case-failed")
+                    await self._settle(known.job, "run-failed")
                 elif fate(outcome) is WatchedJobAction.GOING:
                     del self._reported[known.job.id]
 
     async def _do(self, order: OrderedAction, job: WatchedJob | None) -> None:
-        """Carry an order out and answer it. What the batch system does not respond now is tried at the next look."""
+        """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
         if job is None:
             refusal = "the job has ended and is no longer watched"
         elif not self.acting:
@@ -326,7 +326,7 @@ class BatchJobRecovery:
                 return
         await self.service.answer(order.id, "refused" if refusal else "done", refusal)
         if job is not None:
-            await self._settle(job, "case-failed")  # that is all that comes of it
+            await self._settle(job, "run-failed")  # that is all that comes of it
 
     async def _carry_out(self, order: OrderedAction, job: WatchedJob) -> None:
         """`Permanent`: the batch system refuses, or cannot do such a thing."""
@@ -346,18 +346,18 @@ class BatchJobRecovery:
         if details is None:
             raise Permanent("the batch system no longer has the job; submit it again")
         known = self._reported.get(job.id)
-        # With other needs it is the job that is mended; as it was, it is where it ran.
+        # With other needs it is the job that is recovered; as it was, it is where it ran.
         avoid = known.nodes if known is not None and not order.needs else ()
         needs = needed(details, order.needs)
         await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid)
-        # Its next fault is another one.
+        # Its next failure is another one.
         self._reported.pop(job.id, None)
 
     async def _give_up(self, job: WatchedJob) -> None:
         outcome = (await self.reader.outcome([job.id]))[job.id]
         if fate(outcome) is WatchedJobAction.GOING:
             await self.steering.cancel(job.id)
-        await self._settle(job, "case-failed")
+        await self._settle(job, "run-failed")
 
 
 def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:

@@ -41,8 +41,8 @@ class HeldTasks:
         """In the order in which they were claimed; they may go while one looks."""
         return iter(list(self._by_claim.values()))
 
-    def __contains__(self, one: HeldTask) -> bool:
-        return self._by_claim.get(one.claim.id) is one
+    def __contains__(self, task: HeldTask) -> bool:
+        return self._by_claim.get(task.claim.id) is task
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -55,17 +55,17 @@ class HeldTasks:
     @property
     def watched(self) -> list[HeldTask]:
         """Those whose end is waited for, or is still to be settled."""
-        return [one for one in self._by_claim.values() if one.task or one.report]
+        return [held_task for held_task in self._by_claim.values() if held_task.task or held_task.report]
 
     def of_job(self, job: str) -> HeldTask | None:
         return self._by_job.get(job)
 
     def add(self, document: JobDocument, claim: Claim) -> HeldTask:
-        one = HeldTask(document, claim)
-        self._by_claim[claim.id] = self._by_job[document.id] = one
-        return one
+        task = HeldTask(document, claim)
+        self._by_claim[claim.id] = self._by_job[document.id] = task
+        return task
 
-    def drop(self, one: HeldTask) -> None:
-        self._by_claim.pop(one.claim.id, None)
-        if self._by_job.get(one.document.id) is one:
-            del self._by_job[one.document.id]
+    def drop(self, task: HeldTask) -> None:
+        self._by_claim.pop(task.claim.id, None)
+        if self._by_job.get(task.document.id) is task:
+            del self._by_job[task.document.id]

@@ -1,4 +1,4 @@
-"""Makes a relay known as the pilot whose place it takes, lets it beat, and takes over what the relays of dead servers held.
+"""Makes a relay known as the pilot whose place it takes, lets it heartbeat, and takes over what the relays of dead servers held.
 
 A relay lives in a server. When that server is gone its claims need not wait for their lease: another relay of the same task server takes them away,
 claims the jobs as any pilot would, and finds their tasks where they are. Nothing is sent twice for it.
@@ -20,9 +20,9 @@ from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.heartbeats import Heartbeats
 
 DEAD_AFTER = 8.0
-"""Seconds for which a server's own beat may stand still."""
+"""Seconds for which a server's own heartbeat may stand still."""
 FRESH = 5_000
-"""Milliseconds in which a server that just registered its relay has had no time to beat."""
+"""Milliseconds in which a server that just registered its relay has had no time to heartbeat."""
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class ProxyPilot:
 
     relay: TaskProxy
     pilots: PilotStore
-    beats: Heartbeats
+    heartbeats: Heartbeats
     release: ClaimReleaser
     clock: Clock
     lease: int
     every: float = 1.0
-    told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None
+    on_event: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None
     taken: int = 0
     _counter: int = 0
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class ProxyPilot:
         while True:
             with suppress(PortError):
                 if self.clock.monotonic() >= due:
-                    await self.beat()
+                    await self.heartbeat()
                     due = self.clock.monotonic() + min(self.lease / 3, 20.0)
                 await self.take_over()
             await asyncio.sleep(self.every)
@@ -65,7 +65,7 @@ class ProxyPilot:
             lease=self.lease,
             registered=now,
             changed=now,
-            extra={"server": self.beats.server},
+            extra={"server": self.heartbeats.server},
         )
         while True:
             with suppress(PortError):
@@ -74,38 +74,40 @@ class ProxyPilot:
                     return
             await asyncio.sleep(self.every)
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         self._counter += 1
-        await self.beats.beat(self.relay.pilot, Heartbeat(self._counter, 0, self.lease, self.relay.held.claims))
+        await self.heartbeats.heartbeat(
+            self.relay.pilot, Heartbeat(self._counter, 0, self.lease, self.relay.held.claims)
+        )
 
     async def take_over(self) -> None:
         """Look which servers are gone, and take away what their relays to the same task server held."""
         relay = self.relay
         others = [
-            one
-            for one in await self.pilots.find_pilots(tenant=relay.tenant, state=PilotState.ALIVE.value)
-            if one.site == f"{RELAY}{relay.name}" and one.id != relay.pilot
+            pilot
+            for pilot in await self.pilots.find_pilots(tenant=relay.tenant, state=PilotState.ALIVE.value)
+            if pilot.site == f"{RELAY}{relay.name}" and pilot.id != relay.pilot
         ]
         if not others:
             return
         dead = await self._dead()
-        for one in others:
-            server = str(one.extra.get("server", ""))
+        for pilot in others:
+            server = str(pilot.extra.get("server", ""))
             known = self._seen.get(server)
-            gone = server in dead or (known is None and self.clock.now() - one.registered > FRESH)
-            if gone and server != self.beats.server:
+            gone = server in dead or (known is None and self.clock.now() - pilot.registered > FRESH)
+            if gone and server != self.heartbeats.server:
                 why = "the server of its relay is gone; its task is being looked up"
-                taken = await self.release.of_pilots([one.id], by=relay.pilot, reason=why, overlap_possible=False)
-                await self.release.mark(one.id, PilotState.GONE, "its server is gone")
+                taken = await self.release.of_pilots([pilot.id], by=relay.pilot, reason=why, overlap_possible=False)
+                await self.release.mark(pilot.id, PilotState.GONE, "its server is gone")
                 self.taken += taken
-                self.told("a relay is taken over", {"relay": one.id, "jobs": taken})
+                self.on_event("a relay is taken over", {"relay": pilot.id, "jobs": taken})
 
     async def _dead(self) -> set[str]:
-        """Servers whose own beat has stood still: seen by counters, never by clocks."""
+        """Servers whose own heartbeat has stood still: seen by counters, never by clocks."""
         now = self.clock.monotonic()
         newest: dict[str, int] = {}
-        for sheet in await self.pilots.sheets(fresh=True):
-            newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
+        for heartbeat_page in await self.pilots.heartbeat_pages(fresh=True):
+            newest[heartbeat_page.server] = max(heartbeat_page.counter, newest.get(heartbeat_page.server, 0))
         self._seen = {
             server: self._seen[server] if self._seen.get(server, (-1, 0.0))[0] == counter else (counter, now)
             for server, counter in newest.items()

@@ -1,6 +1,6 @@
 """Remembers the jobs of tasks as this server wrote or read them a moment ago: clients ask for the same few tasks again and again.
 
-Whatever is written through this server is seen at once. What someone else wrote, a keeper or another server, is seen after ``FRESH`` at the latest; the
+Whatever is written through this server is seen at once. What someone else wrote, a reconciler or another server, is seen after ``FRESH`` at the latest; the
 jobs that a relay holds are read together every few seconds in any case, so that no poll for one of them needs a read of its own.
 """
 

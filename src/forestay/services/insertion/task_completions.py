@@ -66,12 +66,12 @@ def _command_task(document: JobDocument, spec: Specification, image: str) -> Jso
 
 
 def _resources(need: Resources) -> Json:
-    told: Json = {"cpu_cores": need.cpus}
+    resources: Json = {"cpu_cores": need.cpus}
     if need.memory:
-        told["ram_gb"] = need.memory / GIB
+        resources["ram_gb"] = need.memory / GIB
     if need.disk:
-        told["disk_gb"] = need.disk / GIB
-    return told
+        resources["disk_gb"] = need.disk / GIB
+    return resources
 
 
 def end_of(document: JobDocument, claim: Claim, task: TaskDocument, *, where: str, now: int) -> CompletionReport:
@@ -84,7 +84,7 @@ def end_of(document: JobDocument, claim: Claim, task: TaskDocument, *, where: st
     ending = AttemptResult(
         token=document.token,
         claim=claim.id,
-        outcome=AttemptOutcome.OK if well else AttemptOutcome.FAULT,
+        outcome=AttemptOutcome.OK if well else AttemptOutcome.FAILURE,
         reason=_REASONS.get(task.state, "downstream-error"),
         exit_code=(ran.exit_code if ran is not None else 0 if well else None) if executed else None,
         started=started,
@@ -94,21 +94,23 @@ def end_of(document: JobDocument, claim: Claim, task: TaskDocument, *, where: st
     )
     text = _words(log)
     shown = task_json(TaskDocument(executors=(), logs=(log,)))["logs"][0] if task.logs else {}
-    told = {"logs": shown.get("logs", []), "outputs": shown.get("outputs", []), "system": list(log.system_logs)}
-    return CompletionReport(document.id, ending, text[-MOST_LOG:], len(text), task=told)
+    task_data = {"logs": shown.get("logs", []), "outputs": shown.get("outputs", []), "system": list(log.system_logs)}
+    return CompletionReport(document.id, ending, text[-MOST_LOG:], len(text), task=task_data)
 
 
-def fault_of(document: JobDocument, claim: Claim, reason: str, words: str, *, where: str) -> CompletionReport:
+def failure_of(document: JobDocument, claim: Claim, reason: str, words: str, *, where: str) -> CompletionReport:
     """The end of an attempt of which its server says nothing, or nothing good."""
-    ending = AttemptResult(document.token, claim.id, AttemptOutcome.FAULT, reason=reason, host=where, stage="executing")
+    ending = AttemptResult(
+        document.token, claim.id, AttemptOutcome.FAILURE, reason=reason, host=where, stage="executing"
+    )
     return CompletionReport(document.id, ending, words[-MOST_LOG:], len(words))
 
 
 def _words(log: TaskLog) -> str:
     """What the executors printed and the server noted, in the order in which it happened as far as that is known."""
-    said = [text for one in log.logs for text in (one.stdout, one.stderr) if text]
-    said += [text for text in log.system_logs if text]
-    return "".join(text if text.endswith("\n") else f"{text}\n" for text in said)
+    texts = [text for executor_log in log.logs for text in (executor_log.stdout, executor_log.stderr) if text]
+    texts += [text for text in log.system_logs if text]
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)
 
 
 def _time(text: str) -> int | None:

@@ -63,7 +63,7 @@ class _Last(NamedTuple):
 
     window: int
     number: int
-    told: bool
+    reported: bool
     """Whether its id was sent to the client."""
 
 
@@ -117,14 +117,14 @@ class TaskFactory:
     ) -> CreatedTask:
         window = self.clock.now() // WINDOW
         last = await self._last_of(digest, window)
-        if last is not None and not last.told and not await self._ended_already(digest, last):
+        if last is not None and not last.reported and not await self._ended_already(digest, last):
             made = await self._make(task, spec, _job_of(digest, last.window, last.number), owner=owner, asked=asked)
             self._remember(digest, last)
             return made._replace(text=digest)
         number = last.number + 1 if last is not None and last.window == window else 0
         while True:
             job = _job_of(digest, window, number)
-            self._remember(digest, _Last(window, number, told=False))
+            self._remember(digest, _Last(window, number, reported=False))
             made = await self._make(task, spec, job, owner=owner, asked=asked)
             if made.created or not await self._told_elsewhere(job):
                 return made._replace(text=digest)
@@ -152,9 +152,9 @@ class TaskFactory:
             number = 0
             while True:
                 names = [_job_of(digest, place, number + step) for step in range(AT_ONCE)]
-                found = await self.store.get(names)
-                number += len(found)
-                if len(found) < AT_ONCE:
+                stored_jobs = await self.store.get(names)
+                number += len(stored_jobs)
+                if len(stored_jobs) < AT_ONCE:
                     break
             return _Last(place, number - 1, await self._told_elsewhere(_job_of(digest, place, number - 1)))
         return None
@@ -176,9 +176,9 @@ class TaskFactory:
     def told(self, made: CreatedTask, tenant: str) -> None:
         """The id of a task was sent to its client: the same request again asks for another."""
         last = self._made.get(made.text)
-        if last is None or last.told or _job_of(made.text, last.window, last.number) != made.id:
+        if last is None or last.reported or _job_of(made.text, last.window, last.number) != made.id:
             return
-        self._made[made.text] = last._replace(told=True)
+        self._made[made.text] = last._replace(reported=True)
         self._marks.append(Record(_mark(made.id), tenant, "tes-told", made.id, self.clock.now(), {}))
         self._marking.set()
 

@@ -20,7 +20,7 @@ from forestay.ports.errors import NotFound, Permanent, PortError
 from forestay.ports.insertion.task_service import Json
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.insertion.held_tasks import HeldTask, HeldTasks
-from forestay.services.insertion.task_completions import LIVE, LOST, end_of, fault_of
+from forestay.services.insertion.task_completions import LIVE, LOST, end_of, failure_of
 from forestay.services.insertion.task_server_connection import TaskServerConnection, tags_in
 from forestay.services.jobs.job_completions import CompletionReport
 
@@ -32,7 +32,7 @@ PAGE = 1000
 STRAY_AGAIN = 60.0
 """Seconds until a task that is none of ours is looked at again."""
 MOST_STRAYS = 10_000
-_LIVE = frozenset(one.value for one in LIVE)
+_LIVE = frozenset(state.value for state in LIVE)
 
 
 class TaskPoller:
@@ -48,7 +48,7 @@ class TaskPoller:
         clock: Clock,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        told: Callable[[str, Mapping[str, object]], None],
+        on_event: Callable[[str, Mapping[str, object]], None],
     ) -> None:
         self.name = name
         self.tenant = tenant
@@ -57,7 +57,7 @@ class TaskPoller:
         self.store = store
         self.clock = clock
         self.spawn = spawn
-        self.told = told
+        self.told = on_event
         self._filters = True
         """Whether the server does as it is asked when it lists by tags and state."""
         self._strays: dict[str, float] = {}
@@ -65,11 +65,11 @@ class TaskPoller:
 
     async def look(self, watched: Sequence[HeldTask], *, whole: bool) -> list[tuple[HeldTask, CompletionReport]]:
         """The ends that are found among them, or among those that are said to be over."""
-        waiting = [one for one in watched if one.report is None]
+        waiting = [task for task in watched if task.report is None]
         live = await self._live(waiting) if whole and len(waiting) > FEW else frozenset()
-        asked = [one for one in waiting if one.due or (whole and one.task not in live)]
-        found = await asyncio.gather(*(self._ask(one) for one in asked))
-        return [(one, report) for one, report in zip(asked, found, strict=True) if report is not None]
+        asked = [held_task for held_task in waiting if held_task.due or (whole and held_task.task not in live)]
+        reports = await asyncio.gather(*(self._ask(task) for task in asked))
+        return [(task, report) for task, report in zip(asked, reports, strict=True) if report is not None]
 
     async def _live(self, waiting: Sequence[HeldTask]) -> frozenset[str]:
         """The tasks that are surely under way."""
@@ -77,7 +77,7 @@ class TaskPoller:
         newest = await self._listed("", "", size)
         states = {str(task.get("id", "")): str(task.get("state", "")) for task in newest[0]}
         live = {task for task, state in states.items() if state in _LIVE}
-        if sum(one.task not in states for one in waiting) > FEW and self._filters:
+        if sum(held_task.task not in states for held_task in waiting) > FEW and self._filters:
             live |= await self._in_states()
         self._note_strays(live)
         return frozenset(live)
@@ -102,29 +102,29 @@ class TaskPoller:
         )
         return listed.tasks, listed.next
 
-    async def _ask(self, one: HeldTask) -> CompletionReport | None:
+    async def _ask(self, held_task: HeldTask) -> CompletionReport | None:
         """How one task stands; its end if it is over."""
         try:
-            task = read_shown_task(await self.server.call(self.server.service.get(one.task, full=True)))
+            task = read_shown_task(await self.server.call(self.server.service.get(held_task.task, full=True)))
         except NotFound as error:
-            one.missing += 1
-            if one.missing < 2:
+            held_task.missing += 1
+            if held_task.missing < 2:
                 return None
-            self.told("a task is lost", {"job": one.document.id, "task": one.task})
-            return fault_of(one.document, one.claim, LOST, str(error), where=self.name)
+            self.told("a task is lost", {"job": held_task.document.id, "task": held_task.task})
+            return failure_of(held_task.document, held_task.claim, LOST, str(error), where=self.name)
         except (ValueError, Permanent):
             return None
-        one.missing, one.due = 0, False
+        held_task.missing, held_task.due = 0, False
         if task.state not in ENDED:
             return None
-        return end_of(one.document, one.claim, task, where=self.name, now=self.clock.now())
+        return end_of(held_task.document, held_task.claim, task, where=self.name, now=self.clock.now())
 
     # -- what is none of ours ----------------------------------------------------------------------------------
 
     def _note_strays(self, live: set[str]) -> None:
         """Look at tasks of this tenant that are none of ours here, not at once and not often: most are just being made, or another server's."""
         now = self.clock.monotonic()
-        for stray in live - {one.task for one in self.held}:
+        for stray in live - {held_task.task for held_task in self.held}:
             due = self._strays.setdefault(stray, now + self.server.policy.settle)
             if now >= due:
                 self._strays[stray] = now + STRAY_AGAIN

@@ -2,7 +2,7 @@
 
 It takes the place of a pilot. It claims the jobs that are meant for its server (monitor), makes a task of each there and keeps who is who (correlator: see
 `domain.jobs.conversation`), asks in few calls how they stand, and brings their ends as a pilot would. What to do about an end that is not good is
-decided where every fault is decided (recovery): a job that is tried again comes back here, or to another server's relay, as its next attempt, and
+decided where every failure is decided (recovery): a job that is tried again comes back here, or to another server's relay, as its next attempt, and
 its client, who knows the job's id alone, sees nothing of it.
 
 What the server does not say is not concluded. A creation that was not answered is looked for by its tags before it is sent again; while a
@@ -27,7 +27,7 @@ from forestay.ports.errors import PortError, Transient
 from forestay.ports.insertion.task_service import TaskService
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.insertion.held_tasks import HeldTask, HeldTasks
-from forestay.services.insertion.task_completions import fault_of
+from forestay.services.insertion.task_completions import failure_of
 from forestay.services.insertion.task_poller import TaskPoller
 from forestay.services.insertion.task_sender import TaskSender
 from forestay.services.insertion.task_server_connection import ProxyPolicy, TaskServerConnection
@@ -55,13 +55,13 @@ class TaskProxy:
         pilot: str,
         service: TaskService,
         claims: ClaimDispatcher,
-        ends: JobCompletions,
+        completions: JobCompletions,
         store: JobStore,
         clock: Clock,
         *,
         specification: Callable[[str], Coroutine[Any, Any, Specification | None]],
         policy: ProxyPolicy | None = None,
-        told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
+        on_event: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
         passed: Callable[[str], None] = lambda _point: None,
         seen: Callable[[Sequence[Stored], float], None] = lambda _found, _since: None,
     ) -> None:
@@ -71,23 +71,23 @@ class TaskProxy:
         self.pilot = pilot
         self.service = service
         self.claims = claims
-        self.ends = ends
+        self.completions = completions
         self.store = store
         self.clock = clock
         self.policy = policy or ProxyPolicy()
-        self.told = told
+        self.told = on_event
         self.passed = passed
         self.seen = seen
         self.held = HeldTasks()
         self.ended = 0
         self._background = BackgroundTasks()
-        self.server = TaskServerConnection(service, clock, self.policy, told)
+        self.server = TaskServerConnection(service, clock, self.policy, on_event)
         self.sending = TaskSender(
-            name, self.server, self.held, store, clock, specification=specification, fault=self._fault,
-            spawn=self._background.begin, told=told, passed=passed,
+            name, self.server, self.held, store, clock, specification=specification, failure=self._failure,
+            spawn=self._background.begin, on_event=on_event, passed=passed,
         )  # fmt: skip
         self.looking = TaskPoller(
-            name, tenant, self.server, self.held, store, clock, spawn=self._background.begin, told=told
+            name, tenant, self.server, self.held, store, clock, spawn=self._background.begin, on_event=on_event
         )
         self._changed = asyncio.Event()
         self._moved_at = self._next_look = self._asking = 0.0
@@ -95,8 +95,8 @@ class TaskProxy:
     async def run(self) -> None:
         """Until cancelled. Nothing is claimed before the server has answered for the first time."""
         self.server.doubt()
-        for one in [one for one in self.held if not one.task and one.report is None]:
-            self._background.begin(self._send(one))
+        for task in [held_task for held_task in self.held if not held_task.task and held_task.report is None]:
+            self._background.begin(self._send(task))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claiming(self.name))
@@ -108,16 +108,16 @@ class TaskProxy:
 
     def hint(self, task: str, *, only_of: str = "") -> None:
         """Someone says that a task is over: it is looked at now. Who may speak of a single job only changes nothing for the tasks of others."""
-        for one in self.held:
-            if one.task == task and only_of in ("", one.document.id):
-                one.due = True
+        for held_task in self.held:
+            if held_task.task == task and only_of in ("", held_task.document.id):
+                held_task.due = True
                 self._changed.set()
 
     def notice(self, stored: Stored) -> None:
         """A document was written here: if it takes a job of ours away, its task is cancelled at once."""
-        one = self.held.of_job(stored.document.id)
-        if one is not None:
-            self._still_ours(one, stored.document)
+        task = self.held.of_job(stored.document.id)
+        if task is not None:
+            self._still_ours(task, stored.document)
 
     # -- claiming and sending ----------------------------------------------------------------------------------
 
@@ -133,14 +133,14 @@ class TaskProxy:
                 pilot=self.pilot, host=self.name, tenant=self.tenant, free=ENOUGH, most=min(room, 100), wait=20.0,
                 site=f"{RELAY}{self.name}", slots=self.policy.most, downstream=downstream,
             )  # fmt: skip
-            self.ends.granted(granted)
+            self.completions.granted(granted)
             for stored in granted:
                 claim = stored.document.claim
                 assert claim is not None  # noqa: S101 - it was just granted
                 self._background.begin(self._send(self.held.add(stored.document, claim)))
 
-    async def _send(self, one: HeldTask) -> None:
-        await self.sending.send(one)
+    async def _send(self, task: HeldTask) -> None:
+        await self.sending.send(task)
         self._moved_at = self.clock.monotonic()
         self._next_look = min(self._next_look, self._moved_at + self.policy.quick)
         self._changed.set()
@@ -178,7 +178,7 @@ class TaskProxy:
     async def _look(self, *, whole: bool) -> bool:
         """One round, over all or those that are said to be over; says whether anything ended."""
         watched = self.held.watched
-        reports = [(one, one.report) for one in watched if one.report is not None]
+        reports = [(task, task.report) for task in watched if task.report is not None]
         since = self.clock.monotonic()
         reports += await self.looking.look(watched, whole=whole)
         self._asking = self.clock.monotonic() - since
@@ -188,31 +188,31 @@ class TaskProxy:
 
     async def _end(self, reports: Sequence[tuple[HeldTask, CompletionReport]]) -> None:
         """Bring ends; one that is not settled is brought again."""
-        for one, report in reports:
-            one.report = report
-        fresh = [(one, report) for one, report in reports if one in self.held]
+        for task, report in reports:
+            task.report = report
+        fresh = [(task, report) for task, report in reports if task in self.held]
         try:
-            results = await self.ends.end([report for _, report in fresh], pilot=self.pilot, tenant=self.tenant)
+            results = await self.completions.end([report for _, report in fresh], pilot=self.pilot, tenant=self.tenant)
         except PortError as error:
             self.told("ends wait", {"detail": str(error)})
             self._changed.set()
             return
         self.passed("ended")
-        for (one, _), result in zip(fresh, results, strict=True):
+        for (task, _), result in zip(fresh, results, strict=True):
             if result.result is CompletionStatus.UNKNOWN:
                 self._changed.set()
             else:
                 self.ended += 1
-                self.held.drop(one)
+                self.held.drop(task)
 
-    async def _fault(self, one: HeldTask, reason: str, words: str) -> None:
-        await self._end([(one, fault_of(one.document, one.claim, reason, words, where=self.name))])
+    async def _failure(self, task: HeldTask, reason: str, words: str) -> None:
+        await self._end([(task, failure_of(task.document, task.claim, reason, words, where=self.name))])
 
     async def _give_up(self, why: str) -> None:
         """Nobody knows what became of the tasks: the next attempt looks for them before it sends anything."""
         held = list(self.held)
         self.told("the task server is given up for now", {"tasks": len(held), "silent": round(self.server.silent)})
-        await self._end([(one, fault_of(one.document, one.claim, SILENT, why, where=self.name)) for one in held])
+        await self._end([(task, failure_of(task.document, task.claim, SILENT, why, where=self.name)) for task in held])
 
     # -- what no longer counts ---------------------------------------------------------------------------------
 
@@ -224,22 +224,24 @@ class TaskProxy:
             for start in range(0, len(jobs), 1000):
                 since = self.clock.monotonic()
                 with suppress(PortError):
-                    found = await self.store.get(jobs[start : start + 1000])
-                    self.seen(list(found.values()), since)
-                    for stored in found.values():
+                    stored_jobs = await self.store.get(jobs[start : start + 1000])
+                    self.seen(list(stored_jobs.values()), since)
+                    for stored in stored_jobs.values():
                         self.notice(stored)
 
-    def _still_ours(self, one: HeldTask, document: JobDocument) -> None:
+    def _still_ours(self, task: HeldTask, document: JobDocument) -> None:
         theirs = document.claim.id if document.claim is not None else ""
-        if theirs == one.claim.id or document.token < one.document.token or one.report is not None:
+        if theirs == task.claim.id or document.token < task.document.token or task.report is not None:
             return
-        self.held.drop(one)
-        self._background.begin(self._let_go(one))
+        self.held.drop(task)
+        self._background.begin(self._let_go(task))
 
-    async def _let_go(self, one: HeldTask) -> None:
+    async def _let_go(self, held_task: HeldTask) -> None:
         """Cancel the task of a job that is not ours any more, and say so: the end is late, and kept as that."""
-        if one.task:
-            await self.server.cancel(one.task)
-        report = fault_of(one.document, one.claim, "downstream-cancelled", "its task was cancelled", where=self.name)
+        if held_task.task:
+            await self.server.cancel(held_task.task)
+        report = failure_of(
+            held_task.document, held_task.claim, "downstream-cancelled", "its task was cancelled", where=self.name
+        )
         with suppress(PortError):
-            await self.ends.end([report], pilot=self.pilot, tenant=self.tenant)
+            await self.completions.end([report], pilot=self.pilot, tenant=self.tenant)

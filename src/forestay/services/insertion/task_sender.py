@@ -50,12 +50,12 @@ class TaskSender:
         clock: Clock,
         *,
         specification: Callable[[str], Coroutine[Any, Any, Specification | None]],
-        fault: Callable[[HeldTask, str, str], Awaitable[None]],
+        failure: Callable[[HeldTask, str, str], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        told: Callable[[str, Mapping[str, object]], None],
+        on_event: Callable[[str, Mapping[str, object]], None],
         passed: Callable[[str], None],
     ) -> None:
-        """`fault` brings the end of an attempt that cannot be sent: its reason, and words."""
+        """`failure` brings the end of an attempt that cannot be sent: its reason, and words."""
         self.name = name
         self.server = server
         self.policy = server.policy
@@ -63,74 +63,74 @@ class TaskSender:
         self.store = store
         self.clock = clock
         self.specification = specification
-        self.fault = fault
+        self.failure = failure
         self.spawn = spawn
-        self.told = told
+        self.told = on_event
         self.passed = passed
         self.sent = self.adopted = self.doubled = 0
         self._unwritten: list[Record] = []
 
-    async def send(self, one: HeldTask) -> None:
+    async def send(self, task: HeldTask) -> None:
         """Make the task of a claim; what the store does not say now is asked again."""
-        while one in self.held:
+        while task in self.held:
             try:
-                await self._send_once(one)
+                await self._send_once(task)
             except PortError as error:
-                self.told("a task waits to be sent", {"job": one.document.id, "detail": str(error)})
+                self.told("a task waits to be sent", {"job": task.document.id, "detail": str(error)})
                 await asyncio.sleep(1.0)
             else:
                 return
 
-    async def _send_once(self, one: HeldTask) -> None:
-        document = one.document
+    async def _send_once(self, held_task: HeldTask) -> None:
+        document = held_task.document
         try:
             spec = await self.specification(document.specification)
             if spec is None:
-                await self.fault(one, REFUSED, "its specification is missing")
+                await self.failure(held_task, REFUSED, "its specification is missing")
                 return
             body = body_of(document, spec, self.policy.image)
             if self.policy.callback is not None:
                 body["tags"][CALLBACK_TAG] = self.policy.callback(document.id)
-            task = None if surely_new(document) and not one.tried else await self._find(one)
+            task = None if surely_new(document) and not held_task.tried else await self._find(held_task)
             adopted = task is not None
-            if task is None and one in self.held:
+            if task is None and held_task in self.held:
                 self.passed("claimed")
-                one.tried = True
-                task = await self._create(one, body)
+                held_task.tried = True
+                task = await self._create(held_task, body)
         except Permanent as error:
-            await self.fault(one, REFUSED, str(error))
+            await self.failure(held_task, REFUSED, str(error))
             return
         if task is None:
             return  # it is not ours any more, or its server was given up
-        one.task = task
+        held_task.task = task
         self.sent += not adopted
         self.adopted += adopted
-        self._note(one, adopted=adopted)
-        if one not in self.held:
+        self._note(held_task, adopted=adopted)
+        if held_task not in self.held:
             self.spawn(self.server.cancel(task))  # taken away while it was sent
 
-    async def _create(self, one: HeldTask, body: Json) -> str | None:
+    async def _create(self, task: HeldTask, body: Json) -> str | None:
         """The id of the new task. Of a creation that was not answered the server is asked, before it is sent again."""
-        key = key_of(one.document.id, one.document.token)
-        while one in self.held:
+        key = key_of(task.document.id, task.document.token)
+        while task in self.held:
             try:
                 made = await self.server.call(self.server.service.create(body, key=key))
             except NotFound as error:
                 raise Permanent(f"there is no TES service at this address: {error}") from error
             except Unreached as error:
-                if downstream_of(one.document) == ANY_DOWNSTREAM:
+                if downstream_of(task.document) == ANY_DOWNSTREAM:
                     # Another server may take it at once; nothing was tried here.
-                    await self.fault(one, NOT_STARTED, str(error))
+                    await self.failure(task, NOT_STARTED, str(error))
                     return None
-                if await self._given_up(one, str(error)):
+                if await self._given_up(task, str(error)):
                     return None
             except Transient as error:
-                self.told("a create request got no response", {"job": one.document.id, "detail": str(error)})
+                self.told("a create request got no response", {"job": task.document.id, "detail": str(error)})
                 began = self.clock.monotonic()
-                while one in self.held:
-                    found = await self._find(one)
-                    if found is not None:
-                        return found
+                while task in self.held:
+                    found_task = await self._find(task)
+                    if found_task is not None:
+                        return found_task
                     if self.clock.monotonic() - began >= self.policy.settle:
                         break
                     await asyncio.sleep(self.policy.settle / 4)
@@ -139,41 +139,45 @@ class TaskSender:
                 return made
         return None
 
-    async def _find(self, one: HeldTask) -> str | None:
+    async def _find(self, held_task: HeldTask) -> str | None:
         """The task of this job that counts, if its server has one: it runs, or has ended well. Waits until the server answers."""
-        while one in self.held:
+        while held_task in self.held:
             try:
-                tasks = await self.server.tasks_of(one.document.id)
+                tasks = await self.server.tasks_of(held_task.document.id)
             except Transient as error:
-                await self._given_up(one, str(error))
+                await self._given_up(held_task, str(error))
                 continue
-            found = []
+            found_tasks = []
             for task in tasks:
                 state = state_named(task.get("state"))
                 token = token_named(str(tags_in(task).get(ATTEMPT_TAG, ""))) or Token(0, 0)
                 if state is TaskState.COMPLETE or (state not in ENDED and state is not TaskState.CANCELING):
-                    found.append((str(task.get("id", "")), state is TaskState.COMPLETE, token))
-            task_id, surplus = chosen(found)
+                    found_tasks.append((str(task.get("id", "")), state is TaskState.COMPLETE, token))
+            task_id, surplus = chosen(found_tasks)
             for other in surplus:
                 self.doubled += 1
-                self.told("a task was created twice", {"job": one.document.id, "kept": task_id, "cancelled": other})
+                self.told(
+                    "a task was created twice", {"job": held_task.document.id, "kept": task_id, "cancelled": other}
+                )
                 self.spawn(self.server.cancel(other))
             return task_id
         return None
 
-    async def _given_up(self, one: HeldTask, why: str) -> bool:
-        """Wait for the server a little; a job for which it was silent too long is given back as a fault, to be sent again later or elsewhere."""
+    async def _given_up(self, task: HeldTask, why: str) -> bool:
+        """Wait for the server a little; a job for which it was silent too long is given back as a failure, to be sent again later or elsewhere."""
         if self.server.silent < self.policy.patience:
             await self.server.rest()
             return False
-        await self.fault(one, SILENT, why)
+        await self.failure(task, SILENT, why)
         await self.server.rest()  # should the end not be settled, it is brought again by whoever looks
         return True
 
-    def _note(self, one: HeldTask, *, adopted: bool) -> None:
+    def _note(self, held_task: HeldTask, *, adopted: bool) -> None:
         """Write the exchange down, together with others: what is lost of it is found again by its tags."""
-        document = one.document
-        exchange = Exchange(document.id, document.token, self.name, one.task, adopted, self.policy.callback is not None)
+        document = held_task.document
+        exchange = Exchange(
+            document.id, document.token, self.name, held_task.task, adopted, self.policy.callback is not None
+        )
         record = Record(exchange.name, document.tenant, KIND, document.id, self.clock.now(), exchange.as_plain())
         first = not self._unwritten
         self._unwritten.append(record)

@@ -49,12 +49,12 @@ class TaskServerConnection:
         service: TaskService,
         clock: Clock,
         policy: ProxyPolicy,
-        told: Callable[[str, Mapping[str, object]], None],
+        on_event: Callable[[str, Mapping[str, object]], None],
     ) -> None:
         self.service = service
         self.clock = clock
         self.policy = policy
-        self.told = told
+        self.told = on_event
         self._calls = asyncio.Semaphore(policy.at_once)
         self._silent_since: float | None = None
         self._wait = 0.0
@@ -106,15 +106,15 @@ class TaskServerConnection:
 
     async def tasks_of(self, job: str) -> list[Json]:
         """Every task that it has of a job, with its tags. A server that does not filter is read through."""
-        found: list[Json] = []
+        tasks: list[Json] = []
         page = ""
         for _ in range(MOST_PAGES):
             listed = await self.call(self.service.listed(tags={JOB_TAG: job}, full=True, page=page))
-            found += [task for task in listed.tasks if tags_in(task).get(JOB_TAG) == job]
+            tasks += [task for task in listed.tasks if tags_in(task).get(JOB_TAG) == job]
             page = listed.next
             if not page:
                 break
-        return found
+        return tasks
 
     async def cancel(self, task: str) -> None:
         """Again and again until it has heard it, within its patience."""

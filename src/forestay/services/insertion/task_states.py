@@ -64,6 +64,6 @@ def tasks_of(tenant: str, state: TaskState | None, tags: Iterable[tuple[str, str
     return JobQuery(tenant=tenant, states=states, labels={MARK: TASK, **dict(tags)})
 
 
-def end_record(document: JobDocument, claim: str, kind: str, pilot: str) -> str:
+def completion_record(document: JobDocument, claim: str, kind: str, pilot: str) -> str:
     """The name of what a pilot told about the end of the last attempt."""
     return f"{document.id}:{document.generation}.{document.attempt}:{claim}:{kind}:{pilot}"

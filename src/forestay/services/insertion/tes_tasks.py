@@ -1,6 +1,6 @@
 """Keeps TES tasks over the job store: shows how they stand, and sees to it that outputs are brought away.
 
-A task is one job of the house; one with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Whoever sees that end lets the
+A task is one Forestay job; one with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Whoever sees that end lets the
 second go: the server that wrote it, at once; any server that looks for such jobs now and then; and whoever is asked how the task stands. So it
 happens whoever dies meanwhile, and to let go twice is harmless.
 """
@@ -19,7 +19,7 @@ from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.insertion.task_cache import TaskCache
 from forestay.services.insertion.task_factory import outputs_of
-from forestay.services.insertion.task_states import end_record, state_of
+from forestay.services.insertion.task_states import completion_record, state_of
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.shared.checked_writer import WriteApplied
@@ -48,12 +48,12 @@ class TesTasks:
         return self.recall.recall(job) or (await self.store.get([job])).get(job)
 
     async def states(self, jobs: Sequence[Stored]) -> Mapping[str, TaskState]:
-        """How these tasks stand, in the words of TES; what is being mended is shown as waiting or running."""
-        ended = [one.document for one in jobs if one.document.final and BRINGS in one.document.labels]
-        beside = await self.store.get([outputs_job(one.id) for one in ended]) if ended else {}
+        """How these tasks stand, in the words of TES; what is being recovered is shown as waiting or running."""
+        ended = [job.document for job in jobs if job.document.final and BRINGS in job.document.labels]
+        beside = await self.store.get([outputs_job(document.id) for document in ended]) if ended else {}
         states: dict[str, TaskState] = {}
-        for one in jobs:
-            document = one.document
+        for job in jobs:
+            document = job.document
             other = beside.get(outputs_job(document.id))
             state = state_of(document, other.document if other is not None else None)
             if state is TaskState.CANCELED and await self._still_stopping(document):
@@ -69,16 +69,16 @@ class TesTasks:
         if claim is None or self.clock.now() - document.changed > CANCELING:
             return False
         by = next((line.by for line in reversed(document.history) if line.event == "claim"), "")
-        return await self.store.get_record(end_record(document, claim, "late-end", by)) is None
+        return await self.store.get_record(completion_record(document, claim, "late-completion", by)) is None
 
-    async def end_notes(self, document: JobDocument) -> Mapping[str, object]:
+    async def completion_notes(self, document: JobDocument) -> Mapping[str, object]:
         """What the pilot of the deciding attempt told beside its end: the record of it."""
         last = document.winner or document.last
         if last is None:
             return {}
         kind = "log" if last.outcome is AttemptOutcome.OK else "evidence"
-        told = (line.by for line in document.history if last.claim in line.note and line.event != "claim")
-        by = next(told, "")
+        names = (line.by for line in document.history if last.claim in line.note and line.event != "claim")
+        by = next(names, "")
         record = await self.store.get_record(
             f"{document.id}:{last.token.generation}.{last.token.attempt}:{last.claim}:{kind}:{by}"
         )
@@ -120,8 +120,8 @@ class TesTasks:
             while not self._ended.empty():
                 jobs.add(self._ended.get_nowait())
             try:
-                found = await self.store.get(sorted(jobs))
-                await asyncio.gather(*(self._let_go(one.document) for one in found.values()))
+                stored_jobs = await self.store.get(sorted(jobs))
+                await asyncio.gather(*(self._let_go(stored_job.document) for stored_job in stored_jobs.values()))
             except PortError:
                 await asyncio.sleep(1.0)  # the sweep finds them
 
@@ -130,11 +130,11 @@ class TesTasks:
         cursor: str | None = None
         while True:
             page = await self.store.search(query, limit=PAGE, cursor=cursor)
-            tasks = sorted({str(one.document.parameters.get("task")) for one in page.jobs})
-            found = await self.store.get(tasks)
-            for one in found.values():
-                if one.document.final:
-                    await self._let_go(one.document)
+            tasks = sorted({str(job.document.parameters.get("task")) for job in page.jobs})
+            stored_jobs = await self.store.get(tasks)
+            for stored_job in stored_jobs.values():
+                if stored_job.document.final:
+                    await self._let_go(stored_job.document)
             cursor = page.cursor
             if cursor is None:
                 return
@@ -150,7 +150,7 @@ class TesTasks:
             return
         answer = await self.steer.let_go(job, holder=HOLDER, by=HOLDER)
         if not isinstance(answer, WriteApplied):
-            found = await self.store.get([job])
-            if job not in found:  # the server died between the two writes
-                given = outputs_of(task.id, task.tenant, task.owner, task.name, task.priority)
-                await self.submit.submit_named([replace(given, holders=())], [job], by=HOLDER)
+            stored_jobs = await self.store.get([job])
+            if job not in stored_jobs:  # the server died between the two writes
+                submission = outputs_of(task.id, task.tenant, task.owner, task.name, task.priority)
+                await self.submit.submit_named([replace(submission, holders=())], [job], by=HOLDER)

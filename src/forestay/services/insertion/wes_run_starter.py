@@ -1,6 +1,6 @@
-"""Starts runs for clients of the Workflow Execution Service: a run is a case, and what was asked for is kept beside it.
+"""Starts runs for clients of the Workflow Execution Service: a run is a run, and what was asked for is kept beside it.
 
-The case is started before the request is written down: a run that is listed is one that was begun. Who repeats a request with its key gets the same run, and what
+The run is started before the request is written down: a run that is listed is one that was begun. Who repeats a request with its key gets the same run, and what
 is missing is written then.
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol
 import orjson
 
 from forestay.domain.flows.definition.python_flow import PythonFlow
-from forestay.domain.flows.execution.case_names import case_keyed
+from forestay.domain.flows.execution.run_names import run_keyed
 from forestay.domain.jobs.inputs import wrong_name
 from forestay.formats.flows.flow_languages import LANGUAGES, PYTHON, FlowLanguage
 from forestay.formats.ga4gh.wes_run import RunRequest, with_places
@@ -43,7 +43,7 @@ class InvalidFlow(Exception):
 
     def __init__(self, problems: tuple[object, ...]) -> None:
         super().__init__(f"the flow has {len(problems)} error(s)")
-        self.problems = [str(one) for one in problems]
+        self.problems = [str(problem) for problem in problems]
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class WesRunStarter:
     """The service."""
 
     flows: FlowStore
-    cases: RunStarter
+    runs: RunStarter
     store: JobStore
     folder: PythonFlows
     attachments: Attachments
@@ -69,8 +69,8 @@ class WesRunStarter:
         _check_files(files)
         digest = _digest(request, files)
         own_key = _own(owner, key) if key else None
-        if own_key is not None and await self._known(tenant, case_keyed(tenant, own_key), digest):
-            return case_keyed(tenant, own_key)
+        if own_key is not None and await self._known(tenant, run_keyed(tenant, own_key), digest):
+            return run_keyed(tenant, own_key)
         version = await self._version(request, files, tenant)
         others = {name: content for name, content in files.items() if name != request.url}
         params = request.params
@@ -78,16 +78,16 @@ class WesRunStarter:
             placed = with_places(request.params, await self.attachments.keep(tenant, others))
             assert isinstance(placed, Mapping)  # noqa: S101 - an object was given
             params = placed
-        started = await self.cases.start(version, params, tenant=tenant, owner=owner, key=own_key)
+        started = await self.runs.start(version, params, tenant=tenant, owner=owner, key=own_key)
         body = {"request": request.as_json(), "digest": digest, "owner": owner, "flow": version}
-        record = Record(record_of(started.case), tenant, RUN, started.case, self.clock.now(), body)
+        record = Record(record_of(started.run), tenant, RUN, started.run, self.clock.now(), body)
         if not (await self.store.add_records([record]))[0]:
-            await self._known(tenant, started.case, digest)
-        return started.case
+            await self._known(tenant, started.run, digest)
+        return started.run
 
     async def started(self, tenant: str, owner: str, key: str) -> bool:
         """Whether a run was asked for with this key, and begun."""
-        return await self.store.get_record(record_of(case_keyed(tenant, _own(owner, key)))) is not None
+        return await self.store.get_record(record_of(run_keyed(tenant, _own(owner, key)))) is not None
 
     async def _known(self, tenant: str, run: str, digest: str) -> bool:
         """Whether this very request was taken before."""
@@ -139,7 +139,7 @@ class WesRunStarter:
                 return known[request.url]
             raise NotFound(f"there is no Python flow {request.url[:100]} in this domain's folder")
         text = files[request.url].decode(errors="replace")
-        same = [one for one in known.values() if one.source == text]
+        same = [flow for flow in known.values() if flow.source == text]
         if not same:
             raise Permanent(
                 "Python flows are run from this domain's own folder only: ask its operator to put the file there, or send the flow as YAML"
@@ -174,7 +174,7 @@ def _check_files(files: Mapping[str, bytes]) -> None:
 
 
 def _digest(request: RunRequest, files: Mapping[str, bytes]) -> str:
-    content = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
+    content = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
     plain = orjson.dumps([request.as_json(), content], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(plain).hexdigest()
 

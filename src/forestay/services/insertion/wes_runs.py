@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from forestay.domain.flows.definition.flow_pattern import SubflowPattern, WorkletPattern
-from forestay.domain.flows.execution.case_names import case_of
-from forestay.formats.flows.case_public import item_public
-from forestay.formats.ga4gh.wes_run import CASE_STATES, ENDED, RunRequest, WesRunState, request_from_json, state_of
+from forestay.domain.flows.execution.run_names import run_of
+from forestay.formats.flows.run_public import task_public
+from forestay.formats.ga4gh.wes_run import ENDED, RUN_STATES, RunRequest, WesRunState, request_from_json, state_of
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound
-from forestay.ports.flows.flow_engine import CaseQuery, FlowEngine
+from forestay.ports.flows.flow_engine import FlowEngine, RunQuery
 from forestay.ports.jobs.job_store import MAX_PAGE, JobStore, Record
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.insertion.wes_run_starter import RUN, record_of
@@ -48,7 +48,7 @@ class WesRun(NamedTuple):
     at: int
     owner: str
     request: RunRequest
-    standing: RunStatus
+    status: RunStatus
 
 
 class RunCursor(NamedTuple):
@@ -60,7 +60,7 @@ class RunCursor(NamedTuple):
     """When the first page was asked for: what came later is not part of the list."""
 
 
-class RunPage(NamedTuple):
+class WesRunPage(NamedTuple):
     """Some runs, the oldest first; no position: this was the last page."""
 
     runs: Sequence[WesRun]
@@ -68,7 +68,7 @@ class RunPage(NamedTuple):
 
 
 class SubRun(NamedTuple):
-    """The case of a sub-flow."""
+    """The run of a sub-flow."""
 
     id: str
     name: str
@@ -86,78 +86,82 @@ class WesRuns:
     _counts: dict[str, tuple[float, Mapping[str, int]]] = field(default_factory=dict)
 
     async def counts(self, tenant: str) -> Mapping[str, int]:
-        """How many cases of a tenant there are in each state of runs, as far as the engine remembers; some seconds old."""
+        """How many runs of a tenant there are in each state of runs, as far as the engine remembers; some seconds old."""
         now = self.clock.monotonic()
         known = self._counts.get(tenant)
         if known is None or now - known[0] > COUNTS_LAST:
-            found = await asyncio.gather(*(self.engine.count(CaseQuery(tenant, state=one)) for one in CASE_STATES))
+            found_counts = await asyncio.gather(
+                *(self.engine.count(RunQuery(tenant, state=run_state)) for run_state in RUN_STATES)
+            )
             counts: dict[str, int] = {}
-            for state, number in zip(CASE_STATES, found, strict=True):
+            for state, number in zip(RUN_STATES, found_counts, strict=True):
                 counts[state_of(state).value] = counts.get(state_of(state).value, 0) + number
             known = self._counts[tenant] = (now, counts)
         return known[1]
 
-    async def page(self, tenant: str, *, limit: int, position: RunCursor | None = None) -> RunPage:
+    async def page(self, tenant: str, *, limit: int, position: RunCursor | None = None) -> WesRunPage:
         """The runs of a tenant from a position on."""
         first = position or RunCursor(0, "", self.clock.now())
-        found = await self._after(tenant, first, limit + 1)
-        more = len(found) > limit
-        found = found[:limit]
-        standings = await self.standings(tenant, {one.job: one.at for one in found})
-        runs = [_run(one, standings[one.job]) for one in found]
-        return RunPage(runs, RunCursor(found[-1].at, found[-1].id, first.snapshot) if more else None)
+        records = await self._after(tenant, first, limit + 1)
+        more = len(records) > limit
+        records = records[:limit]
+        statuses = await self.statuses(tenant, {record.job: record.at for record in records})
+        runs = [_run(record, statuses[record.job]) for record in records]
+        return WesRunPage(runs, RunCursor(records[-1].at, records[-1].id, first.snapshot) if more else None)
 
     async def _after(self, tenant: str, position: RunCursor, wanted: int) -> list[Record]:
         """So many records behind a position. Those of the position's own millisecond are found again, and left out."""
         ask = wanted
         while True:
             ask = min(ask, MAX_PAGE)
-            found = await self.store.find_records(kind=RUN, tenant=tenant, since=position.at, limit=ask)
+            records = await self.store.find_records(kind=RUN, tenant=tenant, since=position.at, limit=ask)
             new = [
-                one for one in found if (one.at, one.id) > (position.at, position.id) and one.at <= position.snapshot
+                record
+                for record in records
+                if (record.at, record.id) > (position.at, position.id) and record.at <= position.snapshot
             ]
-            if len(new) >= wanted or len(found) < ask or ask == MAX_PAGE:
+            if len(new) >= wanted or len(records) < ask or ask == MAX_PAGE:
                 return new[:wanted]
             ask *= 2
 
     async def get(self, tenant: str, run: str) -> WesRun | None:
-        """A run that was asked for here; None: there is none, though there may be such a case."""
+        """A run that was asked for here; None: there is none, though there may be such a run."""
         record = await self.store.get_record(record_of(run))
         if record is None or record.tenant != tenant:
             return None
-        return _run(record, (await self.standings(tenant, {run: record.at}))[run])
+        return _run(record, (await self.statuses(tenant, {run: record.at}))[run])
 
-    async def standings(self, tenant: str, runs: Mapping[str, int]) -> Mapping[str, RunStatus]:
+    async def statuses(self, tenant: str, runs: Mapping[str, int]) -> Mapping[str, RunStatus]:
         """How runs stand, with when each was asked for."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: str, at: int) -> RunStatus:
             async with turns:
-                return await self._standing(tenant, run, at)
+                return await self._status(tenant, run, at)
 
         known = {run: self._ended[run] for run in runs if run in self._ended}
         missing = [run for run in runs if run not in known]
-        found = await asyncio.gather(*(one(run, runs[run]) for run in missing))
-        return known | dict(zip(missing, found, strict=True))
+        statuses = await asyncio.gather(*(one(run, runs[run]) for run in missing))
+        return known | dict(zip(missing, statuses, strict=True))
 
-    async def _standing(self, tenant: str, run: str, at: int) -> RunStatus:
+    async def _status(self, tenant: str, run: str, at: int) -> RunStatus:
         try:
-            case = await self.engine.describe(run)
+            flow_run = await self.engine.describe(run)
         except NotFound:
             return await self._kept(run, at)
         cancelled = False
-        if state_of(case.state, cancelled=True) is not state_of(case.state):
+        if state_of(flow_run.state, cancelled=True) is not state_of(flow_run.state):
             cancelled = await self.store.get_record(f"{CANCEL}:{run}") is not None
-        state = state_of(case.state, cancelled=cancelled)
-        # A case is shown as ended only when it is: its last words go out before.
-        if state in ENDED and case.ended is None:
+        state = state_of(flow_run.state, cancelled=cancelled)
+        # A run is shown as ended only when it is: its last words go out before.
+        if state in ENDED and flow_run.ended is None:
             state = WesRunState.CANCELING if cancelled else WesRunState.RUNNING
-        standing = RunStatus(state, at, case.ended)
+        status = RunStatus(state, at, flow_run.ended)
         if state in ENDED:
-            body = {"state": state.value, "ended": case.ended}
+            body = {"state": state.value, "ended": flow_run.ended}
             await self.store.add_records([Record(f"{END}:{run}", tenant, END, run, self.clock.now(), body)])
-            self._remember(run, standing)
-        return standing
+            self._remember(run, status)
+        return status
 
     async def _kept(self, run: str, at: int) -> RunStatus:
         end = await self.store.get_record(f"{END}:{run}")
@@ -165,13 +169,13 @@ class WesRuns:
             return RunStatus(WesRunState.UNKNOWN, at, None)
         return RunStatus(WesRunState(str(end.body["state"])), at, int(str(end.body["ended"])))
 
-    def _remember(self, run: str, standing: RunStatus) -> None:
-        self._ended[run] = standing
+    def _remember(self, run: str, status: RunStatus) -> None:
+        self._ended[run] = status
         while len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
 
     async def note_cancel(self, tenant: str, run: str, by: str) -> None:
-        """Write down that somebody wants the run to end, before its case is told."""
+        """Write down that somebody wants the run to end, before its run is told."""
         record = Record(f"{CANCEL}:{run}", tenant, CANCEL, run, self.clock.now(), {"by": by})
         await self.store.add_records([record])
 
@@ -181,31 +185,31 @@ class WesRuns:
         return str(record.body["by"]) if record is not None else ""
 
     async def sub_runs(self, tenant: str, run: str, version: str) -> Sequence[SubRun]:
-        """The cases of the sub-flows that a run has begun."""
+        """The runs of the sub-flows that a run has begun."""
         try:
             state = await self.engine.state(run)
             plan = await self.flows.plan(tenant, version)
         except NotFound:
             return ()
-        found: list[SubRun] = []
-        for item in state["items"]:
-            task = plan.tasks.get(item["task"])
+        sub_runs: list[SubRun] = []
+        for instance in state["instances"]:
+            task = plan.tasks.get(instance["task"])
             if task is not None and isinstance(task.task.pattern, SubflowPattern | WorkletPattern):
-                found += _sub_runs(run, item)
-        return found[:MAX_SUB_RUNS]
+                sub_runs += _sub_runs(run, instance)
+        return sub_runs[:MAX_SUB_RUNS]
 
 
-def _sub_runs(run: str, item: Mapping[str, Any]) -> Sequence[SubRun]:
-    shown = item_public(item)
+def _sub_runs(run: str, instance: Mapping[str, Any]) -> Sequence[SubRun]:
+    shown = task_public(instance)
     if not shown["round"]:
         return ()
-    work = f"{item['id']}@{shown['round']}"
+    work = f"{instance['id']}@{shown['round']}"
     count = min(max(1, shown["count"]), MAX_SUB_RUNS)
     many = shown["count"] > 1
-    return [SubRun(case_of(run, work, at), f"{item['id']}[{at}]" if many else item["id"]) for at in range(count)]
+    return [SubRun(run_of(run, work, at), f"{instance['id']}[{at}]" if many else instance["id"]) for at in range(count)]
 
 
-def _run(record: Record, standing: RunStatus) -> WesRun:
+def _run(record: Record, status: RunStatus) -> WesRun:
     request = record.body["request"]
     assert isinstance(request, Mapping)  # noqa: S101 - we wrote it
-    return WesRun(record.job, record.at, str(record.body["owner"]), request_from_json(request), standing)
+    return WesRun(record.job, record.at, str(record.body["owner"]), request_from_json(request), status)

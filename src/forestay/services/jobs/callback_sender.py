@@ -46,7 +46,7 @@ class CallbackSender:
         """Send what is due now; says whether there may be more."""
         query = JobQuery(at_most={"notify_due": self.clock.now()})
         page = await self.store.search(query, sort="notify_due", limit=200)
-        due = await self._proven([one.document.id for one in page.jobs])
+        due = await self._proven([job.document.id for job in page.jobs])
         for start in range(0, len(due), AT_ONCE):
             await self._send(due[start : start + AT_ONCE])
         return len(page.jobs) == 200 and bool(due)
@@ -63,8 +63,8 @@ class CallbackSender:
         return [answer.stored for answer in answers if isinstance(answer, WriteApplied)]
 
     async def _send(self, jobs: Sequence[Stored]) -> None:
-        outcomes = await asyncio.gather(*(self._post(one.document) for one in jobs))
-        await self.writer.write([self._proposed(one, failure) for one, failure in zip(jobs, outcomes, strict=True)])
+        outcomes = await asyncio.gather(*(self._post(job.document) for job in jobs))
+        await self.writer.write([self._proposed(job, failure) for job, failure in zip(jobs, outcomes, strict=True)])
 
     async def _post(self, document: JobDocument) -> PortError | None:
         assert document.delivery is not None  # noqa: S101 - only such jobs are due
@@ -100,7 +100,7 @@ class CallbackSender:
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.delivery is None or document.delivery.done or document.delivery.tries >= tries:
                 return TransitionRefused("somebody else sent it")
-            return take_notice(document, due=due, done=failure is None, now=now, by="keeper", note=note)
+            return take_notice(document, due=due, done=failure is None, now=now, by="reconciler", note=note)
 
         def already_applied(document: JobDocument) -> bool:
             return document.delivery is not None and document.delivery.tries >= tries
@@ -114,7 +114,7 @@ def wait_after(tries: int) -> int:
 
 
 def delivery_id(document: JobDocument) -> str:
-    """The same in every repeat of one notification, so that its receiver can tell."""
+    """The same in every repeat of one notification, so that its notification channel can tell."""
     return f"{document.id}:{document.generation}.{document.attempt}"
 
 

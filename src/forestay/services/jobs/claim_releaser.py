@@ -31,7 +31,11 @@ class ClaimReleaser:
         self, pilots: Sequence[str], *, by: str, reason: str, overlap_possible: bool, keep: frozenset[str] = frozenset()
     ) -> int:
         """Release every claim these pilots hold, as far as the store shows it by now; says how many."""
-        held = [one for one in await self.held_by(pilots) if one.document.claim and one.document.claim.id not in keep]
+        held = [
+            stored
+            for stored in await self.held_by(pilots)
+            if stored.document.claim and stored.document.claim.id not in keep
+        ]
         return await self.release(held, by=by, reason=reason, overlap_possible=overlap_possible)
 
     async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
@@ -42,7 +46,7 @@ class ClaimReleaser:
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort="created", limit=PAGE, cursor=cursor)
-            held += [one for one in page.jobs if one.document.claim is not None]
+            held += [job for job in page.jobs if job.document.claim is not None]
             cursor = page.cursor
             if cursor is None:
                 return held
@@ -50,12 +54,12 @@ class ClaimReleaser:
     async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
         """Release the claims that these documents show; of several documents of one job the newest counts."""
         newest: dict[str, Stored] = {}
-        for one in sorted(jobs, key=lambda one: one.document.token):
-            if one.document.claim is not None and one.document.held_end is None:
-                newest[one.document.id] = one
+        for job in sorted(jobs, key=lambda stored: stored.document.token):
+            if job.document.claim is not None and job.document.held_completion is None:
+                newest[job.document.id] = job
         writes = [
-            release_write(one, by=by, reason=reason, overlap_possible=overlap_possible, now=self.clock.now())
-            for one in newest.values()
+            release_write(stored, by=by, reason=reason, overlap_possible=overlap_possible, now=self.clock.now())
+            for stored in newest.values()
         ]
         count = 0
         for start in range(0, len(writes), PAGE):

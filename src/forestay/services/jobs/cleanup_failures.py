@@ -21,10 +21,10 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record
-from forestay.services.exceptions.detect.fault_incident import fault_incident
+from forestay.services.exceptions.detect.failure_incident import failure_incident
 
 IGNORE = "ignore"
-"""The verdict of the house: the job's outcome stands."""
+"""The verdict of the default policy: the job's outcome stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +44,36 @@ class CleanupFailures:
     incidents: IncidentStore
     clock: Clock
 
-    async def note(self, found: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
+    async def note(self, failures: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
         """`Transient` if the store does not answer: the pilot tells it again."""
         now = self.clock.now()
         made = []
-        for document, claim, cleanup in found:
+        for document, claim, cleanup in failures:
             evidence = cleanup_evidence(document, cleanup.error, cleanup.words)
-            incident = fault_incident(document, evidence, UNCLEARED, now)
+            incident = failure_incident(document, evidence, UNCLEARED, now)
             event = f"cleanup-{claim}"
             name = incident_id(
                 incident.kind,
-                case=incident.case,
-                item=incident.item,
+                run=incident.run,
+                instance=incident.instance,
                 job=incident.job,
                 attempt=incident.attempt,
                 event=event,
             )
             made.append(replace(incident, id=name, event=event))
         words = "the job's result is unchanged; remove its files on the host manually"
-        standings = [status_of(one).moved(IncidentState.IGNORED, now=now, n=1, note=words, due=None) for one in made]
-        await self.incidents.add_incidents(list(zip(made, standings, strict=True)))
+        statuses = [
+            status_of(incident).moved(IncidentState.IGNORED, now=now, n=1, note=words, due=None) for incident in made
+        ]
+        await self.incidents.add_incidents(list(zip(made, statuses, strict=True)))
         await self.incidents.add_decisions(
-            [Decision(one.id, 1, one.tenant, now, IGNORE, "house policy", detail={"words": words}) for one in made]
+            [
+                Decision(incident.id, 1, incident.tenant, now, IGNORE, "default policy", detail={"words": words})
+                for incident in made
+            ]
         )
         await self.store.add_records(
-            [_alert(document, claim, cleanup, now) for document, claim, cleanup in found],
+            [_alert(document, claim, cleanup, now) for document, claim, cleanup in failures],
         )
 
 

@@ -44,12 +44,14 @@ def read_claims(claims: Mapping[str, object], by: ClaimMap, *, expires: int) -> 
 def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:
     if by.tenant:
         return by.tenant
-    said = values(claim(claims, by.tenant_claim))
-    found = {by.tenants[one] for one in said if one in by.tenants} if by.tenants else set(said)
-    if len(found) != 1:
+    returned_values = values(claim(claims, by.tenant_claim))
+    tenants = (
+        {by.tenants[value] for value in returned_values if value in by.tenants} if by.tenants else set(returned_values)
+    )
+    if len(tenants) != 1:
         # Of two tenants none is more right than the other, and a guess would show one's jobs to the other.
-        raise BadToken(f"the claim {by.tenant_claim} names {'no tenant' if not found else 'more than one tenant'}")
-    (tenant,) = found
+        raise BadToken(f"the claim {by.tenant_claim} names {'no tenant' if not tenants else 'more than one tenant'}")
+    (tenant,) = tenants
     if not WORD.fullmatch(tenant):
         raise BadToken(f"the claim {by.tenant_claim} is not a valid tenant")
     return tenant
@@ -65,8 +67,8 @@ def claim(claims: Mapping[str, object], name: str) -> object:
     return inner
 
 
-def values(said: object) -> list[str]:
+def values(claim: object) -> list[str]:
     """A claim of one text or of several."""
-    if isinstance(said, str):
-        return [said]
-    return [one for one in said[:MOST_VALUES] if isinstance(one, str)] if isinstance(said, list) else []
+    if isinstance(claim, str):
+        return [claim]
+    return [value for value in claim[:MOST_VALUES] if isinstance(value, str)] if isinstance(claim, list) else []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from forestay.domain.exceptions.evidence.redaction import redacted
-from forestay.domain.jobs.claim import Applied, Repeated, end, leave_fault
+from forestay.domain.jobs.claim import Applied, Repeated, end, leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.formats.jobs.job_json import ending_to_json
@@ -82,13 +82,13 @@ class JobCompletions:
     bulk: int = 500
     remember: int = 20_000
     faulted: Callable[[Sequence[tuple[Stored, str]]], Awaitable[None]] | None = None
-    """Handles the faults among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
+    """Handles the failures among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
     left_behind: Callable[[Sequence[tuple[JobDocument, str, FailedCleanup]]], Awaitable[None]] | None = None
     """Notes what attempts left behind, each by its claim; None: nobody does."""
     staged: Callable[[str, Sequence[Mapping[str, object]]], Awaitable[None]] | None = None
     """Notes which sources of files failed; None: nobody does."""
     troubled: Callable[[str], None] = lambda _text: None
-    """Told why faults could not be handled at once; they stay due."""
+    """Told why failures could not be handled at once; they stay due."""
     intruded: Callable[[str, str, str], None] = lambda _pilot, _tenant, _job: None
     """Told of a pilot and its tenant that name another tenant's job: no honest pilot can know it."""
     intrusions: int = 0
@@ -107,7 +107,9 @@ class JobCompletions:
 
     def held_by(self, pilots: Collection[str]) -> list[Stored]:
         """The claims given here to these pilots whose ends have not come, as far as they are remembered."""
-        return [one for one in self._known.values() if one.document.claim and one.document.claim.pilot in pilots]
+        return [
+            stored for stored in self._known.values() if stored.document.claim and stored.document.claim.pilot in pilots
+        ]
 
     async def end(self, reports: Sequence[CompletionReport], *, pilot: str, tenant: str) -> Sequence[CompletionReply]:
         """Commit what these attempts came to; one result each, in order."""
@@ -115,7 +117,7 @@ class JobCompletions:
         asked = [_Asked(report, pilot, tenant, loop.create_future()) for report in reports]
         self._queue += asked
         self._wake.set()
-        return await asyncio.gather(*(one.answer for one in asked))
+        return await asyncio.gather(*(request.answer for request in asked))
 
     async def run(self) -> None:
         """Commit until cancelled."""
@@ -125,33 +127,33 @@ class JobCompletions:
             while self._queue:
                 batch = self._next_batch()
                 try:
-                    await self._commit([one for one in batch if not one.answer.done()])
+                    await self._commit([request for request in batch if not request.answer.done()])
                 except Permanent:  # one of them cannot be stored; the others must not be refused with it
-                    for one in batch:
-                        await self._commit_alone(one)
+                    for request in batch:
+                        await self._commit_alone(request)
                 except Exception as error:  # the pilots must not hang on a bug
-                    for one in batch:
-                        if not one.answer.done():
-                            one.answer.set_exception(error)
+                    for request in batch:
+                        if not request.answer.done():
+                            request.answer.set_exception(error)
 
-    async def _commit_alone(self, one: _Asked) -> None:
-        if one.answer.done():
+    async def _commit_alone(self, request: _Asked) -> None:
+        if request.answer.done():
             return
         try:
-            await self._commit([one])
+            await self._commit([request])
         except Exception as error:
-            if not one.answer.done():
-                one.answer.set_exception(error)
+            if not request.answer.done():
+                request.answer.set_exception(error)
 
     def _next_batch(self) -> list[_Asked]:
         """As many as one write takes, no job twice: a second end of the same job waits for its turn."""
         batch: list[_Asked] = []
         later: list[_Asked] = []
         jobs: set[str] = set()
-        for one in self._queue:
-            fresh = one.report.job not in jobs and len(batch) < self.bulk
-            (batch if fresh else later).append(one)
-            jobs.add(one.report.job)
+        for request in self._queue:
+            fresh = request.report.job not in jobs and len(batch) < self.bulk
+            (batch if fresh else later).append(request)
+            jobs.add(request.report.job)
         self._queue = later
         return batch
 
@@ -159,68 +161,68 @@ class JobCompletions:
         try:
             await self._keep_evidence(batch)
         except Transient as error:
-            for one in batch:
-                _tell(one, CompletionStatus.UNKNOWN, str(error))
+            for request in batch:
+                _tell(request, CompletionStatus.UNKNOWN, str(error))
             return
-        answers = await self.writer.write([self._proposed(one) for one in batch])
+        answers = await self.writer.write([self._proposed(request) for request in batch])
         await self._hand_over(batch, answers)
         await self._note_sources(batch)
         try:
             await self._note_leftovers(batch, answers)
         except Transient as error:
-            for one in batch:
-                if one.report.cleanup is not None:
-                    _tell(one, CompletionStatus.UNKNOWN, str(error))
+            for request in batch:
+                if request.report.cleanup is not None:
+                    _tell(request, CompletionStatus.UNKNOWN, str(error))
         late: list[tuple[_Asked, str]] = []
-        for one, answer in zip(batch, answers, strict=True):
-            self._known.pop(one.report.ending.claim, None)
+        for request, answer in zip(batch, answers, strict=True):
+            self._known.pop(request.report.ending.claim, None)
             if isinstance(answer, TransitionRefused):
-                late.append((one, answer.reason))
+                late.append((request, answer.reason))
             elif not isinstance(answer, JobMissing):
-                _tell(one, *_result(answer))
-            elif self._long_missing(one.report.ending.claim):
-                late.append((one, "there is no such job"))
+                _tell(request, *_result(answer))
+            elif self._long_missing(request.report.ending.claim):
+                late.append((request, "there is no such job"))
             else:
-                _tell(one, CompletionStatus.UNKNOWN, "the job cannot be found")
+                _tell(request, CompletionStatus.UNKNOWN, "the job cannot be found")
         if late:
             await self._keep_late(late)
 
     async def _hand_over(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
-        """Whatever goes wrong here costs no end: the faults stay due, and are found again."""
+        """Whatever goes wrong here costs no end: the failures stay due, and are found again."""
         if self.faulted is None:
             return
-        faults = [
-            (answer.stored, one.report.log_tail)
-            for one, answer in zip(batch, answers, strict=True)
+        failures = [
+            (answer.stored, request.report.log_tail)
+            for request, answer in zip(batch, answers, strict=True)
             if isinstance(answer, WriteApplied) and answer.stored.document.state is State.FAULTED
         ]
-        if faults:
+        if failures:
             try:
-                await self.faulted(faults)
+                await self.faulted(failures)
             except Exception as error:
-                self.troubled(f"{len(faults)} failure(s) stay due: {type(error).__name__}: {error}")
+                self.troubled(f"{len(failures)} failure(s) stay due: {type(error).__name__}: {error}")
 
     async def _note_sources(self, batch: Sequence[_Asked]) -> None:
         """Which replica failed is a help for the jobs to come, and worth no end."""
         if self.staged is None:
             return
-        for one in batch:
+        for request in batch:
             # A full disk says nothing about where the file came from.
-            if one.report.ending.reason != "disk" and any(entry.get("failed") for entry in one.report.staging):
+            if request.report.ending.reason != "disk" and any(entry.get("failed") for entry in request.report.staging):
                 try:
-                    await self.staged(one.tenant, one.report.staging)
+                    await self.staged(request.tenant, request.report.staging)
                 except PortError as error:
                     self.troubled(f"a failed source could not be recorded: {error}")
 
     async def _note_leftovers(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
         """What could not be cleared away changes nothing about how a job ended; it is told to whoever looks after the host."""
-        found = [
-            (answer.stored.document, one.report.ending.claim, one.report.cleanup)
-            for one, answer in zip(batch, answers, strict=True)
-            if one.report.cleanup is not None and isinstance(answer, WriteApplied)
+        failures = [
+            (answer.stored.document, request.report.ending.claim, request.report.cleanup)
+            for request, answer in zip(batch, answers, strict=True)
+            if request.report.cleanup is not None and isinstance(answer, WriteApplied)
         ]
-        if found and self.left_behind is not None:
-            await self.left_behind(found)
+        if failures and self.left_behind is not None:
+            await self.left_behind(failures)
 
     def _long_missing(self, claim: str) -> bool:
         """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""
@@ -230,33 +232,39 @@ class JobCompletions:
             self._missing.popitem(last=False)
         return now - since >= MISSING
 
-    def _proposed(self, one: _Asked) -> ProposedWrite:
-        ending = one.report.ending
+    def _proposed(self, request: _Asked) -> ProposedWrite:
+        ending = request.report.ending
         now = self.clock.now()
-        answer = None if self.faulted is None else leave_fault
+        answer = None if self.faulted is None else leave_failure
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-            if document.tenant != one.tenant:
+            if document.tenant != request.tenant:
                 self.intrusions += 1
-                self.intruded(one.pilot, one.tenant, document.id)
+                self.intruded(request.pilot, request.tenant, document.id)
                 return TransitionRefused("there is no such job")
-            if document.claim is not None and document.claim.id == ending.claim and document.claim.pilot != one.pilot:
+            if (
+                document.claim is not None
+                and document.claim.id == ending.claim
+                and document.claim.pilot != request.pilot
+            ):
                 return TransitionRefused(NOT_ITS_OWN)
-            verdict = end(document, ending, now=now, by=one.pilot, answer=answer)
+            verdict = end(document, ending, now=now, by=request.pilot, answer=answer)
             if isinstance(verdict, Applied | Repeated):
                 return verdict.document
             return TransitionRefused(verdict.reason)
 
         def already_applied(document: JobDocument) -> bool:
-            return document.tenant == one.tenant and isinstance(end(document, ending, now=now, by=one.pilot), Repeated)
+            return document.tenant == request.tenant and isinstance(
+                end(document, ending, now=now, by=request.pilot), Repeated
+            )
 
         def confirm_refusal(document: JobDocument) -> bool:
-            """Finished work is not thrown away on a read alone; of a fault nothing is lost but its evidence, which is kept."""
-            whose = document.claim is None or document.claim.id != ending.claim or document.claim.pilot == one.pilot
-            return whose and ending.outcome is AttemptOutcome.OK and document.tenant == one.tenant
+            """Finished work is not thrown away on a read alone; of a failure nothing is lost but its evidence, which is kept."""
+            whose = document.claim is None or document.claim.id != ending.claim or document.claim.pilot == request.pilot
+            return whose and ending.outcome is AttemptOutcome.OK and document.tenant == request.tenant
 
         return ProposedWrite(
-            one.report.job,
+            request.report.job,
             decide,
             already_applied,
             known=self._known.get(ending.claim),
@@ -264,33 +272,37 @@ class JobCompletions:
         )
 
     async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
-        """What a fault left behind, and what any attempt printed, before the document says that it ended."""
+        """What a failure left behind, and what any attempt printed, before the document says that it ended."""
         records = [
-            _record(one, "evidence" if one.report.ending.outcome is AttemptOutcome.FAULT else "log", self.clock.now())
-            for one in batch
-            if one.report.ending.outcome is AttemptOutcome.FAULT or one.report.log_tail or one.report.task
+            _record(
+                request,
+                "evidence" if request.report.ending.outcome is AttemptOutcome.FAILURE else "log",
+                self.clock.now(),
+            )
+            for request in batch
+            if request.report.ending.outcome is AttemptOutcome.FAILURE or request.report.log_tail or request.report.task
         ]
-        records += [_record(one, "staging", self.clock.now()) for one in batch if _troubled(one.report)]
+        records += [_record(request, "staging", self.clock.now()) for request in batch if _troubled(request.report)]
         if records:
             await self.store.add_records(records)
 
     async def _keep_late(self, late: Sequence[tuple[_Asked, str]]) -> None:
         """A late end is never applied and never lost: it is kept as evidence before the pilot may forget it."""
-        records = [_record(one, "late-end", self.clock.now(), why=why) for one, why in late]
+        records = [_record(request, "late-completion", self.clock.now(), why=why) for request, why in late]
         try:
             await self.store.add_records(records)
         except Transient as error:
-            for one, _ in late:
-                _tell(one, CompletionStatus.UNKNOWN, str(error))
+            for request, _ in late:
+                _tell(request, CompletionStatus.UNKNOWN, str(error))
             return
-        for one, why in late:
-            _tell(one, CompletionStatus.UNKNOWN if why == NOT_ITS_OWN else CompletionStatus.SUPERSEDED, why)
+        for request, why in late:
+            _tell(request, CompletionStatus.UNKNOWN if why == NOT_ITS_OWN else CompletionStatus.SUPERSEDED, why)
 
 
-def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
-    report = one.report
+def _record(request: _Asked, kind: str, now: int, why: str = "") -> Record:
+    report = request.report
     token = report.ending.token
-    body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": one.pilot}
+    body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": request.pilot}
     if report.log_tail and kind != "staging":
         # What others may read as evidence has no secrets in it; what went well is its owner's log, as it was printed.
         tail = report.log_tail if kind == "log" else redacted(report.log_tail)
@@ -302,8 +314,8 @@ def _record(one: _Asked, kind: str, now: int, why: str = "") -> Record:
     if why:
         body["why"] = why
     # The teller is part of the name: what someone else says of the same claim must not stand in its way.
-    name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{one.pilot}"
-    return Record(id=name, tenant=one.tenant, kind=kind, job=report.job, at=now, body=body)
+    name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{request.pilot}"
+    return Record(id=name, tenant=request.tenant, kind=kind, job=report.job, at=now, body=body)
 
 
 def _troubled(report: CompletionReport) -> bool:
@@ -314,26 +326,26 @@ def _troubled(report: CompletionReport) -> bool:
 def _redacted_texts(value: object) -> object:
     """What executors printed, however deep inside."""
     if isinstance(value, Mapping):
-        return {name: _redacted_texts(one) for name, one in value.items()}
+        return {name: _redacted_texts(entry) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_redacted_texts(one) for one in value]
+        return [_redacted_texts(entry) for entry in value]
     return redacted(value) if isinstance(value, str) else value
 
 
 def _redacted(entry: Mapping[str, object]) -> dict[str, object]:
     """How a file came, without what an address may carry."""
     failed = entry.get("failed")
-    words = [redacted(str(one)) for one in failed] if isinstance(failed, list) else []
+    words = [redacted(str(failure)) for failure in failed] if isinstance(failed, list) else []
     return {**entry, **({"failed": words} if words else {})}
 
 
 def _result(answer: Answer) -> tuple[CompletionStatus, str]:
     if isinstance(answer, WriteApplied):
-        held = answer.stored.document.held_end is not None
+        held = answer.stored.document.held_completion is not None
         return (CompletionStatus.HELD, "") if held else (CompletionStatus.COMMITTED, "")
     return CompletionStatus.UNKNOWN, getattr(answer, "detail", "")
 
 
-def _tell(one: _Asked, result: CompletionStatus, detail: str) -> None:
-    if not one.answer.done():
-        one.answer.set_result(CompletionReply(one.report.ending.claim, result, detail))
+def _tell(request: _Asked, result: CompletionStatus, detail: str) -> None:
+    if not request.answer.done():
+        request.answer.set_result(CompletionReply(request.report.ending.claim, result, detail))

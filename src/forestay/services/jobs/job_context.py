@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.domain.flows.execution.case_names import item_of
+from forestay.domain.flows.execution.run_names import instance_of
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.services.exceptions.detect.constraint_checker import task_of
 
 
 def job_context(document: JobDocument, now: int) -> dict[str, Any]:
-    """The groups ``job`` and, of a job that a case asked for, ``item``."""
+    """The groups ``job`` and, of a job that a run asked for, ``instance``."""
     needs = document.resources
     job: dict[str, Any] = {
         "name": document.name,
@@ -20,7 +20,7 @@ def job_context(document: JobDocument, now: int) -> dict[str, Any]:
         "priority": document.priority,
         "attempt": document.attempt,
         "generation": document.generation,
-        "faults": document.faults,
+        "failures": document.failures,
         "releases": document.releases,
         "cpus": needs.cpus,
         "memory": needs.memory,
@@ -37,16 +37,16 @@ def job_context(document: JobDocument, now: int) -> dict[str, Any]:
 
 def place_of(document: JobDocument) -> dict[str, Any]:
     """Where a job belongs: the fields that `ExceptionEvent` has for it."""
-    tie = document.tie
-    if tie is None:
+    flow_ref = document.flow_ref
+    if flow_ref is None:
         return {"job": document.id, "attempt": document.attempt}
-    item, number = item_of(tie.work)
+    instance, number = instance_of(flow_ref.work)
     return {
         "job": document.id,
         "attempt": document.attempt,
-        "case": tie.case,
-        "item": item,
-        "task": task_of(item),
+        "run": flow_ref.run,
+        "instance": instance,
+        "task": task_of(instance),
         "round": number,
-        "flow": tie.flow,
+        "flow": flow_ref.flow,
     }

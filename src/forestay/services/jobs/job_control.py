@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.jobs import steering
-from forestay.domain.jobs.claim import FaultAnswer, begin, release
+from forestay.domain.jobs.claim import FailureAnswer, begin, release
 from forestay.domain.jobs.job_document import JobDocument, JobPhase, State, Token
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError, Transient
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record
-from forestay.services.exceptions.detect.fault_incident import fault_incident_id
+from forestay.services.exceptions.detect.failure_incident import failure_incident_id
 from forestay.services.exceptions.record.incident_settlement import settle_held
 from forestay.services.shared.checked_writer import Answer, ProposedWrite, WriteApplied, Writer, WriteUnsettled
 
@@ -30,13 +30,13 @@ class JobControl:
     store: JobStore
     writer: Writer
     clock: Clock
-    fault_answer: FaultAnswer | None = None
-    """What becomes of a fault whose job was held; None: its own retry policy."""
+    failure_answer: FailureAnswer | None = None
+    """What becomes of a failure whose job was held; None: its own retry policy."""
     incidents: IncidentStore | None = None
-    """Where a fault waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
+    """Where a failure waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
 
     released: Callable[[str], Awaitable[None]] | None = None
-    """Lets go of what the exlet of an incident holds beside the job (`PlaybookRunner.release`); None: this domain runs no cases."""
+    """Lets go of what the playbook of an incident holds beside the job (`PlaybookRunner.release`); None: this domain runs no runs."""
 
     async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
         """End the job; a pilot that runs it is ordered to stop."""
@@ -60,17 +60,17 @@ class JobControl:
         now = self.clock.now()
         return await self._one(
             job,
-            lambda document: steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer),
+            lambda document: steering.let_go(document, holder=holder, now=now, by=by, answer=self.failure_answer),
             lambda document: False,
         )
 
     async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
-        """Run a faulted job again. Whatever the exlet of its fault holds goes on."""
+        """Run a faulted job again. Whatever the playbook of its failure holds goes on."""
         now = self.clock.now()
         return await self._moved_on(
             job,
             lambda document: steering.retry(
-                document, now=now, by=by, reason=reason, answered=fault_incident_id(document)
+                document, now=now, by=by, reason=reason, answered=failure_incident_id(document)
             ),
             lambda document: False,
             f"{by}: retry. {reason}",
@@ -133,7 +133,7 @@ class JobControl:
                 if holder in document.holders:
                     return TransitionRefused("it already holds the job")
                 return steering.hold(document, holder=holder, now=now, by=by, reason=reason)
-            return steering.let_go(document, holder=holder, now=now, by=by, answer=self.fault_answer)
+            return steering.let_go(document, holder=holder, now=now, by=by, answer=self.failure_answer)
 
         def already_applied(document: JobDocument) -> bool:
             if verb == "cancel":
@@ -190,13 +190,13 @@ class JobControl:
         for document in before:
             if document.claim is not None:
                 await self.order(document, "cancel")
-        faults = [fault_incident_id(document) for document in before if document.state is State.FAULTED]
+        failures = [failure_incident_id(document) for document in before if document.state is State.FAULTED]
         if self.incidents is not None:
             with suppress(PortError):
-                await settle_held(self.incidents, faults, words, now=self.clock.now())
+                await settle_held(self.incidents, failures, words, now=self.clock.now())
 
     async def _release_first(self, job: str, decide: Callable[[JobDocument], JobDocument | TransitionRefused]) -> None:
-        """Let go of what the exlet of a job's fault holds beside the job, before the job moves on: an incident that is settled is not listed, and nobody would see what it still holds."""
+        """Let go of what the playbook of a job's failure holds beside the job, before the job moves on: an incident that is settled is not listed, and nobody would see what it still holds."""
         if self.released is None or self.incidents is None:
             return
         stored = (await self.store.get([job])).get(job)
@@ -206,9 +206,9 @@ class JobControl:
             or isinstance(decide(stored.document), TransitionRefused)
         ):
             return
-        name = fault_incident_id(stored.document)
-        known = (await self.incidents.get_standings([name])).get(name)
-        if known is not None and known.standing.state is IncidentState.HELD:
+        name = failure_incident_id(stored.document)
+        known = (await self.incidents.get_statuses([name])).get(name)
+        if known is not None and known.status.state is IncidentState.HELD:
             await self.released(name)
 
     async def _one(

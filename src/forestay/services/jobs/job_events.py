@@ -159,16 +159,16 @@ class JobEvents:
         self._from = max(since, min(newest, self.clock.now()) - OVERLAP)
 
     def _tell(self, document: JobDocument) -> None:
-        told = self._told.get(document.id)
-        if told is None:
+        revision = self._told.get(document.id)
+        if revision is None:
             # Of a job not heard of before the newest line is news, and whatever happened since someone listens.
             older = [line.rev for line in document.history if line.at < self._since]
-            told = min(document.rev - 1, max(older, default=0))
+            revision = min(document.rev - 1, max(older, default=0))
         for line in document.history:
-            if line.rev > told:
+            if line.rev > revision:
                 for listener in tuple(self._listeners):
                     listener.tell(JobEvent(document, line))
-        self._told[document.id] = max(told, document.rev)
+        self._told[document.id] = max(revision, document.rev)
         self._told.move_to_end(document.id)
         while len(self._told) > REMEMBER:
             self._told.popitem(last=False)

@@ -109,10 +109,12 @@ class JobSubmitter:
     async def _accept(
         self, submissions: Sequence[Submission], names: Sequence[str], by: str, trace: str = ""
     ) -> Sequence[AcceptedJob]:
-        await self._keep_specifications({one.specification.id: one.specification for one in submissions})
+        await self._keep_specifications(
+            {submission.specification.id: submission.specification for submission in submissions}
+        )
         now = self.clock.now()
         asked = zip(await self._in_generation(submissions), names, strict=True)
-        documents = [new_job(one, job=name, now=now, by=by, trace=trace) for one, name in asked]
+        documents = [new_job(submission, job=name, now=now, by=by, trace=trace) for submission, name in asked]
         accepted: list[AcceptedJob] = []
         for start in range(0, len(documents), BULK):
             accepted += await self._create(documents[start : start + BULK])
@@ -124,7 +126,7 @@ class JobSubmitter:
             self._generation = 0 if self.documents is None else (await generation_of(self.documents)).number
         if not self._generation:
             return submissions
-        return [replace(one, generation=self._generation + one.generation) for one in submissions]
+        return [replace(submission, generation=self._generation + submission.generation) for submission in submissions]
 
     async def _keep_key(self, name: str, tenant: str, digest: str, jobs: Sequence[str]) -> None:
         body = {"digest": digest, "jobs": len(jobs)}
@@ -188,11 +190,11 @@ class JobSubmitter:
                     unsure.append(job)
             if not unsure:
                 return settled
-            found = await self.store.get(unsure)
+            stored_jobs = await self.store.get(unsure)
             for job in unsure:
-                if job not in found:
+                if job not in stored_jobs:
                     claims.drop(job)
-            changes = [_settling(wanted[job], found.get(job)) for job in unsure]
+            changes = [_settling(wanted[job], stored_jobs.get(job)) for job in unsure]
         raise Transient("the store did not acknowledge every job; send the same request with the same key again")
 
 
@@ -200,9 +202,9 @@ def _unclaimed() -> FirstClaims[Any]:
     return FirstClaims({}, lambda _claims: None)
 
 
-def _settling(wanted: JobDocument, found: Stored | None) -> DocumentChange:
+def _settling(wanted: JobDocument, stored: Stored | None) -> DocumentChange:
     """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
-    return DocumentChange(wanted, None) if found is None else DocumentChange(confirm(found.document), found.version)
+    return DocumentChange(wanted, None) if stored is None else DocumentChange(confirm(stored.document), stored.version)
 
 
 def _remember(known: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:

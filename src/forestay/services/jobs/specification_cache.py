@@ -39,22 +39,22 @@ class SpecificationCache:
 
     async def find(self, ids: Sequence[str]) -> dict[str, Specification]:
         """Those of them that there are."""
-        found = {name: self._known[name].specification for name in ids if name in self._known}
-        missing = sorted({name for name in ids if name not in found})
+        specifications = {name: self._known[name].specification for name in ids if name in self._known}
+        missing = sorted({name for name in ids if name not in specifications})
         if missing:
             read = await self.store.get_specifications(missing)
             self.know(read.values())
-            found |= read
-        return found
+            specifications |= read
+        return specifications
 
     def know(self, specifications: Iterable[Specification]) -> None:
         """These are stored, or about to be: whoever claims their jobs at once need not read them back."""
-        for one in specifications:
-            if one.id in self._known:
+        for specification in specifications:
+            if specification.id in self._known:
                 continue
-            size = len(orjson.dumps(specification_to_json(one)))
+            size = len(orjson.dumps(specification_to_json(specification)))
             if size <= LARGE:
-                self._known[one.id] = _CachedSpecification(one, size)
+                self._known[specification.id] = _CachedSpecification(specification, size)
                 self.size += size
         while len(self._known) > MOST or self.size > MOST_BYTES:
             self.size -= self._known.popitem(last=False)[1].size

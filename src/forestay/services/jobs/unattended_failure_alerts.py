@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.incidents.house_policy import NEVER
+from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.jobs.job_store import JobQuery, Record
 from forestay.services.shared.job_alerts import JobAlerts
@@ -14,9 +14,9 @@ FORGOTTEN = "forestay/forgotten"
 OVERLAP = 60_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
 SETTLED = 20_000
-"""Milliseconds for which a fault has waited for a person: one that an exlet answers step by step waits, too, but not for long."""
+"""Milliseconds for which a failure has waited for a person: one that a playbook answers step by step waits, too, but not for long."""
 FIRST_LOOK = 86_400_000
-"""How far the first look goes back: what failed while no keeper ran is told, too."""
+"""How far the first look goes back: what failed while no reconciler ran is told, too."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class UnattendedFailureAlerts(JobAlerts):
 
 
 def _lost(document: JobDocument, now: int) -> bool:
-    """Whether nothing more is done about it by itself: a fault that is answered now, or tried again later, is no failure yet."""
+    """Whether nothing more is done about it by itself: a failure that is answered now, or tried again later, is no failure yet."""
     waits = document.not_before >= NEVER and now - document.changed >= SETTLED
     return document.state is State.FAILED or waits
 

@@ -52,8 +52,8 @@ class BrowserSessions:
         """
         once = self.ids.claim() + self.ids.claim()
         expires = self.clock.now() + 1000 * LINK_SECONDS
-        given = sorted(one.value for one in {Role.VIEWER, *roles} & PEOPLE)
-        body = {"subject": subject, "expires": expires, "used": False, "roles": given, "until": until}
+        values = sorted(person.value for person in {Role.VIEWER, *roles} & PEOPLE)
+        body = {"subject": subject, "expires": expires, "used": False, "roles": values, "until": until}
         (written,) = await self.documents.put([(Document(_name(once), tenant, KIND, body), None)])
         if not isinstance(written, Written):
             raise Transient("the link could not be stored; try again")
@@ -82,7 +82,7 @@ class BrowserSessions:
         return self.admit(
             subject=str(document.body["subject"]),
             tenant=document.tenant,
-            roles=(Role(one) for one in roles) if isinstance(roles, list) else (Role.VIEWER,),
+            roles=(Role(role) for role in roles) if isinstance(roles, list) else (Role.VIEWER,),
             until=until if isinstance(until, int) else None,
         )
 

@@ -84,8 +84,8 @@ class DomainCounter:
         if jobs.get(State.AVAILABLE.value):
             free = JobQuery(states=frozenset({State.AVAILABLE}), held=False, at_most={"not_before": now})
             page = await self.store.search(free, sort="created", limit=1)
-            oldest_available = max((now - one.document.created for one in page.jobs), default=0) / 1000
+            oldest_available = max((now - job.document.created for job in page.jobs), default=0) / 1000
         if held:
-            found = await self.incidents.find(waiting, sort="at", limit=1)
-            oldest_held = max((now - one.standing.at for one in found.found), default=0) / 1000
+            incident_page = await self.incidents.find(waiting, sort="at", limit=1)
+            oldest_held = max((now - stored.status.at for stored in incident_page.statuses), default=0) / 1000
         return DomainCounts(self.clock.monotonic(), jobs, unclosed, held, oldest_available, oldest_held)

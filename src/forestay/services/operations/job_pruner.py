@@ -1,6 +1,6 @@
 """Removes jobs that ended long ago, and what is kept beside them: else the store grows for as long as a domain lives.
 
-What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of cases that have not, ends of which a submitter is still to be told. So do
+What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of runs that have not, ends of which a submitter is still to be told. So do
 incidents, decisions and rules, which later rules are replayed over, the audit log, and the files that jobs made.
 """
 
@@ -39,13 +39,13 @@ class Pruned(NamedTuple):
 
 @dataclass(slots=True)
 class JobPruner:
-    """The service; keepers run it where a domain says for how long it keeps what has ended."""
+    """The service; reconcilers run it where a domain says for how long it keeps what has ended."""
 
     store: JobStore
     documents: DocumentStore
     clock: Clock
     engine: FlowEngine | None = None
-    """Who knows of cases whether they have ended; None: nothing of any case is removed."""
+    """Who knows of runs whether they have ended; None: nothing of any run is removed."""
     keep_days: int = 0
     """For `run`; 0: nothing is removed."""
     every: float = EVERY
@@ -70,10 +70,10 @@ class JobPruner:
         *,
         dry_run: bool = False,
         pause: float = 0.0,
-        told: Callable[[Pruned], None] = lambda _so_far: None,
+        on_progress: Callable[[Pruned], None] = lambda _so_far: None,
     ) -> Pruned:
         """Remove what has ended, and was not written since, by then (milliseconds since 1970). `Transient`: the rest another time."""
-        cases = RunLiveness(self.engine, self.store, self.documents) if self.engine is not None else None
+        runs = RunLiveness(self.engine, self.store, self.documents) if self.engine is not None else None
         so_far, cursor, marked = Pruned(0, 0), None, False
         query = JobQuery(states=FINAL, at_most={"changed": before})
         while True:
@@ -82,7 +82,7 @@ class JobPruner:
             old = list[Stored]()
 
             async def look_at(stored: Stored, old: list[Stored] = old) -> None:
-                if not await _needed(stored.document, cases):
+                if not await _needed(stored.document, runs):
                     old.append(stored)
 
             later = await self.quarantine.each(
@@ -100,7 +100,7 @@ class JobPruner:
                 gone = await self.store.remove(old)
                 self.removed += gone
             so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
-            told(so_far)
+            on_progress(so_far)
             cursor = page.cursor
             if cursor is None:
                 return so_far
@@ -115,13 +115,13 @@ class JobPruner:
         await update_document(self.documents, MARK, change, tries=TRIES, unsure="the pruning limit could not be stored")
 
 
-async def _needed(document: JobDocument, cases: RunLiveness | None) -> bool:
+async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:
     """Whether anybody may still ask for it."""
     if document.delivery is not None and document.delivery.due is not None:
         return True
-    if document.tie is None:
+    if document.flow_ref is None:
         return False
-    return cases is None or not await cases.over(document.tie.case, document.tenant, document.changed)
+    return runs is None or not await runs.over(document.flow_ref.run, document.tenant, document.changed)
 
 
 async def pruned_before(documents: DocumentStore) -> int:

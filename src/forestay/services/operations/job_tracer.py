@@ -74,25 +74,25 @@ class TracedIncidentStore:
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
         added = await self.inner.add_decisions(decisions)
-        await self._tell([one for one, new in zip(decisions, added, strict=True) if new])
+        await self._tell([decision for decision, new in zip(decisions, added, strict=True) if new])
         return added
 
     async def add_steps(self, steps: Sequence[StepRecord]) -> Sequence[bool]:
         added = await self.inner.add_steps(steps)
-        for one in steps:
-            if one.mark is StepMark.BEGUN:
-                self._begun[f"{one.incident}:{one.n}:{one.step}"] = one.at
+        for record in steps:
+            if record.mark is StepMark.BEGUN:
+                self._begun[f"{record.incident}:{record.n}:{record.step}"] = record.at
         while len(self._begun) > REMEMBER:
             self._begun.popitem(last=False)
         await self._tell([s for s, new in zip(steps, added, strict=True) if new and s.mark is StepMark.OVER])
         return added
 
     async def _tell(self, ones: Sequence[Decision | StepRecord]) -> None:
-        for one in ones:
+        for record in ones:
             try:
-                known = await self._context(one.incident)
+                known = await self._context(record.incident)
             except PortError:
-                return  # a trace is worth no fault
+                return  # a trace is worth no failure
             if known is None:
                 continue
             incident, context, parent = known
@@ -102,23 +102,25 @@ class TracedIncidentStore:
                 "forestay.cause": incident.cause,
             }
             above = incident_span(incident.id)
-            if isinstance(one, Decision):
+            if isinstance(record, Decision):
                 more |= {
-                    "forestay.verdict": one.verdict,
-                    "forestay.by": one.by,
-                    "forestay.shadow": str(one.shadow).lower(),
+                    "forestay.verdict": record.verdict,
+                    "forestay.by": record.by,
+                    "forestay.shadow": str(record.shadow).lower(),
                 }
-                spans = [_span(one.id, f"incident: {one.verdict}", context, above, one.at, one.at, more)]
-                if one.n <= 1:
+                spans = [_span(record.id, f"incident: {record.verdict}", context, above, record.at, record.at, more)]
+                if record.n <= 1:
                     spans.append(Span("", f"incident {incident.kind.value}", context.trace, above, parent, incident.at,
-                                      max(incident.at, one.at), more))  # fmt: skip
+                                      max(incident.at, record.at), more))  # fmt: skip
             else:
-                began = self._begun.pop(f"{one.incident}:{one.n}:{one.step}", one.at)
-                more |= {"forestay.action": one.action, "forestay.step": one.step}
+                began = self._begun.pop(f"{record.incident}:{record.n}:{record.step}", record.at)
+                more |= {"forestay.action": record.action, "forestay.step": record.step}
                 error = (
-                    None if one.detail.get("state") == "done" else str(one.detail.get("detail", "it was not executed"))
+                    None
+                    if record.detail.get("state") == "done"
+                    else str(record.detail.get("detail", "it was not executed"))
                 )
-                spans = [_span(one.id, f"exlet: {one.action}", context, above, began, one.at, more, error)]
+                spans = [_span(record.id, f"playbook: {record.action}", context, above, began, record.at, more, error)]
             self.jobs.traces.tell(spans)
 
     async def _context(self, name: str) -> tuple[Incident, TraceContext, str] | None:

@@ -1,6 +1,6 @@
-"""Tells lineage of jobs and cases: read from the store in the order of their changes, sent at least once.
+"""Tells lineage of jobs and runs: read from the store in the order of their changes, sent at least once.
 
-How far it has come is a document, written after what it says was sent. One of several keepers has the turn at a time; when it dies another goes on from the document, and
+How far it has come is a document, written after what it says was sent. One of several reconcilers has the turn at a time; when it dies another goes on from the document, and
 repeats at most what was sent since. Events are made of what is stored, so a repeat is the same event.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, Protocol, cast
 
 from forestay.domain.jobs.job_document import FINAL, JobDocument, State
 from forestay.domain.jobs.specification import Specification
-from forestay.formats.provenance.open_lineage import case_events, job_events, run_id
+from forestay.formats.provenance.open_lineage import job_events, run_events, run_id
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
-from forestay.ports.flows.flow_engine import CaseSummary
+from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Version, Written
 from forestay.ports.operations.lineage import Lineage
 from forestay.services.flows.flow_store import FlowStore
@@ -31,17 +31,17 @@ AT_ONCE = 16
 OVERLAP = 30_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
 TURN = 60_000
-"""Milliseconds after which another keeper takes the turn of one that is silent."""
+"""Milliseconds after which another reconciler takes the turn of one that is silent."""
 REMEMBER = 100_000
 LONGEST_WAIT = 60.0
 _TOLD = frozenset({State.RUNNING}) | FINAL
 
 
-class Cases(Protocol):
-    """Who knows cases."""
+class Runs(Protocol):
+    """Who knows runs."""
 
-    async def moved(self, since: int) -> Sequence[CaseSummary]:
-        """Those of which a run began or ended at this time or later; `started` is when the case itself began."""
+    async def moved(self, since: int) -> Sequence[RunSummary]:
+        """Those of which a run began or ended at this time or later; `started` is when the run itself began."""
         ...
 
 
@@ -52,7 +52,7 @@ class LineageReporter:
     store: JobStore
     documents: DocumentStore
     flows: FlowStore
-    cases: Cases | None
+    runs: Runs | None
     lineage: Lineage
     clock: Clock
     namespace: str
@@ -80,28 +80,28 @@ class LineageReporter:
             await asyncio.sleep(wait)
 
     async def look(self) -> None:
-        """Tell what has changed, if it is this keeper's turn."""
+        """Tell what has changed, if it is this reconciler's turn."""
         stored = (await self.documents.get([DOCUMENT])).get(DOCUMENT)
         now = self.clock.now()
-        body = dict(stored.document.body) if stored is not None else {"jobs": now, "cases": now, "by": "", "until": 0}
+        body = dict(stored.document.body) if stored is not None else {"jobs": now, "runs": now, "by": "", "until": 0}
         if body["by"] != self.me and cast("int", body["until"]) > now:
             return
         version = await self._write(body, stored)
         if version is None:
             return
-        if self.cases is not None:
-            since = cast("int", body["cases"])
-            found = await self.cases.moved(since - OVERLAP)
-            # A case that began long ago and still runs is found only because it went on in a new run: its beginning was told.
-            new = [one for one in found if one.ended is not None or one.started >= since - OVERLAP]
-            await self._send([case_events(one, namespace=self.namespace) for one in new])
-            times = [at for one in found for at in (one.started, one.ended or 0)]
-            body["cases"] = min(now, max([since, *times]))
+        if self.runs is not None:
+            since = cast("int", body["runs"])
+            summaries = await self.runs.moved(since - OVERLAP)
+            # A run that began long ago and still runs is found only because it went on in a new run: its beginning was told.
+            new = [summary for summary in summaries if summary.ended is not None or summary.started >= since - OVERLAP]
+            await self._send([run_events(summary, namespace=self.namespace) for summary in new])
+            times = [at for summary in summaries for at in (summary.started, summary.ended or 0)]
+            body["runs"] = min(now, max([since, *times]))
         query = JobQuery(states=_TOLD, at_least={"changed": cast("int", body["jobs"]) - OVERLAP})
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort="changed", limit=PAGE, cursor=cursor)
-            documents = [one.document for one in page.jobs]
+            documents = [job.document for job in page.jobs]
             await self._tell_jobs(documents)
             if documents:
                 body["jobs"] = max(cast("int", body["jobs"]), min(documents[-1].changed, now))
@@ -111,15 +111,15 @@ class LineageReporter:
                 return
 
     async def _write(self, body: dict[str, object], before: StoredDocument | Version | None) -> Version | None:
-        """Say how far it has come and keep the turn; None: another keeper has it."""
+        """Say how far it has come and keep the turn; None: another reconciler has it."""
         expected = before.version if isinstance(before, StoredDocument) else before
-        said = body | {"by": self.me, "until": self.clock.now() + TURN}
-        (result,) = await self.documents.put([(Document(DOCUMENT, "", KIND, said), expected)])
+        body_data = body | {"by": self.me, "until": self.clock.now() + TURN}
+        (result,) = await self.documents.put([(Document(DOCUMENT, "", KIND, body_data), expected)])
         return result.version if isinstance(result, Written) else None
 
     async def _tell_jobs(self, documents: Sequence[JobDocument]) -> None:
-        new = [one for one in documents if not self._told(one)]
-        await self._know_specifications({one.specification for one in new})
+        new = [document for document in documents if not self._told(document)]
+        await self._know_specifications({document.specification for document in new})
         events = []
 
         async def describe(document: JobDocument) -> None:
@@ -139,14 +139,14 @@ class LineageReporter:
         due = [
             left
             for events in runs
-            if (left := [one for one in events if (one["run"]["runId"], one["eventType"]) not in self._done])
+            if (left := [event for event in events if (event["run"]["runId"], event["eventType"]) not in self._done])
         ]
         for start in range(0, len(due), AT_ONCE):
             some = due[start : start + AT_ONCE]
             self.refused += sum(await asyncio.gather(*(self.lineage.send(events) for events in some)))
-            for one in (one for events in some for one in events):
+            for event in (other_event for events in some for other_event in events):
                 self.sent += 1
-                self._done[one["run"]["runId"], one["eventType"]] = None
+                self._done[event["run"]["runId"], event["eventType"]] = None
             while len(self._done) > REMEMBER:
                 self._done.popitem(last=False)
 

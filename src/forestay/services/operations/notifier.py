@@ -1,7 +1,7 @@
-"""Tells receivers of alerts, and of incidents that wait for a person: the first at once, the rest in digests.
+"""Tells notification channels of alerts, and of incidents that wait for a person: the first at once, the rest in digests.
 
-Any number may run. What a receiver was told and is to be told is one document, written over what was read: only one of several takes a letter up. It is sent at
-least once; a keeper that dies between sending and writing that down has it sent again, under the same name.
+Any number may run. What a notification channel was told and is to be told is one document, written over what was read: only one of several takes a letter up. It is sent at
+least once; a reconciler that dies between sending and writing that down has it sent again, under the same name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from forestay.ports.operations.notification_channel import NotificationChannel, 
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.shared.document_update import update_document
 
-KIND = "notices"
+KIND = "notification_events"
 PAGE = 1000
 TRIES = 10
 _HELD = frozenset({IncidentState.HELD})
@@ -54,7 +54,7 @@ class ChannelSubscription(NamedTuple):
     """Somebody who is told, and what."""
 
     addressee: ChannelFilter
-    receiver: NotificationChannel
+    notification_channel: NotificationChannel
 
 
 @dataclass(slots=True)
@@ -65,13 +65,13 @@ class Notifier:
     incidents: IncidentStore
     documents: DocumentStore
     clock: Clock
-    receivers: Sequence[ChannelSubscription]
-    house: str
-    """The tenant whose receivers hear of what concerns the whole domain."""
+    notification_channels: Sequence[ChannelSubscription]
+    admin_tenant: str
+    """The tenant whose notification channels hear of what concerns the whole domain."""
     url: str
     """Where people look."""
     audit: AuditLog | None = None
-    """Whose end receivers may want to keep; None: nobody is told of it."""
+    """Whose end notification channels may want to keep; None: nobody is told of it."""
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
@@ -88,50 +88,64 @@ class Notifier:
 
     async def look(self) -> None:
         """Take in what is new, and send what is due."""
-        names = {document_of(one.addressee): one for one in self.receivers}
+        names = {
+            document_of(notification_channel.addressee): notification_channel
+            for notification_channel in self.notification_channels
+        }
         stored = await self.documents.get(list(names))
         now = self.clock.now()
-        trays = {name: _tray(stored.get(name), now) for name in names}
-        notices = await self._notices(min(tray.mark for tray in trays.values()) - OVERLAP)
-        sending = [self._serve(names[name], tray, stored.get(name), notices) for name, tray in trays.items()]
+        outboxes = {name: _outbox(stored.get(name), now) for name in names}
+        notification_events = await self._notices(min(outbox.mark for outbox in outboxes.values()) - OVERLAP)
+        sending = [
+            self._serve(names[name], outbox, stored.get(name), notification_events) for name, outbox in outboxes.items()
+        ]
         await asyncio.gather(*sending)
 
     async def _serve(
         self,
-        told: ChannelSubscription,
+        subscription: ChannelSubscription,
         before: Outbox,
         stored: StoredDocument | None,
-        notices: Sequence[NotificationEvent],
+        notification_events: Sequence[NotificationEvent],
     ) -> None:
         now = self.clock.now()
-        tray, letter = take_up(gather(before, notices, told.addressee, now), told.addressee, now)
-        if tray == before:
+        outbox, notification = take_up(
+            gather(before, notification_events, subscription.addressee, now), subscription.addressee, now
+        )
+        if outbox == before:
             return
-        if not await self._put(told.addressee, tray, stored.version if stored else None) or letter is None:
-            return  # another keeper was quicker; what it left is seen at the next look
-        problem = await self._send(told, letter)
-        hopeless = problem is not None and (isinstance(problem, Permanent) or given_up(letter))
+        if (
+            not await self._put(subscription.addressee, outbox, stored.version if stored else None)
+            or notification is None
+        ):
+            return  # another reconciler was quicker; what it left is seen at the next look
+        problem = await self._send(subscription, notification)
+        hopeless = problem is not None and (isinstance(problem, Permanent) or given_up(notification))
         self.dropped += hopeless
 
-        def settle(found: StoredDocument | None) -> tuple[Document | None, None]:
-            standing = _tray(found, now)
+        def settle(found_stored: StoredDocument | None) -> tuple[Document | None, None]:
+            status = _outbox(found_stored, now)
             over = problem is None or hopeless
-            after = was_sent(standing, letter) if over else was_not_sent(standing, letter, self.clock.now())
-            return (None if after == standing else _document(told.addressee, after)), None
+            after = was_sent(status, notification) if over else was_not_sent(status, notification, self.clock.now())
+            return (None if after == status else _document(subscription.addressee, after)), None
 
         unsure = "a notification was sent, and may be sent again"
-        await update_document(self.documents, document_of(told.addressee), settle, tries=TRIES, unsure=unsure)
+        await update_document(self.documents, document_of(subscription.addressee), settle, tries=TRIES, unsure=unsure)
 
-    async def _put(self, addressee: ChannelFilter, tray: Outbox, expected: Version | None) -> bool:
-        (result,) = await self.documents.put([(_document(addressee, tray), expected)])
+    async def _put(self, addressee: ChannelFilter, outbox: Outbox, expected: Version | None) -> bool:
+        (result,) = await self.documents.put([(_document(addressee, outbox), expected)])
         return isinstance(result, Written)
 
-    async def _send(self, told: ChannelSubscription, letter: Notification) -> PortError | None:
+    async def _send(self, subscription: ChannelSubscription, notification: Notification) -> PortError | None:
         try:
-            await told.receiver.tell(message_of(letter, f"{told.addressee.name}.{letter.n}", self.url))
+            await subscription.notification_channel.tell(
+                message_of(notification, f"{subscription.addressee.name}.{notification.n}", self.url)
+            )
         except PortError as error:
             self.failed += 1
-            self.troubled(f"receiver {told.addressee.name}, letter {letter.n}, try {letter.tries}: {error}")
+            self.troubled(
+                f"notification channel {subscription.addressee.name}, notification {notification.n}, try {notification.tries}: {error}"
+            )
             return error
         self.sent += 1
         return None
@@ -146,70 +160,83 @@ class Notifier:
         """Of every tenant, under one name for an hour: whoever looks first in it says where the log ends then."""
         if self.audit is None:
             return []
-        wanted = [one.addressee.tenants for one in self.receivers if NotificationKind.AUDIT in one.addressee.kinds]
+        wanted = [
+            notification_channel.addressee.tenants
+            for notification_channel in self.notification_channels
+            if NotificationKind.AUDIT in notification_channel.addressee.kinds
+        ]
         hour = self.clock.now() // HOUR * HOUR
-        found = []
+        notification_events = []
         for tenant in sorted(frozenset().union(*wanted)):
             head = await self.audit.head(tenant)
             anchor = f"{head.number}:{head.hash}"
             words = f"{anchor}, check it with `forestay audit verify --anchor {anchor}`"
-            found.append(
+            notification_events.append(
                 NotificationEvent(f"audit:{tenant}:{hour}", Topic(tenant, NotificationKind.AUDIT, "", ""), hour, words)
             )
-        return found
+        return notification_events
 
     async def _waiting(self, since: int) -> list[NotificationEvent]:
-        found: list[NotificationEvent] = []
+        notification_events: list[NotificationEvent] = []
         # One tenant after the other: stores find what is held by its tenant, however much is closed.
-        for tenant in sorted(frozenset().union(*(one.addressee.tenants for one in self.receivers))):
+        for tenant in sorted(
+            frozenset().union(
+                *(notification_channel.addressee.tenants for notification_channel in self.notification_channels)
+            )
+        ):
             query = IncidentQuery(tenant=tenant, states=_HELD, changed=since)
             cursor: str | None = None
             while True:
                 page = await self.incidents.find(query, sort="changed", limit=MAX_FOUND, cursor=cursor)
-                found += [_of_incident(one.standing) for one in page.found]
+                notification_events += [_of_incident(stored.status) for stored in page.statuses]
                 cursor = page.cursor
                 if cursor is None:
                     break
-        return found
+        return notification_events
 
     async def _alerts(self, since: int) -> list[NotificationEvent]:
-        found: dict[str, Record] = {}
+        records: dict[str, Record] = {}
         while True:
             page = await self.store.find_records(kind="alert", since=since, limit=PAGE)
-            found |= {one.id: one for one in page}
+            records |= {record.id: record for record in page}
             if len(page) < PAGE or page[-1].at <= since:
                 break
             since = page[-1].at
-        jobs = await self.store.get(sorted({one.job for one in found.values() if one.job})) if found else {}
+        jobs = (
+            await self.store.get(sorted({record.job for record in records.values() if record.job})) if records else {}
+        )
         owners = {name: stored.document.owner for name, stored in jobs.items()}
-        return [self._of_alert(one, owners) for one in found.values()]
+        return [self._of_alert(record, owners) for record in records.values()]
 
     def _of_alert(self, record: Record, owners: Mapping[str, str]) -> NotificationEvent:
         body = record.body
         to = body.get("to")
         topic = Topic(
-            record.tenant or self.house, NotificationKind.ALERT, str(body.get("alert", "")), owners.get(record.job, "")
+            record.tenant or self.admin_tenant,
+            NotificationKind.ALERT,
+            str(body.get("alert", "")),
+            owners.get(record.job, ""),
         )
-        named = tuple(str(one) for one in to) if isinstance(to, list | tuple) else ()
+        named = tuple(str(name) for name in to) if isinstance(to, list | tuple) else ()
         return NotificationEvent(record.id, topic, record.at, str(body.get("words", "")), named)
 
 
-def _of_incident(standing: IncidentStatus) -> NotificationEvent:
+def _of_incident(status: IncidentStatus) -> NotificationEvent:
     # A storm is one topic, however many owners it has.
-    owner = "" if standing.group else standing.owner
-    topic = Topic(standing.tenant, NotificationKind.WAITS, standing.cause, owner)
-    what = f"job {standing.job[:8]}" if standing.job else f"case {standing.case} {standing.item}".strip()
-    words = f"{what}: {standing.kind.value}, {standing.note or 'held for a person'}"
-    return NotificationEvent(f"{standing.id}:{standing.n}", topic, standing.changed, words, (standing.owner,))
+    owner = "" if status.group else status.owner
+    topic = Topic(status.tenant, NotificationKind.WAITS, status.cause, owner)
+    what = f"job {status.job[:8]}" if status.job else f"run {status.run} {status.instance}".strip()
+    words = f"{what}: {status.kind.value}, {status.note or 'held for a person'}"
+    return NotificationEvent(f"{status.id}:{status.n}", topic, status.changed, words, (status.owner,))
 
 
-def message_of(letter: Notification, delivery: str, url: str) -> NotificationMessage:
+def message_of(notification: Notification, delivery: str, url: str) -> NotificationMessage:
     """A letter as it is sent."""
     return NotificationMessage(
         delivery,
-        notification_subject(letter),
-        notification_text(letter, url),
-        notification_public(letter, delivery, url),
+        notification_subject(notification),
+        notification_text(notification, url),
+        notification_public(notification, delivery, url),
     )
 
 
@@ -217,9 +244,9 @@ def document_of(addressee: ChannelFilter) -> str:
     return f"{KIND}:{addressee.name}"
 
 
-def _document(addressee: ChannelFilter, tray: Outbox) -> Document:
-    return Document(document_of(addressee), "", KIND, outbox_plain(tray))
+def _document(addressee: ChannelFilter, outbox: Outbox) -> Document:
+    return Document(document_of(addressee), "", KIND, outbox_plain(outbox))
 
 
-def _tray(stored: StoredDocument | None, now: int) -> Outbox:
+def _outbox(stored: StoredDocument | None, now: int) -> Outbox:
     return Outbox(mark=now - FIRST_LOOK) if stored is None else outbox_of(stored.document.body)

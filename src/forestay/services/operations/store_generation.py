@@ -48,7 +48,7 @@ class RaisedGeneration:
 
 async def generation_of(documents: DocumentStore) -> GenerationStatus:
     """How the domain stands; realtime."""
-    return _standing((await documents.get([NAME])).get(NAME))
+    return _status((await documents.get([NAME])).get(NAME))
 
 
 @dataclass(slots=True)
@@ -76,11 +76,11 @@ class GenerationRaiser:
         known = highest.jobs[0].document.generation if highest.jobs else 0
 
         def begun(stored: StoredDocument | None) -> tuple[Document | None, int]:
-            standing = _standing(stored)
-            if standing.unfinished:
-                return None, standing.number
+            status = _status(stored)
+            if status.unfinished:
+                return None, status.number
             now = self.clock.now()
-            number = next_generation(max(known, standing.number), now)
+            number = next_generation(max(known, status.number), now)
             return _document(number, unfinished=True, at=now, by=by, reason=reason), number
 
         return await update_document(
@@ -104,20 +104,20 @@ class GenerationRaiser:
     async def _below(self, generation: int, done: RaisedGeneration, by: str, reason: str) -> int:
         """One walk over the jobs of earlier generations; how many there were."""
         await self.store.refresh()
-        query, cursor, found = self._query(generation), None, 0
+        query, cursor, count = self._query(generation), None, 0
         while True:
             page = await self.store.search(query, sort="created", limit=PAGE, cursor=cursor)
-            found += len(page.jobs)
+            count += len(page.jobs)
             await self._raise(page.jobs, generation, done, by, reason)
             cursor = page.cursor
             if cursor is None:
-                return found
+                return count
 
     async def _raise(
         self, jobs: Sequence[Stored], generation: int, done: RaisedGeneration, by: str, reason: str
     ) -> None:
-        known = await self.store.get_specifications(sorted({one.document.specification for one in jobs}))
-        external = {name for name, one in known.items() if one.effects is Effects.EXTERNAL}
+        known = await self.store.get_specifications(sorted({job.document.specification for job in jobs}))
+        external = {name for name, specification in known.items() if specification.effects is Effects.EXTERNAL}
         now = self.clock.now()
 
         def proposed(stored: Stored) -> ProposedWrite:
@@ -128,13 +128,13 @@ class GenerationRaiser:
 
             return ProposedWrite(stored.document.id, decide, _raised_to(generation), known=stored)
 
-        for one, answer in zip(jobs, await self.writer.write([proposed(one) for one in jobs]), strict=True):
+        for job, answer in zip(jobs, await self.writer.write([proposed(stored) for stored in jobs]), strict=True):
             if not isinstance(answer, WriteApplied):
                 if isinstance(answer, TransitionRefused):
                     continue
                 raise Transient("the store did not accept every job; run it again")
             done.jobs += 1
-            done.running += one.document.claim is not None
+            done.running += job.document.claim is not None
             done.held += HOLDER in answer.stored.document.holders
 
 
@@ -146,7 +146,7 @@ def _document(number: int, *, unfinished: bool, at: int, by: str, reason: str) -
     return Document(NAME, "", KIND, {"number": number, "unfinished": unfinished, "at": at, "by": by, "reason": reason})
 
 
-def _standing(stored: StoredDocument | None) -> GenerationStatus:
+def _status(stored: StoredDocument | None) -> GenerationStatus:
     if stored is None:
         return GenerationStatus()
     number = stored.document.body["number"]

@@ -1,7 +1,7 @@
-"""Looks back over a span of time: how many jobs were submitted and ended, how long they waited, what failed of which cause, and what was mended without a person.
+"""Looks back over a span of time: how many jobs were submitted and ended, how long they waited, what failed of which cause, and what was recovered without a person.
 
 Nothing is written for it: everything is counted from the jobs and incidents that are in the store anyway. Counts are of all of them; what only documents tell (waits, what
-came of a fault) is read off the newest so many, and the answer says how many those were. An answer is good for some seconds, however many ask.
+came of a failure) is read off the newest so many, and the answer says how many those were. An answer is good for some seconds, however many ask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.services.shared.coalescing_cache import CoalescingCache
 
 FRESH = 15.0
 """Seconds that an answer is good for."""
-MOST_FAULTS = 2 * MAX_FOUND
+MOST_FAILURES = 2 * MAX_FOUND
 """The newest incidents of a span whose jobs are read."""
 WAITS_A_STEP = 20
 """Jobs of each step whose waits are read: those that ended last in it."""
@@ -58,23 +58,23 @@ class WaitTimes(NamedTuple):
 
 @dataclass(slots=True)
 class FailedJobOutcomes:
-    """What came of the jobs that had a fault: how many ended in which way, each job once."""
+    """What came of the jobs that had a failure: how many ended in which way, each job once."""
 
     jobs: int = 0
     came: Counter[OutcomeKind] = field(default_factory=Counter)
     saved: float = 0.0
-    """Core-seconds of the runs that ended well after a fault that no person acted on."""
+    """Core-seconds of the runs that ended well after a failure that no person acted on."""
 
     def take(self, document: JobDocument | None) -> None:
         came, core_seconds = faulted_job_came(document)
         self.jobs += 1
         self.came[came] += 1
-        if came is OutcomeKind.MENDED:
+        if came is OutcomeKind.RECOVERED:
             self.saved += core_seconds
 
     @property
     def judged(self) -> int:
-        return sum(self.came[one] for one in JUDGED)
+        return sum(self.came[outcome_kind] for outcome_kind in JUDGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class UsageReport:
     """By state, for each step."""
     waits: Sequence[WaitTimes]
     wait: WaitTimes
-    standing: Mapping[str, int]
+    status: Mapping[str, int]
     """Jobs that have not ended, by state, now."""
     causes: Sequence[Mapping[str, int]]
     """Incidents by cause, for each step."""
@@ -133,25 +133,25 @@ class UsageHistory:
         submitted = await self.store.tally(made, over="created", step=step, by="tenant")
         ended = await self.store.tally(over, over="changed", step=step, by="state")
         waits = [await self._waits(tenant, since + place * step, step, many) for place, many in enumerate(ended)]
-        standing = await self._standing(tenant)
+        status = await self._status(tenant)
         causes = await self.incidents.tally(happened, step=step, by="cause")
         states = await self.incidents.count(happened, by="state")
         newest = await self._newest(happened) if states else []
         fates, by_cause = await self._fates(newest)
         return UsageReport(
-            span=span, at=now, since=since, step=step, submitted=[sum(one.values()) for one in submitted], ended=ended,
-            waits=[_summed(one) for one in waits], wait=_summed([one for each in waits for one in each]),
-            standing=standing, causes=causes, incidents=states, looked=len(newest), fates=fates, by_cause=by_cause,
+            span=span, at=now, since=since, step=step, submitted=[sum(counts.values()) for counts in submitted], ended=ended,
+            waits=[_summed(wait) for wait in waits], wait=_summed([wait for each in waits for wait in each]),
+            status=status, causes=causes, incidents=states, looked=len(newest), fates=fates, by_cause=by_cause,
         )  # fmt: skip
 
-    async def _standing(self, tenant: str) -> dict[str, int]:
+    async def _status(self, tenant: str) -> dict[str, int]:
         """The jobs that have not ended. What waits is counted by lane, as servers do to find work: stores have an index for that."""
         lanes = await self.store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
         queued = sum(many for lane, many in lanes.items() if lane_named(lane).tenant.split(">")[0] == tenant)
-        found = {State.AVAILABLE.value: queued} if queued else {}
+        counts = {State.AVAILABLE.value: queued} if queued else {}
         for state in (State.RUNNING, State.FAULTED):
-            found |= await self.store.count(JobQuery(tenant, frozenset({state})), by="state")
-        return found
+            counts |= await self.store.count(JobQuery(tenant, frozenset({state})), by="state")
+        return counts
 
     async def _waits(self, tenant: str, start: int, step: int, ended: Mapping[str, int]) -> list[float]:
         if not ended:
@@ -159,25 +159,25 @@ class UsageHistory:
         bounds = {"changed": start}, {"changed": start + step - 1}
         query = JobQuery(tenant, FINAL, at_least=bounds[0], at_most=bounds[1])
         page = await self.store.search(query, sort="-changed", limit=WAITS_A_STEP)
-        return [wait for one in page.jobs if (wait := first_wait(one.document)) is not None]
+        return [wait for job in page.jobs if (wait := first_wait(job.document)) is not None]
 
     async def _newest(self, query: IncidentQuery) -> list[IncidentStatus]:
-        found: list[IncidentStatus] = []
+        statuses: list[IncidentStatus] = []
         cursor: str | None = None
-        while len(found) < MOST_FAULTS:
+        while len(statuses) < MOST_FAILURES:
             page = await self.incidents.find(query, sort="-at", limit=MAX_FOUND, cursor=cursor)
-            found += [one.standing for one in page.found]
+            statuses += [stored.status for stored in page.statuses]
             cursor = page.cursor
             if cursor is None:
                 break
-        return found
+        return statuses
 
     async def _fates(self, newest: Sequence[IncidentStatus]) -> tuple[FailedJobOutcomes, dict[str, FailedJobOutcomes]]:
         """Of each job once, under the cause of its newest incident."""
         causes: dict[str, str] = {}
-        for one in newest:
-            if one.job:
-                causes.setdefault(one.job, one.cause)
+        for status in newest:
+            if status.job:
+                causes.setdefault(status.job, status.cause)
         jobs = await self.store.get(sorted(causes)) if causes else {}
         whole, by_cause = FailedJobOutcomes(), dict[str, FailedJobOutcomes]()
         for job, cause in causes.items():

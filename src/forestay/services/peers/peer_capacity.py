@@ -45,23 +45,23 @@ class PeerCapacity:
 
     async def _measure(self, tenant: str) -> Offer:
         alive = await self.pilots.find_pilots(tenant=tenant, state=PilotState.ALIVE.value)
-        alive = [one for one in alive if not one.drain and not one.site.startswith(RELAY)]
+        alive = [pilot for pilot in alive if not pilot.drain and not pilot.site.startswith(RELAY)]
         counts = await self.jobs.count(JobQuery(tenant=tenant, held=False), by="state")
-        slots = sum(one.slots for one in alive)
-        cpus = [one.resources.cpus for one in alive]
-        memory = [one.resources.memory for one in alive]
-        gpus = [one.resources.gpus for one in alive]
+        slots = sum(pilot.slots for pilot in alive)
+        cpus = [pilot.resources.cpus for pilot in alive]
+        memory = [pilot.resources.memory for pilot in alive]
+        gpus = [pilot.resources.gpus for pilot in alive]
         now = self.clock.now()
         to_come = 0
         for site in await self.sites.all(tenant):
-            if site.overdue(now) or site.said.get("trouble"):
+            if site.overdue(now) or site.report.get("trouble"):
                 continue
-            there = sum(one.slots for one in alive if one.site == site.name)
+            there = sum(pilot.slots for pilot in alive if pilot.site == site.name)
             most, sizes = _promised(site)
             to_come += max(0, most - there)
-            cpus += [one["cpus"] for one in sizes]
-            memory += [one["memory"] for one in sizes]
-            gpus += [one["gpus"] for one in sizes]
+            cpus += [size["cpus"] for size in sizes]
+            memory += [size["memory"] for size in sizes]
+            gpus += [size["gpus"] for size in sizes]
         running = counts.get(State.RUNNING.value, 0)
         return Offer(
             name=HERE,
@@ -77,14 +77,18 @@ class PeerCapacity:
     async def _turn(self, tenant: str) -> float:
         ended = JobQuery(tenant=tenant, states=frozenset({State.COMPLETED}))
         page = await self.jobs.search(ended, sort="-changed", limit=SAMPLE)
-        walls = [last.wall for one in page.jobs if (last := one.document.last) is not None and last.wall is not None]
+        walls = [last.wall for job in page.jobs if (last := job.document.last) is not None and last.wall is not None]
         return max(0.01, sum(walls) / len(walls)) if walls else TURN
 
 
 def _promised(site: Site) -> tuple[int, list[Mapping[str, Any]]]:
     """The slots of all pilots that an agent may send, and the sizes that they have."""
-    told, most = site.said.get("sizes"), site.said.get("max_pilots")
-    sizes = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+    sizes_data, most = site.report.get("sizes"), site.report.get("max_pilots")
+    sizes = (
+        [sizes_record for sizes_record in sizes_data if isinstance(sizes_record, Mapping)]
+        if isinstance(sizes_data, list)
+        else []
+    )
     if not sizes or not isinstance(most, int):
         return 0, []
-    return most * max(int(one["slots"]) for one in sizes), sizes
+    return most * max(int(size["slots"]) for size in sizes), sizes

@@ -12,7 +12,7 @@ from forestay.domain.peers.peer import Peer, lease_end
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, NotFound, PortError
-from forestay.ports.flows.flow_engine import CaseQuery, CaseSummary, FlowEngine
+from forestay.ports.flows.flow_engine import FlowEngine, RunQuery, RunSummary
 from forestay.services.insertion.wes_runs import WesRuns
 from forestay.services.peers.peer_registry import OWNER
 from forestay.services.shared.document_update import update_document
@@ -75,18 +75,18 @@ class PeerLeases:
         unsure = "the lease could not be stored; try again"
         await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
 
-    async def open(self, peer: str, tenant: str = "") -> Mapping[str, CaseSummary]:
-        """The cases that run for a peer, their sub-flows too; by search, which lags by a second or so."""
-        found: dict[str, CaseSummary] = {}
+    async def open(self, peer: str, tenant: str = "") -> Mapping[str, RunSummary]:
+        """The runs that run for a peer, their sub-flows too; by search, which lags by a second or so."""
+        summaries: dict[str, RunSummary] = {}
         cursor: str | None = None
         while True:
             page = await self.engine.find(
-                CaseQuery(tenant, owner=f"{OWNER}{peer}", open=True), limit=PAGE, cursor=cursor
+                RunQuery(tenant, owner=f"{OWNER}{peer}", open=True), limit=PAGE, cursor=cursor
             )
-            found |= {one.case: one for one in page.cases}
+            summaries |= {summary.run: summary for summary in page.runs}
             cursor = page.cursor
             if cursor is None:
-                return found
+                return summaries
 
     async def run(self) -> None:
         while True:
@@ -98,10 +98,10 @@ class PeerLeases:
 
     async def look(self) -> None:
         """Stop what runs for peers whose leases have lapsed."""
-        found = await self.documents.find(KIND)
-        self.held = len(found)
+        stored_documents = await self.documents.find(KIND)
+        self.held = len(stored_documents)
         later = await self.quarantine.each(
-            found, self._look_at, name=lambda stored: stored.document.id, troubled=self.troubled
+            stored_documents, self._look_at, name=lambda stored: stored.document.id, troubled=self.troubled
         )
         if later is not None:
             raise later
@@ -121,17 +121,17 @@ class PeerLeases:
             self._looked[peer] = steady
 
     async def _stop(self, peer: str) -> None:
-        for case, known in (await self.open(peer)).items():
-            await self.runs.note_cancel(known.tenant, case, LAPSED)
+        for run, known in (await self.open(peer)).items():
+            await self.runs.note_cancel(known.tenant, run, LAPSED)
             verb = Verb(
                 self.clock.now(),
-                f"lapsed:{case}",
+                f"lapsed:{run}",
                 VerbKind.FORCE_FAIL,
                 by=f"{OWNER}{peer}",
                 reason="the lease of the sending domain has expired",
             )
             with suppress(NotFound):
-                await self.engine.send_verb(case, verb)
+                await self.engine.send_verb(run, verb)
                 self.stopped += 1
 
 

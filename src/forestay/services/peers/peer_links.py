@@ -33,21 +33,21 @@ class PeerLinks:
 
     async def all(self, peers: Mapping[str, Peer]) -> Mapping[str, Link]:
         """By the peer's name; at this moment."""
-        found = await self.documents.get([_name(one) for one in peers]) if peers else {}
-        return {name: _link(name, found.get(_name(name))) for name in peers}
+        stored_documents = await self.documents.get([_name(peer) for peer in peers]) if peers else {}
+        return {name: _link(name, stored_documents.get(_name(name))) for name in peers}
 
     async def get(self, peer: str) -> Link:
         return _link(peer, (await self.documents.get([_name(peer)])).get(_name(peer)))
 
-    async def heard(self, peer: str, said: PeerInfo) -> Link:
+    async def heard(self, peer: str, peer_info: PeerInfo) -> Link:
         """The peer answered just now."""
         now = self.clock.now()
 
         def newer(link: Link) -> Link:
             since = link.since if link.connected else now
-            if said.stamp <= link.stamp:
+            if peer_info.stamp <= link.stamp:
                 return replace(link, connected=True, since=since, failures=0)
-            return Link(peer, said.stamp, now, connected=True, since=since, offer=dict(said.offer))
+            return Link(peer, peer_info.stamp, now, connected=True, since=since, offer=dict(peer_info.offer))
 
         before, after = await self._change(peer, newer)
         if not before.connected:

@@ -1,6 +1,6 @@
 """Follows the peers: asks each what it offers, holds the lease, hears of all runs there by one call, and moves what a peer that is away can no longer run.
 
-Any number of keepers may do it at once: every act is a version-checked write on what was seen, a send under a key, or a message that a case takes twice without harm.
+Any number of reconcilers may do it at once: every act is a version-checked write on what was seen, a send under a key, or a message that a run takes twice without harm.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from forestay.domain.flows.events import CaseEnded
+from forestay.domain.flows.events import RunEnded
 from forestay.domain.peers.peer import Peer
 from forestay.domain.peers.placing import Placing, PlacingState
 from forestay.ports.clock import Clock
@@ -22,7 +22,7 @@ from forestay.services.peers.peer_registry import PeerRegistry
 from forestay.services.peers.run_placement import RunPlacement
 from forestay.services.shared.quarantine import Quarantine
 
-KEEPER = "keeper"
+RECONCILER = "reconciler"
 """For whom a call is made that is for nobody in particular."""
 AT_ONCE = 1000
 IDLE = 5.0
@@ -41,12 +41,12 @@ class PeerPoller:
     engine: FlowEngine
     clock: Clock
     every: float = 1.0
-    """Seconds between looks; a peer is asked at each, unless another keeper has just done so."""
+    """Seconds between looks; a peer is asked at each, unless another reconciler has just done so."""
     troubled: Callable[[str], None] = lambda _text: None
     batches: int = 0
     """Calls that asked after runs."""
-    told: int = 0
-    """Ends that were told to the cases above."""
+    delivered: int = 0
+    """Ends that were told to the runs above."""
     moved: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
@@ -99,36 +99,38 @@ class PeerPoller:
         if link.connected and 0 <= self.clock.now() - link.heard < 500 * self.every:
             return
         placed = await self.places.at(peer.name)
-        tenants = {one.tenant for one in placed} & peer.sends
-        said = await self.calls.hello(peer, Caller(min(tenants or peer.sends), KEEPER))
-        link = await self.links.heard(peer.name, said)
+        tenants = {placing.tenant for placing in placed} & peer.sends
+        peer_info = await self.calls.hello(peer, Caller(min(tenants or peer.sends), RECONCILER))
+        link = await self.links.heard(peer.name, peer_info)
         for tenant in sorted(tenants):
-            mine = [one for one in placed if one.tenant == tenant]
-            sent = [one for one in mine if one.state is PlacingState.SENT]
+            mine = [placing for placing in placed if placing.tenant == tenant]
+            sent = [placing for placing in mine if placing.state is PlacingState.SENT]
             for start in range(0, len(sent), AT_ONCE):
                 some = sent[start : start + AT_ONCE]
                 self.batches += 1
-                who = Caller(tenant, KEEPER)
-                answer = await self.calls.renew(peer, who, [one.run for one in some], stamp=link.stamp)
-                await self._hear(peer, [(one, answer.runs.get(one.run)) for one in some])
-            for one in mine:
-                if one.state is PlacingState.CHOSEN:
-                    await self._send(one)
+                who = Caller(tenant, RECONCILER)
+                answer = await self.calls.renew(peer, who, [placing.remote_run for placing in some], stamp=link.stamp)
+                await self._hear(peer, [(placing, answer.runs.get(placing.remote_run)) for placing in some])
+            for placing in mine:
+                if placing.state is PlacingState.CHOSEN:
+                    await self._send(placing)
         await self._hear_late(peer, link.stamp)
 
     async def _hear_late(self, peer: Peer, stamp: int) -> None:
         """Write down how runs ended that were left behind at a peer; one that still runs there is ended."""
         left = (await self.places.left_at(peer.name))[:AT_ONCE]
-        for tenant in sorted({one.tenant for one in left} & peer.sends):
-            mine = [one for one in left if one.tenant == tenant]
-            answer = await self.calls.renew(peer, Caller(tenant, KEEPER), [one.run for one in mine], stamp=stamp)
-            for one in mine:
-                run = answer.runs.get(one.run)
+        for tenant in sorted({run.tenant for run in left} & peer.sends):
+            mine = [run for run in left if run.tenant == tenant]
+            answer = await self.calls.renew(
+                peer, Caller(tenant, RECONCILER), [left_run.run for left_run in mine], stamp=stamp
+            )
+            for left_run in mine:
+                run = answer.runs.get(left_run.run)
                 if run is None or run.state in ENDED:
-                    await self.places.late(peer.name, one, run.state if run is not None else "UNKNOWN")
+                    await self.places.late(peer.name, left_run, run.state if run is not None else "UNKNOWN")
                 else:
                     with suppress(NotFound):
-                        await self.calls.cancel(peer, Caller(tenant, KEEPER), one.run)
+                        await self.calls.cancel(peer, Caller(tenant, RECONCILER), left_run.run)
 
     async def _send(self, placed: Placing) -> None:
         """Send what was chosen to go there; one that is refused for good has failed."""
@@ -139,9 +141,9 @@ class PeerPoller:
         except PortError as error:
             self.troubled(str(error))
 
-    async def _hear(self, peer: Peer, found: Iterable[tuple[Placing, PeerRun | None]]) -> None:
+    async def _hear(self, peer: Peer, runs: Iterable[tuple[Placing, PeerRun | None]]) -> None:
         over: list[tuple[Placing, PeerRun]] = []
-        for placed, run in found:
+        for placed, run in runs:
             if run is None:
                 # It took the run and knows nothing of it: its store was lost, and everything that ran with it.
                 await self._quietly(self.places.move(placed, f"{peer.name} no longer has it"))
@@ -153,19 +155,19 @@ class PeerPoller:
                 over.append((placed, run))
             elif placed.cancelled:
                 with suppress(NotFound):
-                    await self.calls.cancel(peer, Caller(placed.tenant, KEEPER), placed.run)
+                    await self.calls.cancel(peer, Caller(placed.tenant, RECONCILER), placed.remote_run)
         await self._tell(over)
 
     async def _tell(self, over: Sequence[tuple[Placing, PeerRun]]) -> None:
-        """Tell cases the ends of their sub-flows, each case all of its own at once, and then leave them."""
+        """Tell runs the ends of their sub-flows, each run all of its own at once, and then leave them."""
         parents: dict[str, list[tuple[Placing, PeerRun]]] = {}
         for placed, run in over:
             parents.setdefault(placed.parent, []).append((placed, run))
         for parent, ended in parents.items():
             events = [_end(self.clock.now(), placed, run) for placed, run in ended]
             with suppress(NotFound):
-                await self.engine.tell_case(parent, events)
-            self.told += len(events)
+                await self.engine.tell_run(parent, events)
+            self.delivered += len(events)
             for placed, _ in ended:
                 await self.places.over(placed)
 
@@ -188,7 +190,7 @@ class PeerPoller:
             self.troubled(str(error))
 
 
-def _end(now: int, placed: Placing, run: PeerRun) -> CaseEnded:
+def _end(now: int, placed: Placing, run: PeerRun) -> RunEnded:
     well = run.state == "COMPLETE"
     reason = "" if well else run.reason or f"it ended as {run.state} in domain {placed.at}"
-    return CaseEnded(now, placed.work, placed.index, well, dict(run.outputs) if well else {}, reason)
+    return RunEnded(now, placed.work, placed.index, well, dict(run.outputs) if well else {}, reason)

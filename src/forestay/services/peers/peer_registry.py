@@ -48,7 +48,7 @@ class PeerRegistry:
             await asyncio.sleep(self.every)
 
     async def refresh(self) -> None:
-        self._known = {self.tokens.name(one.key): one for one in await self.all()}
+        self._known = {self.tokens.name(peer.key): peer for peer in await self.all()}
 
     def caller(self, token: str) -> Principal | None:
         """Who a peer asks for; None: this is no token of a peer. `BadToken` if it is one and not good here."""
@@ -70,15 +70,15 @@ class PeerRegistry:
         if not who.subject.startswith(OWNER):
             return None
         name = who.subject.removeprefix(OWNER)
-        return next((one for one in self._known.values() if one.name == name), None)
+        return next((peer for peer in self._known.values() if peer.name == name), None)
 
     async def all(self) -> Sequence[Peer]:
         """By name; up to a second old."""
-        return [peer_of(one.document.body) for one in await self.documents.find(KIND)]
+        return [peer_of(stored.document.body) for stored in await self.documents.find(KIND)]
 
     async def removed(self) -> Sequence[Peer]:
         """Those that were taken away; what they ran for us may still have to be moved."""
-        return [peer_of(one.document.body) for one in await self.documents.find(REMOVED)]
+        return [peer_of(stored.document.body) for stored in await self.documents.find(REMOVED)]
 
     async def get(self, name: str) -> Peer | None:
         """A registered peer; at this moment."""
@@ -92,8 +92,8 @@ class PeerRegistry:
             raise Conflict(
                 "this is this domain's own key; the other domain's `forestay peers key` prints the right one"
             )
-        others = [one for one in await self.all() if one.name != peer.name]
-        if any(self.tokens.name(one.key) == named for one in others):
+        others = [row for row in await self.all() if row.name != peer.name]
+        if any(self.tokens.name(other_peer.key) == named for other_peer in others):
             raise Conflict("another peer is registered with this key")
         if len(others) >= MOST:
             raise Conflict(f"a domain has at most {MOST} peers")
@@ -110,7 +110,7 @@ class PeerRegistry:
             return Document(_name(name), "", REMOVED, stored.document.body)
 
         await self._write(name, gone)
-        self._known = {key: one for key, one in self._known.items() if one.name != name}
+        self._known = {key: peer for key, peer in self._known.items() if peer.name != name}
 
     async def _write(self, name: str, change: Callable[[StoredDocument | None], Document]) -> None:
         unsure = "the peer could not be stored; try again"
@@ -120,7 +120,7 @@ class PeerRegistry:
 
     async def refresh_soon(self, peer: Peer) -> None:
         """A search would not show it yet."""
-        kept = {key: one for key, one in self._known.items() if one.name != peer.name}
+        kept = {key: other_peer for key, other_peer in self._known.items() if other_peer.name != peer.name}
         self._known = kept | {self.tokens.name(peer.key): peer}
 
 

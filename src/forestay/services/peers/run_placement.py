@@ -1,6 +1,6 @@
-"""Places the cases of sub-flows that may run in another domain: chooses where, writes the choice down, and only then starts it there.
+"""Places the runs of sub-flows that may run in another domain: chooses where, writes the choice down, and only then starts it there.
 
-Everything may be repeated by anyone at any time: the choice stands once it is written, the key makes a second sending the same run, and a case that runs here has an id that is made of what it is.
+Everything may be repeated by anyone at any time: the choice stands once it is written, the key makes a second sending the same run, and a run that runs here has an id that is made of what it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forestay.formats.ga4gh.peer_offer import offer_from_tags
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
-from forestay.ports.flows.flow_engine import CaseStart, FlowEngine
+from forestay.ports.flows.flow_engine import FlowEngine, RunStart
 from forestay.ports.peers.peer import Caller, PeerCalls
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.peers.peer_capacity import PeerCapacity
@@ -66,19 +66,19 @@ class RunPlacement:
 
         `Transient` while there is nowhere to go, `Permanent` if there never will be.
         """
-        stored = (await self.documents.get([_name(wanted.case)])).get(_name(wanted.case))
+        stored = (await self.documents.get([_name(wanted.run)])).get(_name(wanted.run))
         if stored is not None:
             placed = placing_of(stored)
         else:
             chosen = await self._route(wanted)
-            placed = await self._change(wanted.case, lambda known: known or replace(wanted, at=chosen))
+            placed = await self._change(wanted.run, lambda known: known or replace(wanted, at=chosen))
         with suppress(Transient):  # who follows the peer sends it again
             placed = await self.carry_on(placed)
         return placed
 
     async def at(self, peer: str) -> Sequence[Placing]:
         """What is placed at a peer and not over; up to a second old."""
-        return [placing_of(one) for one in await self.documents.find(_kind_at(peer))]
+        return [placing_of(stored) for stored in await self.documents.find(_kind_at(peer))]
 
     async def carry_on(self, placed: Placing) -> Placing:
         """Start what was placed where it was placed; `Transient` if it is not known whether that took place."""
@@ -104,7 +104,7 @@ class RunPlacement:
             return await self.move(placed, f"{peer.name} refused it: {error}", refused=True)
         except Conflict as error:
             raise Transient(str(error)) from error
-        return await self._update(placed, lambda known: replace(known, state=PlacingState.SENT, run=run))
+        return await self._update(placed, lambda known: replace(known, state=PlacingState.SENT, remote_run=run))
 
     async def move(self, placed: Placing, why: str, *, refused: bool = False) -> Placing:
         """Place a sub-flow anew. Only for one that surely does not run where it was; where it was refused it does not go again."""
@@ -112,7 +112,7 @@ class RunPlacement:
         to = await self._route(placed, tried=tried)
         if refused and to in tried:
             to = HERE
-        if placed.run:
+        if placed.remote_run:
             await self._leave(placed)
         moved = await self._update(placed, lambda known: known.moved(to))
         if moved.number == placed.number + 1 and moved.at == to:
@@ -124,13 +124,13 @@ class RunPlacement:
 
     async def _leave(self, placed: Placing) -> None:
         """Remember a run that is left behind, until it is known how it ended; create-only."""
-        body = {"tenant": placed.tenant, "run": placed.run, "key": placed.key}
+        body = {"tenant": placed.tenant, "run": placed.remote_run, "key": placed.key}
         await self.documents.put([(Document(f"left:{placed.key}", placed.tenant, _left_at(placed.at), body), None)])
 
     async def left_at(self, peer: str) -> Sequence[LeftRun]:
         """The runs that were left behind at a peer, of which it is not known yet how they ended."""
-        found = [one.document.body for one in await self.documents.find(_left_at(peer))]
-        return [LeftRun(str(one["tenant"]), str(one["run"]), str(one["key"])) for one in found]
+        bodies = [stored.document.body for stored in await self.documents.find(_left_at(peer))]
+        return [LeftRun(str(body["tenant"]), str(body["run"]), str(body["key"])) for body in bodies]
 
     async def late(self, peer: str, left: LeftRun, how: str) -> None:
         """A run that was left behind has ended, and counts for nothing."""
@@ -148,14 +148,14 @@ class RunPlacement:
         """Nothing more is to be done about it."""
         return await self._update(placed, lambda known: replace(known, state=PlacingState.OVER))
 
-    async def cancel(self, case: str) -> None:
-        """The case above wants a sub-flow to end; whoever follows the peer sees to it."""
-        stored = (await self.documents.get([_name(case)])).get(_name(case))
+    async def cancel(self, run: str) -> None:
+        """The run above wants a sub-flow to end; whoever follows the peer sees to it."""
+        stored = (await self.documents.get([_name(run)])).get(_name(run))
         if stored is None:
             return
         placed = placing_of(stored)
         if placed.state is not PlacingState.OVER and not placed.cancelled:
-            await self._change(case, lambda known: replace(known or placed, cancelled=True))
+            await self._change(run, lambda known: replace(known or placed, cancelled=True))
 
     async def _update(self, placed: Placing, change: Callable[[Placing], Placing]) -> Placing:
         """Change a placing unless it was placed anew meanwhile, or is over; as it stands then."""
@@ -165,22 +165,22 @@ class RunPlacement:
                 return known or placed
             return change(known)
 
-        return await self._change(placed.case, same)
+        return await self._change(placed.run, same)
 
-    async def _change(self, case: str, change: Callable[[Placing | None], Placing]) -> Placing:
+    async def _change(self, run: str, change: Callable[[Placing | None], Placing]) -> Placing:
         def changed(stored: StoredDocument | None) -> tuple[Document | None, Placing]:
             before = placing_of(stored) if stored is not None else None
             after = change(before)
             kind = OVER if after.state is PlacingState.OVER else _kind_at(after.at)
-            return (Document(_name(case), after.tenant, kind, after.as_plain()) if after != before else None), after
+            return (Document(_name(run), after.tenant, kind, after.as_plain()) if after != before else None), after
 
         unsure = "the placement of the sub-flow could not be stored"
-        return await update_document(self.documents, _name(case), changed, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, _name(run), changed, tries=TRIES, unsure=unsure)
 
     async def _start_here(self, placed: Placing) -> None:
         plain = json.loads(await self.flows.text(placed.tenant, placed.flow))
-        start = CaseStart(
-            placed.case,
+        start = RunStart(
+            placed.run,
             placed.tenant,
             placed.owner,
             placed.flow,
@@ -188,7 +188,7 @@ class RunPlacement:
             plain,
             placed.params,
             held=placed.held,
-            parent={"case": placed.parent, "work": placed.work, "index": placed.index},
+            parent={"run": placed.parent, "work": placed.work, "index": placed.index},
             above=placed.above,
             holders=placed.holders,
         )
@@ -203,10 +203,10 @@ class RunPlacement:
                 raise Permanent("flows in Python or BPEL cannot run in other domains")
             return HERE
         peers, links = await self._links()
-        able = {name: one for name, one in peers.items() if wanted.tenant in one.sends}
+        able = {name: peer for name, peer in peers.items() if wanted.tenant in peer.sends}
         if wanted.wanted not in (ANY, HERE) and wanted.wanted not in able:
             raise Permanent(f"tenant {wanted.tenant} may not use the domain {wanted.wanted}; see `forestay peers`")
-        offers = [self._offer(one, links[name]) for name, one in able.items()]
+        offers = [self._offer(peer, links[name]) for name, peer in able.items()]
         own = await self.offer.offer(wanted.tenant)
         offers.append(replace(own, sent=self._sent_to(HERE, id(own))))
         chosen = route(replace(need_of(plan), domain=wanted.wanted), offers, tried=tried)
@@ -219,10 +219,10 @@ class RunPlacement:
         return chosen.domain
 
     def _offer(self, peer: Peer, link: Link) -> Offer:
-        told = offer_from_tags(peer.name, link.offer, cost=peer.cost)
+        offer = offer_from_tags(peer.name, link.offer, cost=peer.cost)
         sent = self._sent_to(peer.name, link.stamp)
         up = link.connected and link.stamp > 0 and not link.lapsed(self.clock.now(), peer.lease)
-        return replace(told, sent=sent, failures=link.failures, connected=up)
+        return replace(offer, sent=sent, failures=link.failures, connected=up)
 
     def _sent_to(self, domain: str, stamp: int) -> int:
         known = self._sent.get(domain)
@@ -231,25 +231,25 @@ class RunPlacement:
     async def _links(self) -> tuple[Mapping[str, Peer], Mapping[str, Link]]:
         now = self.clock.monotonic()
         if now - self._known[0] >= FRESH:
-            peers = {one.name: one for one in await self.peers.all()}
+            peers = {peer.name: peer for peer in await self.peers.all()}
             self._known = (now, peers, await self.links.all(peers))
         return self._known[1], self._known[2]
 
 
 def need_of(plan: FlowPlan) -> RoutingNeed:
     """What the largest job of a flow needs, and about how long the flow takes."""
-    jobs = [one.pattern for one in all_tasks(plan.flow.tasks) if isinstance(one.pattern, JobPattern)]
+    jobs = [task.pattern for task in all_tasks(plan.flow.tasks) if isinstance(task.pattern, JobPattern)]
     return RoutingNeed(
-        cpus=max((one.resources.cpus for one in jobs), default=0),
-        memory=max((one.resources.memory for one in jobs), default=0),
-        gpus=max((one.resources.gpus for one in jobs), default=0),
-        runtime=sum(float(one.expected_runtime or RUNTIME) for one in jobs) or RUNTIME,
+        cpus=max((job.resources.cpus for job in jobs), default=0),
+        memory=max((job.resources.memory for job in jobs), default=0),
+        gpus=max((job.resources.gpus for job in jobs), default=0),
+        runtime=sum(float(job.expected_runtime or RUNTIME) for job in jobs) or RUNTIME,
     )
 
 
-async def placed_for(documents: DocumentStore, case: str) -> str:
-    """The case for which another was placed; empty: it was not placed."""
-    stored = (await documents.get([_name(case)])).get(_name(case))
+async def placed_for(documents: DocumentStore, run: str) -> str:
+    """The run for which another was placed; empty: it was not placed."""
+    stored = (await documents.get([_name(run)])).get(_name(run))
     return placing_of(stored).parent if stored is not None else ""
 
 
@@ -257,8 +257,8 @@ def placing_of(stored: StoredDocument) -> Placing:
     return placing_from_plain(stored.document.body)
 
 
-def _name(case: str) -> str:
-    return f"placing:{case}"
+def _name(run: str) -> str:
+    return f"placing:{run}"
 
 
 def _kind_at(peer: str) -> str:

@@ -34,29 +34,29 @@ class BatchStatus:
 
     async def of(self, pilots: Iterable[str]) -> dict[str, Launch]:
         """The launches that these pilots came by; those that came by none are left out."""
-        found: dict[str, Launch] = {}
-        for one in pilots:
-            stored = await self.pilots.get_pilot(one)
+        launches: dict[str, Launch] = {}
+        for other_pilot in pilots:
+            stored = await self.pilots.get_pilot(other_pilot)
             if stored is None or not stored.pilot.launch:
                 continue
             pilot = stored.pilot
             launch = await self.launches.get(pilot.tenant, pilot.site, pilot.launch)
-            if launch is not None and launch.pilot == one:
-                found[one] = launch
-        return found
+            if launch is not None and launch.pilot == other_pilot:
+                launches[other_pilot] = launch
+        return launches
 
     async def over(self, launches: Sequence[Launch]) -> None:
         """Release at once what pilots held whose batch jobs ended for sure, and write on the pilots that they are gone."""
-        for one in launches:
-            if not dead(one) or not one.pilot:
+        for launch in launches:
+            if not dead(launch) or not launch.pilot:
                 continue
             freed = await self.release.of_pilots(
-                [one.pilot], by="batch system", reason=in_words(one), overlap_possible=False
+                [launch.pilot], by="batch system", reason=in_words(launch), overlap_possible=False
             )
             self.freed += freed
-            stored = await self.pilots.get_pilot(one.pilot)
+            stored = await self.pilots.get_pilot(launch.pilot)
             if stored is not None and stored.pilot.state is not PilotState.GONE:
-                await self.release.mark(one.pilot, PilotState.GONE, in_words(one))
+                await self.release.mark(launch.pilot, PilotState.GONE, in_words(launch))
 
     async def end(self, launch: Launch) -> None:
         """Have the agent of the site cancel a launch's batch job."""
@@ -65,10 +65,10 @@ class BatchStatus:
     async def joined(self, document: JobDocument, evidence: Evidence) -> Evidence:
         """The evidence of a job that was lost with its pilots, with what the batch system says of them: the newest that it speaks of."""
         pilots = lost_with(document)[:MOST_LOST] if evidence.more.get("reason") == "lost" else ()
-        for one, launch in (await self.of(pilots)).items():
+        for pilot, launch in (await self.of(pilots)).items():
             if launch.end is not None:
                 return with_batch_word(
-                    evidence, word=launch.end.word, reason=launch.end.reason, nodes=launch.end.nodes, pilot=one,
+                    evidence, word=launch.end.word, reason=launch.end.reason, nodes=launch.end.nodes, pilot=pilot,
                     batch_job=launch.batch_job,
                 )  # fmt: skip
         return evidence

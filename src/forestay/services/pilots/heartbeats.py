@@ -1,7 +1,7 @@
-"""Takes the beats of pilots and stores them, many in one small document; shares the slots among the servers.
+"""Takes the heartbeats of pilots and stores them, many in one small document; shares the slots among the servers.
 
-Each server writes only its own sheets, so nothing is version-checked. A pilot's beat is acknowledged when the sheet with it
-is stored. The server's own beat is on the same sheets: servers see each other alive by counters that move, never by clocks.
+Each server writes only its own heartbeat pages, so nothing is version-checked. A pilot's heartbeat is acknowledged when the heartbeat page with it
+is stored. The server's own heartbeat is on the same heartbeat pages: servers see each other alive by counters that move, never by clocks.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from forestay.ports.pilots.pilot_store import PilotStore
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """How beats are kept."""
+    """How heartbeats are kept."""
 
     buckets: int = 4
     flush: float = 0.1
-    """Seconds between writings while there are new beats."""
+    """Seconds between writings while there are new heartbeats."""
     many: int = 2000
-    """With more pilots than this a sheet has those that beat at about the same time, so that few sheets change at once; and they are written less often."""
+    """With more pilots than this a heartbeat page has those that heartbeat at about the same time, so that few heartbeat pages change at once; and they are written less often."""
     phases: int = 20
-    """Sheets of such pilots."""
+    """Heartbeat pages of such pilots."""
     flush_many: float = 0.5
     sweep: float = 30.0
-    """Seconds after which a sheet that still names pilots which moved to another is written anew."""
+    """Seconds after which a heartbeat page that still names pilots which moved to another is written anew."""
     own: float = 1.0
-    """Seconds between the server's own beats."""
+    """Seconds between the server's own heartbeats."""
     look: float = 2.0
     """Seconds between looks at the other servers."""
     dead_after: float = 8.0
     """A server whose counter has not moved for so long gets no slots."""
     forget_after: float = 6.0
-    """So many times a pilot's patience without a beat, and it no longer stands on our sheet; longer than a keeper's alarm
+    """So many times a pilot's patience without a heartbeat, and it no longer stands on our heartbeat page; longer than a reconciler's alarm
     holds it back."""
 
 
 @dataclass(slots=True)
 class _Bucket:
-    beats: dict[str, Heartbeat] = field(default_factory=dict)
+    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
     dirty: bool = False
     stale_since: float | None = None
-    """Since when what is stored names pilots that stand on another sheet now."""
+    """Since when what is stored names pilots that stand on another heartbeat page now."""
 
 
 class Heartbeats:
-    """The beat desk of one server."""
+    """The heartbeat desk of one server."""
 
     def __init__(
         self,
@@ -78,27 +78,27 @@ class Heartbeats:
         """The servers seen alive, with their addresses."""
         self._buckets = [_Bucket() for _ in range(self.settings.buckets + self.settings.phases)]
         self._on: dict[str, int] = {}
-        """The sheet on which each pilot stands."""
+        """The heartbeat page on which each pilot stands."""
         self._heard: dict[str, float] = {}
         self._seen: dict[str, tuple[int, float]] = {}
         self._shared_among: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
 
-    async def beat(self, pilot: str, beat: Heartbeat) -> None:
-        """Store a pilot's beat; returns when it is stored. `Transient` when it could not be, for now."""
-        await self.put(pilot, beat)
+    async def heartbeat(self, pilot: str, heartbeat: Heartbeat) -> None:
+        """Store a pilot's heartbeat; returns when it is stored. `Transient` when it could not be, for now."""
+        await self.put(pilot, heartbeat)
 
-    def put(self, pilot: str, beat: Heartbeat) -> asyncio.Future[None]:
-        """Have a pilot's beat stored; done when it is, with `Transient` when it could not be, for now."""
+    def put(self, pilot: str, heartbeat: Heartbeat) -> asyncio.Future[None]:
+        """Have a pilot's heartbeat stored; done when it is, with `Transient` when it could not be, for now."""
         now = self.clock.monotonic()
-        known = self.last_beat(pilot)
-        bucket = self._sheet(pilot, now)
+        known = self.last_heartbeat(pilot)
+        bucket = self._heartbeat_page(pilot, now)
         if known is not None:
-            # A repeat of an older beat must not take back what a newer one said.
-            session = max(beat.session, known.session)
-            newer = beat if beat.counter >= known.counter else known
-            beat = Heartbeat(newer.counter, session, newer.lease, newer.claims)
-        bucket.beats[pilot] = beat
+            # A repeat of an older heartbeat must not take back what a newer one said.
+            session = max(heartbeat.session, known.session)
+            newer = heartbeat if heartbeat.counter >= known.counter else known
+            heartbeat = Heartbeat(newer.counter, session, newer.lease, newer.claims)
+        bucket.heartbeats[pilot] = heartbeat
         bucket.dirty = True
         self._heard[pilot] = now
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -108,24 +108,24 @@ class Heartbeats:
 
     async def open_session(self, pilot: str, session: int, lease: int) -> None:
         """Store that a pilot holds a channel open here, before the pilot is told so."""
-        known = self.last_beat(pilot)
+        known = self.last_heartbeat(pilot)
         counter, claims = (known.counter, known.claims) if known else (0, ())
-        await self.beat(pilot, Heartbeat(counter, session, lease, claims))
+        await self.heartbeat(pilot, Heartbeat(counter, session, lease, claims))
 
-    def last_beat(self, pilot: str) -> Heartbeat | None:
+    def last_heartbeat(self, pilot: str) -> Heartbeat | None:
         number = self._on.get(pilot)
-        return self._buckets[number].beats.get(pilot) if number is not None else None
+        return self._buckets[number].heartbeats.get(pilot) if number is not None else None
 
     def forget(self, pilot: str) -> None:
         """The pilot is gone."""
         number = self._on.pop(pilot, None)
         if number is not None:
             bucket = self._buckets[number]
-            del bucket.beats[pilot], self._heard[pilot]
+            del bucket.heartbeats[pilot], self._heard[pilot]
             bucket.dirty = True
 
-    def _sheet(self, pilot: str, now: float) -> _Bucket:
-        """The sheet for a beat that comes now."""
+    def _heartbeat_page(self, pilot: str, now: float) -> _Bucket:
+        """The heartbeat page for a heartbeat that comes now."""
         settings = self.settings
         if len(self._heard) < settings.many:
             number = crc32(pilot.encode()) % settings.buckets
@@ -136,14 +136,14 @@ class Heartbeats:
         if before != number:
             if before is not None:
                 left = self._buckets[before]
-                del left.beats[pilot]
+                del left.heartbeats[pilot]
                 if left.stale_since is None:
                     left.stale_since = now
             self._on[pilot] = number
         return bucket
 
     async def run(self) -> None:
-        """Write sheets and watch the other servers until cancelled."""
+        """Write heartbeat pages and watch the other servers until cancelled."""
         await asyncio.gather(self._write_loop(), self._look_loop())
 
     async def _write_loop(self) -> None:
@@ -172,53 +172,53 @@ class Heartbeats:
 
     async def _write_dirty(self) -> None:
         self.counter += 1
-        await asyncio.gather(*(self._write(number) for number, one in enumerate(self._buckets) if one.dirty))
+        await asyncio.gather(*(self._write(number) for number, bucket in enumerate(self._buckets) if bucket.dirty))
 
     async def _write(self, number: int) -> None:
         bucket = self._buckets[number]
         waiting, bucket.waiting, bucket.dirty, bucket.stale_since = bucket.waiting, [], False, None
-        sheet = HeartbeatPage(self.server, number, self.counter, self.url, dict(bucket.beats))
+        heartbeat_page = HeartbeatPage(self.server, number, self.counter, self.url, dict(bucket.heartbeats))
         try:
-            await self.store.put_sheet(sheet)
+            await self.store.put_heartbeat_page(heartbeat_page)
         except PortError as error:
             bucket.dirty = True
-            for one in waiting:
-                if not one.done():
-                    one.set_exception(Transient(f"the heartbeat could not be stored: {error}"))
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_exception(Transient(f"the heartbeat could not be stored: {error}"))
             return
-        for one in waiting:
-            if not one.done():
-                one.set_result(None)
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _look_loop(self) -> None:
         while True:
             # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
             with suppress(PortError):
-                self._look(await self.store.sheets(but_of=self.server))
+                self._look(await self.store.heartbeat_pages(but_of=self.server))
             self._forget_the_dead()
-            # Reading tens of thousands of beats costs something; who is dead is known soon enough.
+            # Reading tens of thousands of heartbeats costs something; who is dead is known soon enough.
             await asyncio.sleep(self.settings.look * (1 if len(self._heard) < self.settings.many else 2))
 
     def _forget_the_dead(self) -> None:
-        """Sheets hold those who may be alive; of the others the keepers have had time to take their claims away."""
+        """Heartbeat pages hold those who may be alive; of the others the reconcilers have had time to take their claims away."""
         now = self.clock.monotonic()
         for bucket in self._buckets:
-            for pilot, beat in list(bucket.beats.items()):
-                if now - self._heard[pilot] > self.settings.forget_after * patience(beat.lease):
+            for pilot, heartbeat in list(bucket.heartbeats.items()):
+                if now - self._heard[pilot] > self.settings.forget_after * patience(heartbeat.lease):
                     self.forget(pilot)
 
-    def _look(self, sheets: Sequence[HeartbeatPage]) -> None:
+    def _look(self, heartbeat_pages: Sequence[HeartbeatPage]) -> None:
         now = self.clock.monotonic()
         newest: dict[str, int] = {}
         urls: dict[str, str] = {}
-        for sheet in sheets:
-            newest[sheet.server] = max(sheet.counter, newest.get(sheet.server, 0))
-            urls[sheet.server] = sheet.url
-            self._let_move(sheet)
+        for heartbeat_page in heartbeat_pages:
+            newest[heartbeat_page.server] = max(heartbeat_page.counter, newest.get(heartbeat_page.server, 0))
+            urls[heartbeat_page.server] = heartbeat_page.url
+            self._let_move(heartbeat_page)
         for server, counter in newest.items():
             before = self._seen.get(server)
             if before is None:
-                # The first sight may be of an old sheet, but to take a living server's slots is worse than to wait.
+                # The first sight may be of an old heartbeat page, but to take a living server's slots is worse than to wait.
                 self._seen[server] = (counter, now)
             elif counter > before[0]:
                 self._seen[server] = (counter, now)
@@ -229,9 +229,9 @@ class Heartbeats:
             self._shared_among = frozenset(self.alive)
             self.shared_out(own_hash_slots(self.server, self.alive), fallback_hash_slots(self.server, self.alive))
 
-    def _let_move(self, sheet: HeartbeatPage) -> None:
-        """Pilots that beat at another server now need not stand on our sheet, unless it alone shows their newest channel."""
-        for pilot, beat in sheet.beats.items():
-            ours = self.last_beat(pilot)
-            if ours is not None and beat.counter > ours.counter + 1 and beat.session >= ours.session:
+    def _let_move(self, heartbeat_page: HeartbeatPage) -> None:
+        """Pilots that heartbeat at another server now need not stand on our heartbeat page, unless it alone shows their newest channel."""
+        for pilot, heartbeat in heartbeat_page.heartbeats.items():
+            ours = self.last_heartbeat(pilot)
+            if ours is not None and heartbeat.counter > ours.counter + 1 and heartbeat.session >= ours.session:
                 self.forget(pilot)

@@ -46,7 +46,7 @@ class InputCounter:
 
     def take(self, tenant: str, pilot: str, claim: str, staging: Sequence[Mapping[str, object]]) -> None:
         """An end has told how the inputs of a claim's job came. One that is sent again, since its answer was lost, tells nothing new."""
-        ways = [str(one["from"]) for one in staging if one.get("from") in WAYS]
+        ways = [str(record["from"]) for record in staging if record.get("from") in WAYS]
         if not ways or claim in self._taken:
             return
         self._taken[claim] = None

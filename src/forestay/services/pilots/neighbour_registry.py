@@ -1,7 +1,7 @@
 """Who else is on a host: the pilots that share their cached files with each other.
 
 One small document a host names its pilots with a cache and where their files are; a registration adds to it, a good-bye takes away.
-A beat is answered from memory and never reads the store: what changed at other servers is read for many hosts at once, now and then, and only
+A heartbeat is answered from memory and never reads the store: what changed at other servers is read for many hosts at once, now and then, and only
 while there are other servers. Whoever is on the list and dead is soon found out by the pilots themselves, for they look.
 """
 
@@ -42,7 +42,7 @@ class _NeighbourHost:
     """Where each pilot's cached files are."""
     read: float = -1e9
     wanted: float = 0.0
-    """When a pilot of it last beat here."""
+    """When a pilot of it last heartbeat here."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class NeighbourRegistry:
     pilots: PilotStore
     clock: Clock
     beating: Callable[[str], bool]
-    """Whether a pilot's beats come to this server."""
+    """Whether a pilot's heartbeats come to this server."""
     alone: Callable[[], bool]
     """Whether there is no other server now."""
     again: float = 15.0
@@ -64,7 +64,7 @@ class NeighbourRegistry:
     _places: dict[str, str] = field(default_factory=dict)
     """The host of each pilot that shares its cache and asked here."""
     _heard: set[str] = field(default_factory=set)
-    """Pilots whose beats came here once."""
+    """Pilots whose heartbeats came here once."""
     _doubted: dict[str, str] = field(default_factory=dict)
     """Pilots that may be gone, with their hosts."""
 
@@ -103,15 +103,15 @@ class NeighbourRegistry:
         return self._others(name, pilot) if host.read > -1e9 else None
 
     def _others(self, name: str, pilot: str) -> list[Neighbour]:
-        found: list[Neighbour] = []
+        neighbours: list[Neighbour] = []
         for other, area in self._hosts[name].areas.items():
             if other == pilot:
                 continue
             if other in self._heard and not self.beating(other):
-                self._doubted[other] = name  # it is dead, has left, or beats at another server now
+                self._doubted[other] = name  # it is dead, has left, or heartbeats at another server now
                 continue
-            found.append({"pilot": other, "cache": area})
-        return found[:MOST]
+            neighbours.append({"pilot": other, "cache": area})
+        return neighbours[:MOST]
 
     async def bye(self, pilot: str) -> None:
         """A pilot ends: nobody need look for it."""
@@ -136,7 +136,7 @@ class NeighbourRegistry:
                 await self.look()
 
     async def look(self) -> None:
-        """Read what may have changed elsewhere, and find out about pilots that no longer beat here."""
+        """Read what may have changed elsewhere, and find out about pilots that no longer heartbeat here."""
         now = self.clock.monotonic()
         for name in [name for name, host in self._hosts.items() if now - host.wanted > self.forget_after]:
             for pilot in self._hosts.pop(name).areas:

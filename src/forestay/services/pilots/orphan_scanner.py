@@ -1,6 +1,6 @@
 """Finds claims whose pilots are gone and releases them. Any number of these may run at once.
 
-A pilot's silence only counts while the servers themselves are seen to store their beats: when the store or all servers are
+A pilot's silence only counts while the servers themselves are seen to store their heartbeats: when the store or all servers are
 down no pilot could be heard, so the clock stands still; and when the store has not answered us for a while, everything is forgotten
 and the watch begins anew.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from forestay.domain.jobs.job_document import State
 from forestay.domain.pilots.orphans import HeldClaim, ScannerMemory, bury, forgotten, judge, look
-from forestay.domain.pilots.pilot import HeartbeatPage, PilotState, newest_beats
+from forestay.domain.pilots.pilot import HeartbeatPage, PilotState, newest_heartbeats
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Record, Stored
@@ -34,12 +34,12 @@ class OrphanScanner:
     clock: Clock
     release: ClaimReleaser
     lease: int = 600
-    """Seconds: the lease of a pilot that never beat."""
+    """Seconds: the lease of a pilot that never heartbeat."""
     every: float = 1.0
     sweep: float | None = None
     """Seconds between looks at all running jobs; a third of the lease unless set."""
     drop_after: float = 3600.0
-    """Seconds after which the sheets of a server that no longer moves are removed."""
+    """Seconds after which the heartbeat pages of a server that no longer moves are removed."""
     alarmed: Callable[[str], None] = lambda _text: None
     batch: BatchStatus | None = None
     """Who knows what the batch systems say of silent pilots."""
@@ -65,19 +65,19 @@ class OrphanScanner:
             await asyncio.sleep(self.every)
 
     async def scan(self) -> None:
-        """One look at the beats, and now and then one at all running jobs."""
+        """One look at the heartbeats, and now and then one at all running jobs."""
         began = self.clock.monotonic()
         try:
             # Fresh ones: the second that a search may lag would be added to every silence.
-            sheets = await self.pilots.sheets(fresh=True)
+            heartbeat_pages = await self.pilots.heartbeat_pages(fresh=True)
             self._answered()
-            self._tick(sheets)
-            await self._scan_pilots(sheets)
+            self._tick(heartbeat_pages)
+            await self._scan_pilots(heartbeat_pages)
             pause = self.sweep if self.sweep is not None else self.lease / 3
             if self.fair - self._swept_at >= pause:
-                await self._sweep(await self.pilots.sheets(fresh=True))
+                await self._sweep(await self.pilots.heartbeat_pages(fresh=True))
                 self._swept_at = self.fair
-                await self._drop_sheets()
+                await self._drop_heartbeat_pages()
         except PortError:  # looked at again in the next scan; the clock stands still until then
             if self._failing_since is None:
                 self._failing_since = began
@@ -88,11 +88,11 @@ class OrphanScanner:
             self.memory, self._scanned_at = ScannerMemory(), None
         self._failing_since = None
 
-    def _tick(self, sheets: Sequence[HeartbeatPage]) -> None:
+    def _tick(self, heartbeat_pages: Sequence[HeartbeatPage]) -> None:
         now = self.clock.monotonic()
         servers: dict[str, int] = {}
-        for sheet in sheets:
-            servers[sheet.server] = max(sheet.counter, servers.get(sheet.server, 0))
+        for heartbeat_page in heartbeat_pages:
+            servers[heartbeat_page.server] = max(heartbeat_page.counter, servers.get(heartbeat_page.server, 0))
         moved = any(counter > self._servers.get(server, counter) for server, counter in servers.items())
         if self._scanned_at is not None and moved:
             self.fair += min(now - self._scanned_at, BLIND)
@@ -104,25 +104,25 @@ class OrphanScanner:
         self._moved_at = {server: self._moved_at[server] if server in still else self.fair for server in servers}
         self._servers = servers
 
-    async def _drop_sheets(self) -> None:
-        """Servers that were killed leave their sheets behind; a server that comes back writes its own anew."""
-        for server in [one for one, at in self._moved_at.items() if self.fair - at > self.drop_after]:
-            await self.pilots.drop_sheets(server)
+    async def _drop_heartbeat_pages(self) -> None:
+        """Servers that were killed leave their heartbeat pages behind; a server that comes back writes its own anew."""
+        for server in [name for name, at in self._moved_at.items() if self.fair - at > self.drop_after]:
+            await self.pilots.drop_heartbeat_pages(server)
             del self._moved_at[server], self._servers[server]
 
-    async def _scan_pilots(self, sheets: Sequence[HeartbeatPage]) -> None:
-        scan = look(self.memory, newest_beats(sheets), now=self.fair)
+    async def _scan_pilots(self, heartbeat_pages: Sequence[HeartbeatPage]) -> None:
+        scan = look(self.memory, newest_heartbeats(heartbeat_pages), now=self.fair)
         self.memory = scan.memory
         if not scan.silent:
             return
         held = await self.release.held_by(scan.silent)
-        verdict = judge(scan, {_pilot(one) for one in held})
+        verdict = judge(scan, {_pilot(stored) for stored in held})
         if verdict.alarm:
             await self._alarm(f"{len(scan.silent)} of {len(scan.memory.pilots)} pilots fell silent at once")
         given_up = list(verdict.idle)
         for pilot, (reason, overlap_possible) in (await self._asked(verdict.dead)).items():
             self.silent_found += await self.release.release(
-                [one for one in held if _pilot(one) == pilot],
+                [stored for stored in held if _pilot(stored) == pilot],
                 by="orphan watch",
                 reason=reason,
                 overlap_possible=overlap_possible,
@@ -139,41 +139,41 @@ class OrphanScanner:
         Where the batch system can say whether it is dead, it is asked to end it first, and waited for.
         """
         launches = await self.batch.of(silent) if self.batch is not None else {}
-        self._cancelled_at = {one: at for one, at in self._cancelled_at.items() if one in silent}
-        found: dict[str, tuple[str, bool]] = {}
-        for one in silent:
-            launch = launches.get(one)
+        self._cancelled_at = {name: at for name, at in self._cancelled_at.items() if name in silent}
+        askers: dict[str, tuple[str, bool]] = {}
+        for name in silent:
+            launch = launches.get(name)
             if launch is None or self.batch is None:
-                found[one] = ("its pilot fell silent", True)
+                askers[name] = ("its pilot fell silent", True)
             elif launch.end is not None:
-                found[one] = (f"its pilot fell silent; {in_words(launch)}", not dead(launch))
-            elif one not in self._cancelled_at:
+                askers[name] = (f"its pilot fell silent; {in_words(launch)}", not dead(launch))
+            elif name not in self._cancelled_at:
                 await self.batch.end(launch)
-                self._cancelled_at[one] = self.fair
-            elif self.fair - self._cancelled_at[one] >= self.cancel_wait:
-                found[one] = ("its pilot fell silent, and its batch job did not end when it was cancelled", True)
-        return found
+                self._cancelled_at[name] = self.fair
+            elif self.fair - self._cancelled_at[name] >= self.cancel_wait:
+                askers[name] = ("its pilot fell silent, and its batch job did not end when it was cancelled", True)
+        return askers
 
-    async def _sweep(self, sheets: Sequence[HeartbeatPage]) -> None:
+    async def _sweep(self, heartbeat_pages: Sequence[HeartbeatPage]) -> None:
         """Look for claims that their pilots do not name."""
-        beats = newest_beats(sheets)
+        heartbeats = newest_heartbeats(heartbeat_pages)
         query = JobQuery(states=frozenset({State.RUNNING}))
         running: dict[str, Stored] = {}
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort="created", limit=5000, cursor=cursor)
-            for one in page.jobs:
-                if one.document.claim is not None:
-                    running[one.document.claim.id] = one
+            for job in page.jobs:
+                if job.document.claim is not None:
+                    running[job.document.claim.id] = job
             cursor = page.cursor
             if cursor is None:
                 break
-        held = [HeldClaim(one.document.id, claim, _pilot(one)) for claim, one in running.items()]
-        self.memory, lost = forgotten(self.memory, held, beats, lease=self.lease, now=self.fair)
+        held = [HeldClaim(stored.document.id, claim, _pilot(stored)) for claim, stored in running.items()]
+        self.memory, lost = forgotten(self.memory, held, heartbeats, lease=self.lease, now=self.fair)
         # A living pilot says itself that it does not run the job; of one that is not heard nobody knows.
-        alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & beats.keys()
+        alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & heartbeats.keys()
         for heard, reason in ((True, "its pilot does not have the claim"), (False, "its pilot is silent")):
-            jobs = [running[one.claim] for one in lost if (one.pilot in alive) is heard]
+            jobs = [running[held_claim.claim] for held_claim in lost if (held_claim.pilot in alive) is heard]
             self.forgotten_found += await self.release.release(
                 jobs, by="orphan watch", reason=reason, overlap_possible=not heard
             )

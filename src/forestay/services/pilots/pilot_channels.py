@@ -44,7 +44,7 @@ class PilotChannels:
 
     store: JobStore
     pilots: PilotStore
-    beats: Heartbeats
+    heartbeats: Heartbeats
     release: ClaimReleaser
     clock: Clock
     granted: Callable[[Collection[str]], Sequence[Stored]] = lambda _pilots: ()
@@ -78,7 +78,7 @@ class PilotChannels:
     async def open(self, pilot: str, session: int, lease: int) -> PilotChannel:
         """Open a channel; returns when the session is stored, so that any server can see it."""
         channel = PilotChannel(pilot, session)
-        await self.beats.open_session(pilot, session, lease)
+        await self.heartbeats.open_session(pilot, session, lease)
         before = self._open.get(pilot)
         if before is None or before.session < session:
             self._open[pilot] = channel
@@ -146,11 +146,11 @@ class PilotChannels:
         Each time the claims are read before the sessions. A pilot that lives stores its newer session before it claims
         anything more, so a claim that was read is its old one, or the session read after it shows that it lives.
         """
-        granted = self.granted({one.pilot for one in closed})
+        granted = self.granted({channel.pilot for channel in closed})
         dead = await self._dead(closed)
         if dead:
             await self._release(granted, dead)
-            self._unsearched += [one for one in closed if one.pilot in dead]
+            self._unsearched += [channel for channel in closed if channel.pilot in dead]
             self._search.set()
 
     async def _search_loop(self) -> None:
@@ -168,26 +168,26 @@ class PilotChannels:
                 self._search.set()
 
     async def _search_for(self, closed: list[PilotChannel]) -> None:
-        held = await self.release.held_by(sorted({one.pilot for one in closed}))
+        held = await self.release.held_by(sorted({channel.pilot for channel in closed}))
         dead = await self._dead(closed)
         await self._release(held, dead)
         self.deaths += len(dead)
         for pilot in dead:
-            self.beats.forget(pilot)
+            self.heartbeats.forget(pilot)
             self.gone(pilot)
             await self.release.mark(pilot, PilotState.GONE, "its channel closed")
 
     async def _dead(self, closed: list[PilotChannel]) -> set[str]:
         """Those that have no newer channel anywhere."""
-        sheets = await self.pilots.sheets(fresh=True)
+        heartbeat_pages = await self.pilots.heartbeat_pages(fresh=True)
         return {
-            one.pilot
-            for one in closed
-            if one.pilot not in self._open and newest_session(sheets, one.pilot) <= one.session
+            channel.pilot
+            for channel in closed
+            if channel.pilot not in self._open and newest_session(heartbeat_pages, channel.pilot) <= channel.session
         }
 
     async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
-        jobs = [one for one in held if one.document.claim is not None and one.document.claim.pilot in dead]
+        jobs = [stored for stored in held if stored.document.claim is not None and stored.document.claim.pilot in dead]
         reason = "its pilot died: its channel closed"
         await self.release.release(jobs, by="server", reason=reason, overlap_possible=False)
 
@@ -199,8 +199,8 @@ class PilotChannels:
                 since = self.clock.now() - 5000
                 continue
             with suppress(PortError):
-                found = await self.store.find_records(kind="order", since=since, limit=5000)
-                for record in found:
+                records = await self.store.find_records(kind="order", since=since, limit=5000)
+                for record in records:
                     self._pass_on(record)
                 since = self.clock.now() - 5000
                 self._passed = {name: at for name, at in self._passed.items() if at >= since - 5000}

@@ -55,11 +55,17 @@ class PilotDrain:
         """The pilots that are not gone; those that are named are read at once, others by search."""
         if wanted.pilots:
             read = [await self.pilots.get_pilot(name) for name in wanted.pilots]
-            found = [one.pilot for one in read if one is not None]
+            pilots = [stored_pilot.pilot for stored_pilot in read if stored_pilot is not None]
         else:
             # One state at a time: those that are gone are many more, and only so many are found at once.
-            found = [one for state in HERE for one in await self.pilots.find_pilots(tenant=tenant, state=state.value)]
-        return [one for one in found if one.tenant == tenant and one.state is not PilotState.GONE and wanted.has(one)]
+            pilots = [
+                pilot for state in HERE for pilot in await self.pilots.find_pilots(tenant=tenant, state=state.value)
+            ]
+        return [
+            pilot
+            for pilot in pilots
+            if pilot.tenant == tenant and pilot.state is not PilotState.GONE and wanted.has(pilot)
+        ]
 
     async def drain(self, pilots: Sequence[Pilot], *, by: str, reason: str) -> None:
         """Order these to drain; `Transient` if the store does not answer: ask again."""

@@ -43,17 +43,19 @@ class PilotLaunches:
         """
         now = self.clock.now()
         fresh = [
-            Launch(id=one, tenant=tenant, site=site, size=size, planned=now, changed=now, tried=now)
-            for one, size in wanted.items()
+            Launch(id=other_id, tenant=tenant, site=site, size=size, planned=now, changed=now, tried=now)
+            for other_id, size in wanted.items()
         ]
-        results = await self.documents.put([(_document(one), None) for one in fresh])
-        written = {one.id: one for one, result in zip(fresh, results, strict=True) if isinstance(result, Written)}
-        others = [one for one in wanted if one not in written]
+        results = await self.documents.put([(_document(launch), None) for launch in fresh])
+        written = {
+            launch.id: launch for launch, result in zip(fresh, results, strict=True) if isinstance(result, Written)
+        }
+        others = [name for name in wanted if name not in written]
         if others:
             stored = await self._get(tenant, site, others)
             if len(stored) < len(others):
                 raise Transient("the launches could not be stored; try again")
-            written |= {one: launch for one, (launch, _) in stored.items()}
+            written |= {name: launch for name, (launch, _) in stored.items()}
         return written
 
     async def report(
@@ -61,10 +63,10 @@ class PilotLaunches:
     ) -> Mapping[str, Launch | NotNext | None]:
         """Write down what an agent tells; by id what stands then, why it cannot be, or None where there is no such launch."""
 
-        def telling(one: LaunchReport) -> Callable[[Launch], Launch | NotNext]:
-            return lambda launch: told(launch, one, now=self.clock.now())
+        def telling(report: LaunchReport) -> Callable[[Launch], Launch | NotNext]:
+            return lambda launch: told(launch, report, now=self.clock.now())
 
-        return await self._change(tenant, site, {one.launch: telling(one) for one in reports})
+        return await self._change(tenant, site, {report.launch: telling(report) for report in reports})
 
     async def registered(self, tenant: str, site: str, launch: str, pilot: str) -> Launch | None:
         """Write down that a launch's pilot is there. None: there is no such launch."""
@@ -82,8 +84,8 @@ class PilotLaunches:
 
     async def get(self, tenant: str, site: str, launch: str) -> Launch | None:
         """As it stands now."""
-        found = (await self._get(tenant, site, [launch])).get(launch)
-        return None if found is None else found[0]
+        launched = (await self._get(tenant, site, [launch])).get(launch)
+        return None if launched is None else launched[0]
 
     async def open(self, tenant: str, site: str) -> Sequence[Launch]:
         """Every launch of a site that has not ended, at most 10,000; up to a second old."""
@@ -93,31 +95,34 @@ class PilotLaunches:
         """The launches that ended in the last six hours, and more; up to a second old."""
         now = self.clock.now()
         slices = [await self.documents.find(_ended_kind(tenant, site, at)) for at in (now - SLICE, now)]
-        return [one for found in slices for one in _read(found)]
+        return [launch for stored_documents in slices for launch in _read(stored_documents)]
 
     async def _get(self, tenant: str, site: str, ids: Iterable[str]) -> dict[str, tuple[Launch, StoredDocument]]:
-        names = {_name(tenant, site, one): one for one in ids}
-        found = await self.documents.get(list(names))
-        return {names[name]: (launch_from_plain(tenant, one.document.body), one) for name, one in found.items()}
+        names = {_name(tenant, site, identifier): identifier for identifier in ids}
+        stored_documents = await self.documents.get(list(names))
+        return {
+            names[name]: (launch_from_plain(tenant, stored_document.document.body), stored_document)
+            for name, stored_document in stored_documents.items()
+        }
 
     async def _change(
         self, tenant: str, site: str, changes: Mapping[str, Callable[[Launch], Launch | NotNext]]
     ) -> Mapping[str, Launch | NotNext | None]:
         answers: dict[str, Launch | NotNext | None] = {}
         for _ in range(TRIES):
-            waiting = [one for one in changes if one not in answers]
+            waiting = [change for change in changes if change not in answers]
             if not waiting:
                 return answers
             stored = await self._get(tenant, site, waiting)
             writes: list[tuple[Launch, StoredDocument]] = []
-            for one in waiting:
-                if one not in stored:
-                    answers[one] = None
+            for name in waiting:
+                if name not in stored:
+                    answers[name] = None
                     continue
-                before, at = stored[one]
-                after = changes[one](before)
+                before, at = stored[name]
+                after = changes[name](before)
                 if isinstance(after, NotNext) or after == before:
-                    answers[one] = after
+                    answers[name] = after
                 else:
                     writes.append((after, at))
             results = await self.documents.put([(_document(after), at.version) for after, at in writes])
@@ -147,5 +152,8 @@ def _document(launch: Launch) -> Document:
     return Document(_name(launch.tenant, launch.site, launch.id), launch.tenant, kind, launch_to_plain(launch))
 
 
-def _read(found: Iterable[StoredDocument]) -> list[Launch]:
-    return [launch_from_plain(one.document.tenant, one.document.body) for one in found]
+def _read(stored_documents: Iterable[StoredDocument]) -> list[Launch]:
+    return [
+        launch_from_plain(stored_document.document.tenant, stored_document.document.body)
+        for stored_document in stored_documents
+    ]

@@ -1,4 +1,4 @@
-"""Takes the right of single pilots away: their beats, claims and ends are refused from then on.
+"""Takes the right of single pilots away: their heartbeats, claims and ends are refused from then on.
 
 It is written on the pilot's document, which says no to a new token for ever, and as a record, by which the other servers hear of it within
 seconds. Its jobs are not released here: the pilot may be running them still. Its lease does that, as for one that is silent.
@@ -57,8 +57,8 @@ class PilotRevocations:
 
     async def look(self, back: int) -> None:
         """Hear of what was revoked elsewhere in the last milliseconds."""
-        found = await self.store.find_records(kind=KIND, since=self.clock.now() - back, limit=MOST)
-        for record in found:
+        records = await self.store.find_records(kind=KIND, since=self.clock.now() - back, limit=MOST)
+        for record in records:
             self._heard(str(record.body["pilot"]))
 
     def _heard(self, pilot: str) -> None:

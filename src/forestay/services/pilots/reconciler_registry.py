@@ -1,6 +1,6 @@
-"""Keepers leave word that they are there. Nobody asks a keeper anything, so without it nobody would notice that none runs.
+"""Reconcilers leave word that they are there. Nobody asks a reconciler anything, so without it nobody would notice that none runs.
 
-One small document for the whole domain: each keeper writes its line again every so often, and drops the lines of those long gone.
+One small document for the whole domain: each reconciler writes its line again every so often, and drops the lines of those long gone.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
 from forestay.services.shared.document_update import update_document
 
-NAME = KIND = "keepers"
+NAME = KIND = "reconcilers"
 EVERY = 20.0
-"""Seconds between two words of one keeper."""
+"""Seconds between two words of one reconciler."""
 SILENT = 90
-"""Seconds after which a keeper is taken for gone. By two machines' clocks, which is good enough to tell a person and for nothing else."""
+"""Seconds after which a reconciler is taken for gone. By two machines' clocks, which is good enough to tell a person and for nothing else."""
 FORGET = 900
 TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerReport:
-    """What one keeper said last."""
+    """What one reconciler said last."""
 
     name: str
     version: str
@@ -72,8 +72,8 @@ class ReconcilerRegistry:
 
 
 async def reconcilers_known(documents: DocumentStore) -> Sequence[ReconcilerReport]:
-    """What keepers said last, the newest word first."""
+    """What reconcilers said last, the newest word first."""
     stored = (await documents.get([NAME])).get(NAME)
     body: Mapping[str, Any] = stored.document.body if stored is not None else {}
     words = [ReconcilerReport(name, line["version"], line["at"]) for name, line in body.items()]
-    return sorted(words, key=lambda one: -one.at)
+    return sorted(words, key=lambda word: -word.at)

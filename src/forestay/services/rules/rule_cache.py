@@ -34,11 +34,11 @@ from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import RuleChangeRefused, RuleState, RuleTree
 from forestay.domain.rules.tree_index import IndexedSet, TreeIndex
 from forestay.ports.errors import Permanent, PortError, Transient
-from forestay.ports.jobs.job_store import Version as SlipVersion
+from forestay.ports.jobs.job_store import Version as DocumentVersion
 from forestay.ports.rules.conditions import Conditions
 from forestay.services.rules.rule_store import RuleStore, heads_in
 
-DOMAIN = "house"
+DOMAIN = "site"
 """The name of a domain's own rule set."""
 THOROUGH = 75
 """Every so many looks all heads are searched for: one whose writer died before it set the mark is found so."""
@@ -73,7 +73,7 @@ class RuleCache:
     """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which every flow asks."""
     _unreadable: dict[RuleSetId, str] = field(default_factory=dict)
     """Sets whose newest version cannot be read, and why."""
-    _mark: SlipVersion | None = None
+    _mark: DocumentVersion | None = None
     _fresh: float | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -100,12 +100,12 @@ class RuleCache:
             if version != self._mark or thorough:
                 heads = dict(heads_in(mark))
                 if thorough:
-                    for one, number in (await self.rules.heads()).items():
-                        heads[one] = max(number, heads.get(one, 0))
-                for one, number in heads.items():
-                    known = self._sets.get(one)
-                    if known is None or known.rule_set.version < number or one in self._unreadable:
-                        await self._take_over_or_note(one, number)
+                    for rule_set, number in (await self.rules.heads()).items():
+                        heads[rule_set] = max(number, heads.get(rule_set, 0))
+                for rule_set, number in heads.items():
+                    known = self._sets.get(rule_set)
+                    if known is None or known.rule_set.version < number or rule_set in self._unreadable:
+                        await self._take_over_or_note(rule_set, number)
                 self._mark = version
             self._fresh = began
 
@@ -141,8 +141,8 @@ class RuleCache:
         self._sets[name] = ready
         self.taken_over += 1
         if name.level is not RuleSetLevel.DOMAIN or name.name == DOMAIN:
-            seated = [*(one for one in set_index.sets if one.rule_set.id != name), ready]
-            set_index.seat(sorted(seated, key=lambda one: asked_at(one.rule_set.id)))
+            seated = [*(indexed_set for indexed_set in set_index.sets if indexed_set.rule_set.id != name), ready]
+            set_index.seat(sorted(seated, key=lambda indexed_set: asked_at(indexed_set.rule_set.id)))
 
     async def indexed(self, rule_set: RuleSet) -> IndexedSet:
         """Any set made ready to be walked, bit by bit; it is not kept here."""
@@ -206,23 +206,25 @@ class RuleCache:
 
     def sets_of(self, tenant: str) -> Sequence[RuleSet]:
         """Every set of a tenant."""
-        return in_order(one.rule_set for one in self._sets.values() if one.rule_set.id.tenant == tenant)
+        return in_order(
+            indexed_set.rule_set for indexed_set in self._sets.values() if indexed_set.rule_set.id.tenant == tenant
+        )
 
     def sets_for(self, tenant: str, flow: str) -> tuple[RuleSet, ...]:
         """The sets that are asked about an exception of a flow: the flow's, the domain's, the packs'. `flow` is its name."""
-        return tuple(one.rule_set for one in self._asked(tenant, flow))
+        return tuple(indexed_set.rule_set for indexed_set in self._asked(tenant, flow))
 
     def _asked(self, tenant: str, flow: str) -> tuple[IndexedSet, ...]:
-        return tuple(one for set_index in self._panels_for(tenant, flow) for one in set_index.sets)
+        return tuple(indexed_set for set_index in self._panels_for(tenant, flow) for indexed_set in set_index.sets)
 
     def _panels_for(self, tenant: str, flow: str) -> list[RuleSetIndex]:
-        found = (self._set_indexes.get((tenant, flow)), self._set_indexes.get((tenant, None)))
-        return [one for one in found if one is not None]
+        indexes = (self._set_indexes.get((tenant, flow)), self._set_indexes.get((tenant, None)))
+        return [index for index in indexes if index is not None]
 
     def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str, *, own: bool = False) -> bool:
         """Whether an exception would be asked of any tree at all; with ``own``, of one that is for this very task."""
         keys = (TreeKey(type_, task),) if own else keys_for(type_, task)
-        return any(key in one.indexes for one in self._asked(tenant, flow) for key in keys)
+        return any(key in indexed_set.indexes for indexed_set in self._asked(tenant, flow) for key in keys)
 
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:
         """What the rules say to an exception. `Transient` while nothing is known yet, `Permanent` if a set that is asked cannot be read: nobody decides by half of the rules."""
@@ -234,7 +236,7 @@ class RuleCache:
         evaluate = self.conditions.over(context)
         set_indexes = self._panels_for(tenant, flow)
         active = decide_quickly(set_indexes, type_, task, context, evaluate)
-        if not any(one.shadowed for one in set_indexes):
+        if not any(set_index.shadowed for set_index in set_indexes):
             return Rulings(active, None)
         return Rulings(
             active, _differing(active, decide_quickly(set_indexes, type_, task, context, evaluate, shadow=True))

@@ -1,20 +1,20 @@
-"""What a rule said to an exception, as a decision that can be recorded: an exlet that is to be carried out, or why a person is asked."""
+"""What a rule said to an exception, as a decision that can be recorded: a playbook that is to be carried out, or why a person is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from forestay.domain.exceptions.incidents.house_policy import DefaultAction
+from forestay.domain.exceptions.incidents.default_policy import DefaultAction
 from forestay.domain.exceptions.incidents.incident import Decision, Incident
-from forestay.domain.exlets.exlet import Exlet, aimed
-from forestay.domain.exlets.exlet_plain import exlet_as_plain, version_of
+from forestay.domain.playbooks.playbook import Playbook, aimed
+from forestay.domain.playbooks.playbook_plain import playbook_as_plain, version_of
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.rule_set import RuleSetLevel, Ruling
 
-HOUSE = "house policy"
-EXLET = "exlet"
-"""The verdict of a decision that has an exlet; the house's are its courses."""
+DEFAULT_POLICY = "default policy"
+PLAYBOOK = "playbook"
+"""The verdict of a decision that has a playbook; the default policy's are its courses."""
 MOST_WORDS = 200
 """Characters of a condition that a decision repeats."""
 
@@ -22,33 +22,37 @@ MOST_WORDS = 200
 def decision_by_rule(
     incident: Incident,
     ruling: Ruling,
-    exlet: Exlet | str,
+    playbook: Playbook | str,
     now: int,
     *,
     n: int = 1,
     seen: Mapping[str, Any] | None = None,
 ) -> Decision:
-    """The decision that a ruling is which concluded or erred. ``exlet``: what it concluded, or why that cannot be carried out; then a person is asked."""
+    """The decision that a ruling is which concluded or erred. ``playbook``: what it concluded, or why that cannot be carried out; then a person is asked."""
     by = ruling.by
     assert by is not None  # noqa: S101 - it concluded or erred
-    path = [{"rule": one.rule, "verdict": one.verdict.value, "message": one.message} for one in by.walk.path]
+    path = [
+        {"rule": tested.rule, "verdict": tested.verdict.value, "message": tested.message} for tested in by.walk.path
+    ]
     detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path, **(seen or {})}
     if ruling.verdict is ConditionVerdict.ERROR:
-        said = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); held for a person"
-        return _held(incident, f"{by.rule_set}#{ruling.flagged}", said, detail, now, n)
+        reason = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); held for a person"
+        return _held(incident, f"{by.rule_set}#{ruling.flagged}", reason, detail, now, n)
     name = f"{by.rule_set}#{ruling.rule}"
-    if isinstance(exlet, str):
-        return _held(incident, name, exlet, detail, now, n)
-    exlet = aimed(exlet, at_job=bool(incident.job))
+    if isinstance(playbook, str):
+        return _held(incident, name, playbook, detail, now, n)
+    playbook = aimed(playbook, at_job=bool(incident.job))
     rule = by.walk.tree.rules[by.walk.last_satisfied]
     detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
     detail |= {"author": rule.author} if rule.author else {}
     if by.rule_set.level is RuleSetLevel.FLOW:
-        # Written for somebody's own flow; on the jobs of others of the same flow it needs a second person.
+        # Written for somebody's own flow; on the jobs of others of the same flow it needs approval.
         detail |= {"rule_owner": rule.author}
-    if ruling.conclusion is not None and ruling.conclusion.exlet:
-        detail |= {"exlet": exlet.name, "exlet_version": version_of(exlet)}
-    return Decision(incident.id, n, incident.tenant, now, EXLET, name, exlet=exlet_as_plain(exlet), detail=detail)
+    if ruling.conclusion is not None and ruling.conclusion.playbook:
+        detail |= {"playbook": playbook.name, "playbook_version": version_of(playbook)}
+    return Decision(
+        incident.id, n, incident.tenant, now, PLAYBOOK, name, playbook=playbook_as_plain(playbook), detail=detail
+    )
 
 
 def shortened(condition: str) -> str:
@@ -67,11 +71,11 @@ def shadow_said(ruling: Ruling) -> dict[str, Any]:
     by = ruling.by
     if by is None:
         return {"verdict": ruling.verdict.value}
-    steps = [dict(one) for one in ruling.conclusion.steps] if ruling.conclusion is not None else []
+    steps = [dict(step) for step in ruling.conclusion.steps] if ruling.conclusion is not None else []
     rule = ruling.flagged if ruling.verdict is ConditionVerdict.ERROR else ruling.rule
     return {
         "verdict": ruling.verdict.value,
         "rule": f"{by.rule_set}#{rule}",
         "steps": steps,
-        "exlet": ruling.conclusion.exlet if ruling.conclusion is not None else "",
+        "playbook": ruling.conclusion.playbook if ruling.conclusion is not None else "",
     }

@@ -1,6 +1,6 @@
-"""Changes rules: adds one for its cornerstone, promotes it, takes it away, goes back to an older version.
+"""Changes rules: adds one for its reference incident, promotes it, takes it away, goes back to an older version.
 
-A rule is written for a case that is there: its condition must be true on that cornerstone. Every earlier cornerstone is asked again
+A rule is written for a run that is there: its condition must be true on that reference incident. Every earlier reference incident is asked again
 before the rule is kept; one that would then be answered otherwise is shown, and the rule is refused unless that is confirmed (P1-33).
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_check import NAME, check_exlet
-from forestay.domain.exlets.exlet_plain import step_from_plain
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_check import NAME, check_playbook
+from forestay.domain.playbooks.playbook_plain import step_from_plain
 from forestay.domain.rules.condition import ConditionVerdict, Erred
 from forestay.domain.rules.context import Context, read_context
 from forestay.domain.rules.rule_set import (
@@ -45,7 +45,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound
 from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_store import Cornerstone, RuleStore
+from forestay.services.rules.rule_store import ReferenceIncident, RuleStore
 
 TRIES = 5
 """How often a change is made anew when somebody else changed the set meanwhile."""
@@ -60,7 +60,7 @@ class RuleDraft(NamedTuple):
     task: str
     condition: str
     conclusion: Conclusion
-    cornerstone: str
+    reference_incident: str
     """The incident for which it is written."""
     context: Mapping[str, object]
     """What was known of that incident."""
@@ -68,9 +68,9 @@ class RuleDraft(NamedTuple):
 
 
 class Overturned(NamedTuple):
-    """An earlier cornerstone that would be answered otherwise."""
+    """An earlier reference incident that would be answered otherwise."""
 
-    cornerstone: str
+    reference_incident: str
     rule: str
     """The rule that was written for it."""
     before: str
@@ -120,17 +120,17 @@ class RuleEditor:
     trying: ConditionSandbox
     clock: Clock
     new_id: Callable[[], str]
-    exlets: PlaybookStore | None = None
+    playbooks: PlaybookStore | None = None
     """Those that rules may conclude by their names; None: any name is taken to be one."""
     _contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
     async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Add a rule as a shadow."""
         context, wrong = read_context(draft.context)
-        reasons = [*(f"context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
-        if self.exlets is not None and not reasons:
-            said = await self.exlets.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
-            reasons += [said] if isinstance(said, str) else []
+        reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        if self.playbooks is not None and not reasons:
+            concluded = await self.playbooks.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
+            reasons += [concluded] if isinstance(concluded, str) else []
         if len(draft.description) > LONGEST_WORDS:
             reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
         trial = await self.trying.try_out(draft.condition, [context])
@@ -148,7 +148,7 @@ class RuleEditor:
             draft.condition,
             draft.conclusion,
             RuleState.SHADOW,
-            draft.cornerstone,
+            draft.reference_incident,
             by,
             draft.description,
             self.clock.now(),
@@ -162,10 +162,11 @@ class RuleEditor:
                 return NotEdited((grown.reason,))
             return _next(current, key, grown, grown.rules[rule.id].parent, rule.id)
 
-        await self.rules.keep_cornerstone(
-            draft.rule_set.tenant, Cornerstone(draft.cornerstone, draft.type.value, key.task, draft.context)
+        await self.rules.keep_reference_incident(
+            draft.rule_set.tenant,
+            ReferenceIncident(draft.reference_incident, draft.type.value, key.task, draft.context),
         )
-        note = f"added for {draft.cornerstone}"
+        note = f"added for {draft.reference_incident}"
         done = await self._change(draft.rule_set, made, by=by, note=note, confirmed=confirmed, new=rule.id)
         return replace(done, rule=rule.id) if isinstance(done, Edited) else done
 
@@ -179,22 +180,22 @@ class RuleEditor:
         replayed: Mapping[str, object] | None = None,
         expected: int | None = None,
     ) -> Edited | NotEdited:
-        """Let a rule act, or make it a shadow again. It must then really answer its own cornerstone.
+        """Let a rule act, or make it a shadow again. It must then really answer its own reference incident.
 
         `replayed` is kept with the version: what a replay of the set at version `expected` came to. `Conflict` if the set has moved on since.
         """
-        kept = await self._cornerstone_of(rule_set, rule)
+        kept = await self._reference_incident_of(rule_set, rule)
 
         def made(current: RuleSet) -> NextRuleSet | NotEdited:
             if expected is not None and current.version != expected:
                 raise Conflict(f"{rule_set} was changed while the rule was replayed; try again")
-            found = current.find(rule)
-            if found is None:
+            pair = current.find(rule)
+            if pair is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
-            key, one = found
-            if one.state is to:
+            key, other_rule = pair
+            if other_rule.state is to:
                 return NotEdited((f"rule {rule} is already {to}",))
-            tree = with_rules(current.tree(key), replace(one, state=to))
+            tree = with_rules(current.tree(key), replace(other_rule, state=to))
             if to is RuleState.ACTIVE and kept is not None:
                 done = walk(tree, self.conditions.over(kept))
                 if rule not in {tested.rule for tested in done.path}:
@@ -212,10 +213,10 @@ class RuleEditor:
         """Take a rule away that nothing refines."""
 
         def made(current: RuleSet) -> NextRuleSet | NotEdited:
-            found = current.find(rule)
-            if found is None:
+            pair = current.find(rule)
+            if pair is None:
                 return NotEdited((f"there is no rule {rule} in {rule_set}",))
-            key, gone = found
+            key, gone = pair
             rest = remove(current.tree(key), rule)
             if isinstance(rest, RuleChangeRefused):
                 return NotEdited((rest.reason,))
@@ -270,40 +271,40 @@ class RuleEditor:
         raise Conflict(f"{rule_set} is being changed by others; try again")
 
     async def _overturned(self, old: RuleSet, later: NextRuleSet, added: str) -> tuple[Overturned, ...]:
-        """The cornerstones of every changed tree that would come to something else, the shadows counted."""
-        found: list[Overturned] = []
+        """The reference incidents of every changed tree that would come to something else, the shadows counted."""
+        overturned: list[Overturned] = []
         for key in dict.fromkeys(change.key for change in later.changes):
             before, after = old.tree(key), later.rule_set.tree(key)
             # In a thread: with very many rules even to go through them would hold up the others.
             written = await asyncio.to_thread(_written_for, before)
             contexts = await self._read(old.id.tenant, list(written))
-            found += await asyncio.to_thread(self._compare, before, after, written, contexts, added)
-        return tuple(found)
+            overturned += await asyncio.to_thread(self._compare, before, after, written, contexts, added)
+        return tuple(overturned)
 
     def _compare(
         self, before: RuleTree, after: RuleTree, written: Mapping[str, str], contexts: Mapping[str, Context], added: str
     ) -> Sequence[Overturned]:
-        found: list[Overturned] = []
+        overturned: list[Overturned] = []
         for name, context in contexts.items():
             evaluate = self.conditions.over(context)
             if added and evaluate(after.rules[added].condition) is False:
                 continue  # a rule that is false there changes nothing there
             was, is_ = walk(before, evaluate, shadow=True), walk(after, evaluate, shadow=True)
             if (was.verdict, was.conclusion) != (is_.verdict, is_.conclusion):
-                found.append(Overturned(name, written[name], _told(was), _told(is_)))
-        return found
+                overturned.append(Overturned(name, written[name], _told(was), _told(is_)))
+        return overturned
 
     async def _read(self, tenant: str, names: Sequence[str]) -> Mapping[str, Context]:
         missing = [name for name in names if (tenant, name) not in self._contexts]
-        for one in (await self.rules.cornerstones(tenant, missing)).values():
-            self._contexts[tenant, one.id] = read_context(one.context)[0]
+        for reference_incident in (await self.rules.reference_incidents(tenant, missing)).values():
+            self._contexts[tenant, reference_incident.id] = read_context(reference_incident.context)[0]
         return {name: self._contexts[tenant, name] for name in names if (tenant, name) in self._contexts}
 
-    async def _cornerstone_of(self, rule_set: RuleSetId, rule: str) -> Context | None:
-        found = (await self.rules.load(rule_set)).find(rule)
-        if found is None:
+    async def _reference_incident_of(self, rule_set: RuleSetId, rule: str) -> Context | None:
+        pair = (await self.rules.load(rule_set)).find(rule)
+        if pair is None:
             raise NotFound(f"there is no rule {rule} in {rule_set}")
-        name = found[1].cornerstone
+        name = pair[1].reference_incident
         return (await self._read(rule_set.tenant, [name])).get(name) if name is not None else None
 
 
@@ -311,19 +312,25 @@ def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str,
     """Everything that is wrong with what a rule concludes."""
     if conclusion.empty:
         return ("a rule needs a conclusion: a playbook or at least one step",)
-    if conclusion.exlet and conclusion.steps:
-        return ("a rule concludes an exlet by its name or steps of its own, not both",)
-    if conclusion.exlet:
-        return () if NAME.fullmatch(conclusion.exlet) else (f"{conclusion.exlet!r} is not a valid name of a playbook",)
+    if conclusion.playbook and conclusion.steps:
+        return ("a rule concludes a playbook by its name or steps of its own, not both",)
+    if conclusion.playbook:
+        return (
+            ()
+            if NAME.fullmatch(conclusion.playbook)
+            else (f"{conclusion.playbook!r} is not a valid name of a playbook",)
+        )
     try:
-        steps = tuple(step_from_plain(one) for one in conclusion.steps)
+        steps = tuple(step_from_plain(step) for step in conclusion.steps)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         return (f"a step cannot be read: {type(error).__name__}: {error}",)
-    return tuple(f"{one.where}: {one.message}" for one in check_exlet(Exlet("in-place", steps), type_))
+    return tuple(
+        f"{problem.where}: {problem.message}" for problem in check_playbook(Playbook("in-place", steps), type_)
+    )
 
 
 def _written_for(tree: RuleTree) -> Mapping[str, str]:
-    return {rule.cornerstone: rule.id for rule in tree.rules.values() if rule.cornerstone is not None}
+    return {rule.reference_incident: rule.id for rule in tree.rules.values() if rule.reference_incident is not None}
 
 
 def _told(done: Walk) -> str:
@@ -334,7 +341,7 @@ def _told(done: Walk) -> str:
 
 def found_at(rule_set: RuleSet, rule: str) -> tuple[TreeKey, Rule]:
     """A rule of a set; `NotFound`."""
-    found = rule_set.find(rule)
-    if found is None:
+    place = rule_set.find(rule)
+    if place is None:
         raise NotFound(f"there is no rule {rule} in {rule_set.id}")
-    return found
+    return place

@@ -52,7 +52,7 @@ class RulePromotion:
         if isinstance(done, NotReplayed):
             return NotEdited(done.reasons, done.problems)
         # Refinements beneath it act only through it, so what they would do wrong is done by this promotion.
-        names = [f"{rule_set}#{one}" for one in beneath(await self.edit.rules.load(rule_set, done.version), rule)]
+        names = [f"{rule_set}#{name}" for name in beneath(await self.edit.rules.load(rule_set, done.version), rule)]
         wrong = wrong_in(done.report, names)
         tallies = [tally for name in names if (tally := done.report.rules.get(name)) is not None]
         errors = sum(tally.errors for tally in tallies)
@@ -70,8 +70,8 @@ class RulePromotion:
 def _summary(done: Replayed, tallies: list[RuleTally], reason: str) -> dict[str, Any]:
     """What is kept with the version: the totals, and those of the rule itself."""
     own: dict[str, Any] = {}
-    for one in map(tally_shown, tallies):
-        for name, value in one.items():
+    for tally in map(tally_shown, tallies):
+        for name, value in tally.items():
             if isinstance(value, int | float):
                 own[name] = max(own.get(name, 0), value) if name == "peak_hour" else own.get(name, 0) + value
     whole = replay_summary(done.report)

@@ -1,4 +1,4 @@
-"""Proposes rules: from what mended recorded faults, and from what people did by hand. Each proposal is replayed over all incidents before it is shown, and none ever acts by itself.
+"""Proposes rules: from what recovered recorded failures, and from what people did by hand. Each proposal is replayed over all incidents before it is shown, and none ever acts by itself.
 
 Two passes over the incidents: the first counts what helped (`domain.rules.proposal`), the second replays the proposals, each as if it alone answered what its condition is true of.
 """
@@ -53,24 +53,32 @@ class RuleProposals:
     async def _propose(self, question: ReplayRequest, progress: Progress) -> FoundProposals:
         seen, looked = Proposals(), 0
 
-        async def count(one: ReplayedIncident) -> None:
+        async def count(replayed_incident: ReplayedIncident) -> None:
             nonlocal looked
             looked += 1
-            seen.take(one.incident.id, one.incident.kind, one.told, one.attempt, one.outcome)
+            seen.take(
+                replayed_incident.incident.id,
+                replayed_incident.incident.kind,
+                replayed_incident.facts,
+                replayed_incident.attempt,
+                replayed_incident.outcome,
+            )
 
         whole = await self.replaying.look(question, count, lambda many: progress(many // 2))
         rule_set = acting(await self.replaying.rules.load(question.rule_set))
-        wanted = [one for one in seen.made() if await self._is_new(rule_set, one)][:MOST]
+        wanted = [proposal for proposal in seen.made() if await self._is_new(rule_set, proposal)][:MOST]
         reports = [Replay(self.replaying.policy, shown=0) for _ in wanted]
         if wanted:
             await self.replaying.look(
-                question, lambda one: self._try(wanted, reports, one), lambda many: progress((looked + many) // 2)
+                question,
+                lambda incident: self._try(wanted, reports, incident),
+                lambda many: progress((looked + many) // 2),
             )
-        done = [Proposed(one, report.finish()) for one, report in zip(wanted, reports, strict=True)]
+        done = [Proposed(proposal, report.finish()) for proposal, report in zip(wanted, reports, strict=True)]
         kept = tuple(
-            one
-            for one in done
-            if worth(answered=one.report.incidents, differs=one.report.differs, wrong=one.report.wrongs)
+            proposed
+            for proposed in done
+            if worth(answered=proposed.report.incidents, differs=proposed.report.differs, wrong=proposed.report.wrongs)
         )
         return FoundProposals(question, kept, looked, whole)
 
@@ -79,29 +87,31 @@ class RuleProposals:
         conclusion = Conclusion(steps=proposal.steps)
         if check_conclusion(conclusion, proposal.type):
             return False
-        found = await self.replaying.incidents.get_incidents([proposal.cornerstone])
-        incident = found.get(proposal.cornerstone)
+        incidents = await self.replaying.incidents.get_incidents([proposal.reference_incident])
+        incident = incidents.get(proposal.reference_incident)
         if incident is None:
             return False
         context, _ = read_context(told_by(incident))
         trial = await self.replaying.trying.try_out(proposal.condition, [context])
         if trial.problems or trial.answers != (True,):
             return False
-        said = decide(
+        ruling = decide(
             [rule_set], incident.kind, str(context["exception.task"]), self.replaying.conditions.over(context)
         )
-        if said.conclusion is None:
+        if ruling.conclusion is None:
             return True
-        return not answer_of_conclusion(said.conclusion, "").same_as(answer_of_conclusion(conclusion, ""))
+        return not answer_of_conclusion(ruling.conclusion, "").same_as(answer_of_conclusion(conclusion, ""))
 
-    async def _try(self, proposals: Sequence[Proposal], reports: Sequence[Replay], one: ReplayedIncident) -> None:
-        context, _ = read_context(one.told)
+    async def _try(
+        self, proposals: Sequence[Proposal], reports: Sequence[Replay], replayed_incident: ReplayedIncident
+    ) -> None:
+        context, _ = read_context(replayed_incident.facts)
         evaluate = self.replaying.conditions.over(context)
         for proposal, report in zip(proposals, reports, strict=True):
-            if proposal.type is not one.incident.kind:
+            if proposal.type is not replayed_incident.incident.kind:
                 continue
             if evaluate(proposal.condition) is True:
                 report.take(
-                    one.incident.id, at=one.incident.at, job=one.incident.job, attempt=one.attempt,
-                    then=one.then, now=proposal.answer, outcome=one.outcome,
+                    replayed_incident.incident.id, at=replayed_incident.incident.at, job=replayed_incident.incident.job, attempt=replayed_incident.attempt,
+                    then=replayed_incident.then, now=proposal.answer, outcome=replayed_incident.outcome,
                 )  # fmt: skip

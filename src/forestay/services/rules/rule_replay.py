@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeVar
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus
-from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_plain import step_as_plain
-from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, house_said
+from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_plain import step_as_plain
+from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, default_said
 from forestay.domain.rules.condition import Erred
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.incident_context import told_by
@@ -60,7 +60,7 @@ from forestay.services.rules.rule_store import RuleStore
 
 T = TypeVar("T")
 PAGE = 200
-"""Standings that are found at once."""
+"""Statuses that are found at once."""
 BUNCH = 100
 """Incidents that are read at once, with their decisions and jobs: to take in each kind takes a few milliseconds."""
 SLICE = 0.002
@@ -120,7 +120,7 @@ class ReplayedIncident(NamedTuple):
     """One incident as a replay meets it."""
 
     incident: Incident
-    told: Mapping[str, object]
+    facts: Mapping[str, object]
     attempt: Attempt
     decision: Decision | None
     then: Answer
@@ -145,8 +145,8 @@ class RuleReplay:
     conditions: Conditions
     trying: ConditionSandbox
     clock: Clock
-    policy: BrakePolicy = field(default_factory=BrakePolicy)
-    exlets: PlaybookStore | None = None
+    policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
+    playbooks: PlaybookStore | None = None
     """Those that rules conclude by their names."""
     waiting: int = 0
     """Replays that run or wait for the one that does."""
@@ -176,13 +176,15 @@ class RuleReplay:
             return made
         candidate, drafts = made
         report = Replay(self.policy, question.shown)
-        sets = _ReplayedSets(self.cache, candidate, {one.id: one for one in await self._others(candidate.id)})
+        sets = _ReplayedSets(
+            self.cache, candidate, {rule_set.id: rule_set for rule_set in await self._others(candidate.id)}
+        )
 
-        async def take(one: ReplayedIncident) -> None:
-            decided = await self._decide(sets, one)
+        async def take(replayed_incident: ReplayedIncident) -> None:
+            decided = await self._decide(sets, replayed_incident)
             report.take(
-                one.incident.id, at=one.incident.at, job=one.incident.job, attempt=one.attempt,
-                then=one.then, now=decided, outcome=one.outcome,
+                replayed_incident.incident.id, at=replayed_incident.incident.at, job=replayed_incident.incident.job, attempt=replayed_incident.attempt,
+                then=replayed_incident.then, now=decided, outcome=replayed_incident.outcome,
             )  # fmt: skip
 
         whole = await self.look(question, take, progress)
@@ -224,65 +226,71 @@ class RuleReplay:
         """The incidents from the newest back. While one bunch is worked on, the next one is read."""
         coming: asyncio.Task[_Bunch] | None = None
         try:
-            async with aclosing(self._standings(query)) as bunches:
-                async for standings in bunches:
+            async with aclosing(self._statuses(query)) as bunches:
+                async for statuses in bunches:
                     ready = await coming if coming is not None else None
-                    coming = asyncio.create_task(self._bunch(standings, later))
-                    for one in ready or ():
-                        yield one
-            for one in await coming if coming is not None else ():
-                yield one
+                    coming = asyncio.create_task(self._bunch(statuses, later))
+                    for pair in ready or ():
+                        yield pair
+            for pair in await coming if coming is not None else ():
+                yield pair
         finally:
             if coming is not None:
                 coming.cancel()
                 await asyncio.gather(coming, return_exceptions=True)
 
-    async def _standings(self, query: IncidentQuery) -> AsyncGenerator[Sequence[IncidentStatus], None]:
+    async def _statuses(self, query: IncidentQuery) -> AsyncGenerator[Sequence[IncidentStatus], None]:
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort="-at", limit=PAGE, cursor=cursor)
-            for start in range(0, len(page.found), BUNCH):
-                yield [one.standing for one in page.found[start : start + BUNCH]]
+            for start in range(0, len(page.statuses), BUNCH):
+                yield [stored.status for stored in page.statuses[start : start + BUNCH]]
             cursor = page.cursor
             if cursor is None:
                 return
 
-    async def _bunch(self, standings: Sequence[IncidentStatus], later: dict[str, LaterAttempts]) -> _Bunch:
-        """Everything beside some standings; the jobs of which nothing is known yet are remembered."""
-        incidents = await self.incidents.get_incidents([one.id for one in standings])
-        decisions = await self.incidents.get_decisions([_last(one) for one in standings])
-        new = list(dict.fromkeys(one.job for one in standings if one.job and one.job not in later))
+    async def _bunch(self, statuses: Sequence[IncidentStatus], later: dict[str, LaterAttempts]) -> _Bunch:
+        """Everything beside some statuses; the jobs of which nothing is known yet are remembered."""
+        incidents = await self.incidents.get_incidents([status.id for status in statuses])
+        decisions = await self.incidents.get_decisions([_last(status) for status in statuses])
+        new = list(dict.fromkeys(status.job for status in statuses if status.job and status.job not in later))
         jobs = await self.jobs.get(new) if new else {}
         for name in new:
             stored = jobs.get(name)
             later[name] = job_later(stored.document if stored is not None else None)
-        return [(incidents[one.id], decisions.get(_last(one))) for one in standings if one.id in incidents]
+        return [(incidents[status.id], decisions.get(_last(status))) for status in statuses if status.id in incidents]
 
-    async def _decide(self, sets: _ReplayedSets, one: ReplayedIncident) -> Answer:
-        incident = one.incident
-        context, _ = read_context({**one.told, "case.flow": one.flow} if one.flow else one.told)
+    async def _decide(self, sets: _ReplayedSets, replayed_incident: ReplayedIncident) -> Answer:
+        incident = replayed_incident.incident
+        context, _ = read_context(
+            {**replayed_incident.facts, "run.flow": replayed_incident.flow}
+            if replayed_incident.flow
+            else replayed_incident.facts
+        )
         task = str(context["exception.task"])
-        asked = await sets.asked(one.flow)
+        asked = await sets.asked(replayed_incident.flow)
         ruling = decide_quickly(asked, incident.kind, task, context, self.conditions.over(context))
-        said = ruling.conclusion
-        if said is not None and said.exlet:
-            said = await self._steps_of(sets, said, incident.kind)
-        return answer_of_ruling(ruling, house_said(incident, one.then, one.told), said)
+        conclusion = ruling.conclusion
+        if conclusion is not None and conclusion.playbook:
+            conclusion = await self._steps_of(sets, conclusion, incident.kind)
+        return answer_of_ruling(
+            ruling, default_said(incident, replayed_incident.then, replayed_incident.facts), conclusion
+        )
 
     async def _steps_of(self, sets: _ReplayedSets, conclusion: Conclusion, kind: ExceptionType) -> Conclusion:
-        """A conclusion with the steps that its exlet has now; without any where there is no such exlet, or it does not fit."""
-        key = (conclusion.exlet, kind)
+        """A conclusion with the steps that its playbook has now; without any where there is no such playbook, or it does not fit."""
+        key = (conclusion.playbook, kind)
         if key not in sets.named:
             sets.named[key] = conclusion
-            if self.exlets is not None:
-                exlet = await self.exlets.concluded(sets.candidate.id.tenant, conclusion, kind)
-                if isinstance(exlet, Exlet):
-                    sets.named[key] = Conclusion(conclusion.exlet, tuple(map(step_as_plain, exlet.steps)))
+            if self.playbooks is not None:
+                playbook = await self.playbooks.concluded(sets.candidate.id.tenant, conclusion, kind)
+                if isinstance(playbook, Playbook):
+                    sets.named[key] = Conclusion(conclusion.playbook, tuple(map(step_as_plain, playbook.steps)))
         return sets.named[key]
 
     async def _others(self, candidate: RuleSetId) -> Sequence[RuleSet]:
         await self.cache.refresh()
-        return [one for one in self.cache.sets_of(candidate.tenant) if one.id != candidate]
+        return [rule_set for rule_set in self.cache.sets_of(candidate.tenant) if rule_set.id != candidate]
 
     async def _candidate(self, question: ReplayRequest) -> tuple[RuleSet, tuple[str, ...]] | NotReplayed:
         """The set that is to be replayed."""
@@ -305,9 +313,12 @@ class RuleReplay:
         return RuleSet(made.id, current.version, made.trees), tuple(f"{made.id}#{name}" for name in names)
 
     async def _with_draft(self, current: RuleSet, draft: RuleDraft, name: str) -> RuleSet | NotReplayed:
-        """The set with one more rule, where its cornerstone's walk ends. Its condition is tried in a process of its own first."""
+        """The set with one more rule, where its reference incident's walk ends. Its condition is tried in a process of its own first."""
         context, wrong = read_context(draft.context)
-        reasons = [*(f"{name}: context: {one}" for one in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        reasons = [
+            *(f"{name}: context: {problem}" for problem in wrong),
+            *check_conclusion(draft.conclusion, draft.type),
+        ]
         trial = await self.trying.try_out(draft.condition, [context])
         if not trial.problems and isinstance(answer := trial.answers[0], Erred):
             reasons.append(f"{name}: the condition has an error on its reference incident: {answer.message}")
@@ -317,7 +328,7 @@ class RuleReplay:
             return NotReplayed(tuple(reasons), trial.problems)
         key = tree_key(draft.type, draft.task)
         tree = current.tree(key)
-        rule = Rule(name, draft.condition, draft.conclusion, RuleState.ACTIVE, draft.cornerstone)
+        rule = Rule(name, draft.condition, draft.conclusion, RuleState.ACTIVE, draft.reference_incident)
         grown = add(tree, rule, walk(tree, self.conditions.over(context), shadow=True))
         return (
             NotReplayed((f"{name}: {grown.reason}",))
@@ -334,7 +345,7 @@ class _ReplayedSets:
     candidate: RuleSet
     others: Mapping[RuleSetId, RuleSet]
     named: dict[tuple[str, ExceptionType], Conclusion] = field(default_factory=dict)
-    """What was concluded by the names of exlets, with their steps."""
+    """What was concluded by the names of playbooks, with their steps."""
     _ready: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
     _for: dict[str, tuple[RuleSetIndex, ...]] = field(default_factory=dict)
     _shared: RuleSetIndex | None = None
@@ -345,15 +356,17 @@ class _ReplayedSets:
         if known is None:
             tenant = self.candidate.id.tenant
             if self._shared is None:
-                packs = sorted(one for one in {*self.others, self.candidate.id} if one.level is RuleSetLevel.PACK)
+                packs = sorted(
+                    rule_set for rule_set in {*self.others, self.candidate.id} if rule_set.level is RuleSetLevel.PACK
+                )
                 self._shared = await self._panel(RuleSetId(tenant, RuleSetLevel.DOMAIN, DOMAIN), *packs)
             own = await self._panel(RuleSetId(tenant, RuleSetLevel.FLOW, flow))
             known = self._for[flow] = (own, self._shared)
         return known
 
     async def _panel(self, *names: RuleSetId) -> RuleSetIndex:
-        found = [await self._made_ready(one) for one in names]
-        return RuleSetIndex(one for one in found if one is not None)
+        indexed_sets = [await self._made_ready(name) for name in names]
+        return RuleSetIndex(indexed_set for indexed_set in indexed_sets if indexed_set is not None)
 
     async def _made_ready(self, name: RuleSetId) -> IndexedSet | None:
         rule_set = self.candidate if name == self.candidate.id else self.others.get(name)
@@ -386,26 +399,26 @@ def beneath(rule_set: RuleSet, rule: str) -> frozenset[str]:
     """A rule and everything that refines it: what can only be reached through it."""
     key, _ = found_at(rule_set, rule)
     rules = rule_set.tree(key).rules
-    found, waiting = {rule}, [rules[rule].true_child]
+    below, waiting = {rule}, [rules[rule].true_child]
     while waiting:
-        one = waiting.pop()
-        if one is not None and one != ROOT:
-            found.add(one)
-            waiting += [rules[one].true_child, rules[one].false_child]
-    return frozenset(found)
+        returned_rule = waiting.pop()
+        if returned_rule is not None and returned_rule != ROOT:
+            below.add(returned_rule)
+            waiting += [rules[returned_rule].true_child, rules[returned_rule].false_child]
+    return frozenset(below)
 
 
-def _last(standing: IncidentStatus) -> tuple[str, int]:
+def _last(status: IncidentStatus) -> tuple[str, int]:
     """The decision that stands: the last one."""
-    return standing.id, max(1, standing.n)
+    return status.id, max(1, status.n)
 
 
 def _looked(incident: Incident, decision: Decision | None, later: dict[str, LaterAttempts]) -> ReplayedIncident:
     """One incident with what came of it; the job's memory moves on to before it."""
-    told = told_by(incident)
-    attempt = incident_attempt(told)
+    facts = told_by(incident)
+    attempt = incident_attempt(facts)
     known = later.get(incident.job) if incident.job else None
     outcome = UNKNOWN if known is None else outcome_of(attempt, known)
     if known is not None:
         later[incident.job] = earlier(known, attempt)
-    return ReplayedIncident(incident, told, attempt, decision, answer_of_decision(decision), outcome, "")
+    return ReplayedIncident(incident, facts, attempt, decision, answer_of_decision(decision), outcome, "")

@@ -25,7 +25,7 @@ from forestay.ports.jobs.job_store import Conflicted, Written
 
 HEAD = "rules-head"
 VERSION = "rules-version"
-CORNERSTONE = "rules-cornerstone"
+REFERENCE_INCIDENT = "rules-reference-incident"
 MARK = "rules:mark"
 MOST_CHANGES = 5_000
 """Rules that one version may change; a larger change is made in several."""
@@ -33,7 +33,7 @@ AT_ONCE = 200
 TRIES = 20
 
 
-class Cornerstone(NamedTuple):
+class ReferenceIncident(NamedTuple):
     """The context for which a rule was written, kept beside the rules for as long as they are."""
 
     id: str
@@ -52,18 +52,18 @@ class RuleStore:
 
     async def heads(self) -> Mapping[RuleSetId, int]:
         """The newest version of every set; up to a second old."""
-        found: dict[RuleSetId, int] = {}
+        numbers: dict[RuleSetId, int] = {}
         for stored in await self.documents.find(HEAD):
             # The name of a head says whose it is, whatever became of what stands in it.
             with suppress(KeyError, ValueError, TypeError):
                 rule_set, number = _head(stored)
-                found[rule_set] = number
-        return found
+                numbers[rule_set] = number
+        return numbers
 
     async def newest(self, rule_set: RuleSetId) -> int:
         """The newest version of a set; 0: it has none."""
-        found = (await self.documents.get([head_name(rule_set)])).get(head_name(rule_set))
-        return _head(found)[1] if found is not None else 0
+        stored = (await self.documents.get([head_name(rule_set)])).get(head_name(rule_set))
+        return _head(stored)[1] if stored is not None else 0
 
     async def load(self, rule_set: RuleSetId, version: int | None = None) -> RuleSet:
         """A set at a version, or at its newest. `NotFound` for a version that there is not."""
@@ -75,8 +75,8 @@ class RuleStore:
         current = known if known is not None and known.version <= wanted else RuleSet(rule_set)
         while current.version < wanted:
             upto = min(wanted, current.version + AT_ONCE)
-            for one in await self.versions(rule_set, current.version + 1, upto):
-                later = apply(current, one)
+            for rule_set_version in await self.versions(rule_set, current.version + 1, upto):
+                later = apply(current, rule_set_version)
                 if isinstance(later, RuleChangeRefused):
                     raise Permanent(f"{rule_set}: {later.reason}")
                 current = later
@@ -87,11 +87,11 @@ class RuleStore:
     async def versions(self, rule_set: RuleSetId, first: int, last: int) -> Sequence[RuleSetVersion]:
         """Some versions in their order, each as what it changed."""
         names = [version_name(rule_set, number) for number in range(first, last + 1)]
-        found = await self.documents.get(names)
-        missing = [name for name in names if name not in found]
+        stored_documents = await self.documents.get(names)
+        missing = [name for name in names if name not in stored_documents]
         if missing:
             raise Transient(f"{missing[0]} cannot be read")
-        return [version_from_plain(found[name].document.body) for name in names]
+        return [version_from_plain(stored_documents[name].document.body) for name in names]
 
     async def store(self, version: RuleSetVersion) -> None:
         """Put a version in force. `Conflict` if its number was taken: look at the set again."""
@@ -104,10 +104,10 @@ class RuleStore:
         body = {**version_as_plain(version), "token": token}
         (result,) = await self.documents.put([(Document(name, rule_set.tenant, VERSION, body), None)])
         if not isinstance(result, Written):
-            found = (await self.documents.get([name])).get(name)
-            if found is None:
+            stored = (await self.documents.get([name])).get(name)
+            if stored is None:
                 raise Transient(f"{name} may not be stored")
-            if found.document.body.get("token") != token:
+            if stored.document.body.get("token") != token:
                 # Its writer may have died: nobody gets past this number before the head names it.
                 await self._move_head(rule_set, number)
                 raise Conflict(f"{rule_set} has changed; read it again")
@@ -116,24 +116,26 @@ class RuleStore:
     async def _move_head(self, rule_set: RuleSetId, number: int) -> None:
         name = head_name(rule_set)
         for _ in range(TRIES):
-            found = (await self.documents.get([name])).get(name)
-            if found is not None and _head(found)[1] >= number:
+            stored = (await self.documents.get([name])).get(name)
+            if stored is not None and _head(stored)[1] >= number:
                 await self._set_mark(rule_set, number)
                 return
             body = {**set_as_plain(rule_set), "version": number}
-            await self.documents.put([(Document(name, rule_set.tenant, HEAD, body), found.version if found else None)])
+            await self.documents.put(
+                [(Document(name, rule_set.tenant, HEAD, body), stored.version if stored else None)]
+            )
         raise Transient(f"the head of {rule_set} could not be written")
 
     async def _set_mark(self, rule_set: RuleSetId, number: int) -> None:
         key = head_name(rule_set)
         for _ in range(TRIES):
-            found = (await self.documents.get([MARK])).get(MARK)
-            named = dict(_named(found))
+            stored = (await self.documents.get([MARK])).get(MARK)
+            named = dict(_named(stored))
             if named.get(key, 0) >= number:
                 return
             named[key] = number
             await self.documents.put(
-                [(Document(MARK, "", "rules-mark", {"heads": named}), found.version if found else None)]
+                [(Document(MARK, "", "rules-mark", {"heads": named}), stored.version if stored else None)]
             )
         raise Transient("the version mark of the rules could not be stored")
 
@@ -141,27 +143,34 @@ class RuleStore:
         """What names the versions of all sets; realtime."""
         return (await self.documents.get([MARK])).get(MARK)
 
-    # Cornerstones
+    # ReferenceIncidents
 
-    async def keep_cornerstone(self, tenant: str, cornerstone: Cornerstone) -> None:
-        """Keep a cornerstone; the first one of an id stays."""
-        body = {"type": cornerstone.type, "task": cornerstone.task, "context": dict(cornerstone.context)}
+    async def keep_reference_incident(self, tenant: str, reference_incident: ReferenceIncident) -> None:
+        """Keep a reference incident; the first one of an id stays."""
+        body = {
+            "type": reference_incident.type,
+            "task": reference_incident.task,
+            "context": dict(reference_incident.context),
+        }
         document = Document(
-            cornerstone_name(tenant, cornerstone.id), tenant, CORNERSTONE, {"id": cornerstone.id, **body}
+            reference_incident_name(tenant, reference_incident.id),
+            tenant,
+            REFERENCE_INCIDENT,
+            {"id": reference_incident.id, **body},
         )
         (result,) = await self.documents.put([(document, None)])
         if not isinstance(result, Written | Conflicted):
-            raise Transient(f"cornerstone {cornerstone.id} may not be stored")
+            raise Transient(f"reference incident {reference_incident.id} may not be stored")
 
-    async def cornerstones(self, tenant: str, ids: Sequence[str]) -> Mapping[str, Cornerstone]:
-        """Cornerstones by their ids; a missing one is left out."""
-        kept: dict[str, Cornerstone] = {}
+    async def reference_incidents(self, tenant: str, ids: Sequence[str]) -> Mapping[str, ReferenceIncident]:
+        """Reference incidents by their ids; a missing one is left out."""
+        kept: dict[str, ReferenceIncident] = {}
         for start in range(0, len(ids), AT_ONCE):
-            names = [cornerstone_name(tenant, one) for one in ids[start : start + AT_ONCE]]
+            names = [reference_incident_name(tenant, identifier) for identifier in ids[start : start + AT_ONCE]]
             for stored in (await self.documents.get(names)).values():
                 body = stored.document.body
-                one = Cornerstone(str(body["id"]), str(body["type"]), str(body["task"]), body["context"])  # type: ignore[arg-type]
-                kept[one.id] = one
+                incident = ReferenceIncident(str(body["id"]), str(body["type"]), str(body["task"]), body["context"])  # type: ignore[arg-type]
+                kept[incident.id] = incident
         return kept
 
 
@@ -173,8 +182,8 @@ def version_name(rule_set: RuleSetId, number: int) -> str:
     return f"{head_name(rule_set)}@{number}"
 
 
-def cornerstone_name(tenant: str, name: str) -> str:
-    return f"cornerstone:{tenant}:{name}"
+def reference_incident_name(tenant: str, name: str) -> str:
+    return f"reference_incident:{tenant}:{name}"
 
 
 def set_named(head: str) -> RuleSetId:

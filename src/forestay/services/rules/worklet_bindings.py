@@ -1,7 +1,7 @@
-"""Binds flows to places: what a late-bound task runs is chosen when it begins, by rules, or by a document that may be changed at any time.
+"""Binds flows to late-bound tasks: what a late-bound task runs is chosen when it begins, by rules, or by a document that may be changed at any time.
 
-The rules are asked first: a selection tree sees the case, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the place is
-run. Cases whose task has begun stay with what they were told, unless it is replaced.
+The rules are asked first: a selection tree sees the run, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the place is
+run. Runs whose task has begun stay with what they were told, unless it is replaced.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple, Protocol, cast
 import orjson
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_check import check_exlet
-from forestay.domain.exlets.primitive import Select
-from forestay.domain.exlets.worklet_data import filled
 from forestay.domain.flows.definition.expression import Path, inside
+from forestay.domain.playbooks.action import Select
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_check import check_playbook
+from forestay.domain.playbooks.worklet_data import filled
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.jobs.job_store import Written
 from forestay.ports.rules.worklets import BoundFlow
 from forestay.services.flows.flow_store import FlowStore
 
-KIND = "place"
+KIND = "late_bound"
 TRIES = 10
 MAX_PARAMS = 16_384
 
@@ -32,7 +32,7 @@ MAX_PARAMS = 16_384
 class WorkletBinding(NamedTuple):
     """A place and the flow that is bound to it."""
 
-    place: str
+    late_bound: str
     flow: str
     params: Mapping[str, object]
     by: str
@@ -40,12 +40,12 @@ class WorkletBinding(NamedTuple):
 
 
 class WorkletChooser(Protocol):
-    """Asks the rules which worklet is to be run at a place of a case; None: no rule answers."""
+    """Asks the rules which worklet is to be run at a place of a run; None: no rule answers."""
 
     async def __call__(
-        self, tenant: str, place: str, *, case: str, params: Mapping[str, object]
-    ) -> tuple[str, Exlet] | None:
-        """The rule, and the exlet that it concludes: one `select`."""
+        self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]
+    ) -> tuple[str, Playbook] | None:
+        """The rule, and the playbook that it concludes: one `select`."""
         ...
 
 
@@ -57,40 +57,42 @@ class WorkletBindings:
     flows: FlowStore
     choose: WorkletChooser | None = None
 
-    async def bound(self, tenant: str, place: str, *, case: str, params: Mapping[str, object]) -> BoundFlow | None:
-        if self.choose is not None and (chosen := await self.choose(tenant, place, case=case, params=params)):
-            return await self._selected(tenant, chosen, case, params)
-        found = await self.binding(tenant, place)
-        if found is None:
+    async def bound(self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]) -> BoundFlow | None:
+        if self.choose is not None and (chosen := await self.choose(tenant, late_bound, run=run, params=params)):
+            return await self._selected(tenant, chosen, run, params)
+        binding = await self.binding(tenant, late_bound)
+        if binding is None:
             return None
-        await self.flows.plan(tenant, found.flow)
-        return BoundFlow(found.flow, found.params)
+        await self.flows.plan(tenant, binding.flow)
+        return BoundFlow(binding.flow, binding.params)
 
     async def _selected(
-        self, tenant: str, chosen: tuple[str, Exlet], case: str, params: Mapping[str, object]
+        self, tenant: str, chosen: tuple[str, Playbook], run: str, params: Mapping[str, object]
     ) -> BoundFlow:
-        rule, exlet = chosen
-        wrong = check_exlet(exlet, ExceptionType.SELECTION)
-        if wrong or not isinstance(exlet.steps[0].do, Select):
-            said = "; ".join(f"{one.where}: {one.message}" for one in wrong)
-            raise Permanent(f"rule {rule} does not conclude a worklet: {said or exlet.name}")
-        worklet = exlet.steps[0].do.worklet
+        rule, playbook = chosen
+        wrong = check_playbook(playbook, ExceptionType.SELECTION)
+        if wrong or not isinstance(playbook.steps[0].do, Select):
+            text = "; ".join(f"{problem.where}: {problem.message}" for problem in wrong)
+            raise Permanent(f"rule {rule} does not conclude a worklet: {text or playbook.name}")
+        worklet = playbook.steps[0].do.worklet
         await self.flows.plan(tenant, worklet.flow)
-        data: Mapping[str, object] = {"params": params, "case": case}
+        data: Mapping[str, object] = {"params": params, "run": run}
 
         def lookup(path: Path) -> object:
             return inside(data, path)
 
         return BoundFlow(worklet.flow, {name: filled(value, lookup) for name, value in worklet.give.items()})
 
-    async def binding(self, tenant: str, place: str) -> WorkletBinding | None:
+    async def binding(self, tenant: str, late_bound: str) -> WorkletBinding | None:
         """What is bound to a place now."""
-        return _binding((await self.documents.get([place_of(tenant, place)])).get(place_of(tenant, place)))
+        return _binding(
+            (await self.documents.get([binding_id(tenant, late_bound)])).get(binding_id(tenant, late_bound))
+        )
 
     async def all(self, tenant: str) -> Sequence[WorkletBinding]:
         """Every place of a tenant that has a flow, by name; up to a second old."""
-        found = (_binding(one) for one in await self.documents.find(KIND) if one.document.tenant == tenant)
-        return sorted((one for one in found if one is not None), key=lambda one: one.place)
+        bindings = (_binding(stored) for stored in await self.documents.find(KIND) if stored.document.tenant == tenant)
+        return sorted((binding for binding in bindings if binding is not None), key=lambda binding: binding.late_bound)
 
     async def bind(self, tenant: str, binding: WorkletBinding) -> None:
         """Bind a stored flow to a place; an empty one takes the binding away. `NotFound` if there is no such flow."""
@@ -101,7 +103,7 @@ class WorkletBindings:
                 raise Permanent(f"flow {plan.flow.name} has no parameter {', '.join(unknown)}")
         if len(orjson.dumps(binding.params)) > MAX_PARAMS:
             raise Permanent(f"the parameters have more than {MAX_PARAMS} bytes as JSON")
-        name = place_of(tenant, binding.place)
+        name = binding_id(tenant, binding.late_bound)
         for _ in range(TRIES):
             stored = (await self.documents.get([name])).get(name)
             document = Document(name, tenant, KIND, binding._asdict())
@@ -111,8 +113,8 @@ class WorkletBindings:
         raise Transient("the binding could not be stored; try again")
 
 
-def place_of(tenant: str, place: str) -> str:
-    return f"place:{tenant}:{place}"
+def binding_id(tenant: str, late_bound: str) -> str:
+    return f"late-bound-task:{tenant}:{late_bound}"
 
 
 def _binding(stored: StoredDocument | None) -> WorkletBinding | None:
@@ -120,4 +122,4 @@ def _binding(stored: StoredDocument | None) -> WorkletBinding | None:
         return None
     body = stored.document.body
     params = cast("Mapping[str, object]", body["params"])
-    return WorkletBinding(str(body["place"]), str(body["flow"]), params, str(body["by"]), int(str(body["at"])))
+    return WorkletBinding(str(body["late_bound"]), str(body["flow"]), params, str(body["by"]), int(str(body["at"])))

@@ -1,7 +1,7 @@
 """Replaces a worklet that runs by the one that the rules choose now: the rules are asked first, and only then is anything stopped.
 
-So an item is never left without a worklet because no rule answered. The swap itself is one verb on the case, which takes it once: the old worklet's case is
-cancelled and the new one started by the case itself, whatever happens to whoever asked.
+So a task is never left without a worklet because no rule answered. The swap itself is one verb on the run, which takes it once: the old worklet's run is
+cancelled and the new one started by the run itself, whatever happens to whoever asked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Replaced(NamedTuple):
     done: bool
     detail: str
     flow: str = ""
-    """The version of the flow that runs in the item's place now."""
+    """The version of the flow that runs in the task's place now."""
 
 
 @dataclass(slots=True)
@@ -37,33 +37,35 @@ class WorkletReplacement:
     flows: FlowStore
     worklets: Worklets
 
-    async def replace(self, tenant: str, case: str, item: str, *, order: str, at: int, by: str) -> Replaced:
-        """Choose anew for an item of a case, and swap if the choice is another. ``order`` and ``at`` are the same in every repeat.
+    async def replace(self, tenant: str, run: str, instance: str, *, order: str, at: int, by: str) -> Replaced:
+        """Choose anew for a task of a run, and swap if the choice is another. ``order`` and ``at`` are the same in every repeat.
 
-        `NotFound` if there is no such case.
+        `NotFound` if there is no such run.
         """
-        if (await self.engine.describe(case)).tenant != tenant:
-            raise NotFound(f"there is no run {case}")
-        state = await self.engine.state(case)
+        if (await self.engine.describe(run)).tenant != tenant:
+            raise NotFound(f"there is no run {run}")
+        state = await self.engine.state(run)
         plan = await self.flows.plan(tenant, state["version"])
-        run = FlowRun.from_plain(plan, state)
-        found = run.items.get(item)
-        if found is None:
-            return Replaced(done=False, detail=f"the run has no task {item}")
-        task = plan.tasks.get(found.task)
+        flow_run = FlowRun.from_plain(plan, state)
+        task_instance = flow_run.instances.get(instance)
+        if task_instance is None:
+            return Replaced(done=False, detail=f"the run has no task {instance}")
+        task = plan.tasks.get(task_instance.task)
         pattern = task.task.pattern if task is not None else None
         if not isinstance(pattern, WorkletPattern):
             return Replaced(done=False, detail="the task is not late-bound")
-        if found.ended:
-            return Replaced(done=False, detail=f"the task has already ended: {found.state}")
-        running = str(found.changes.get("flow") or found.bound)
-        params = filled_map(pattern.params, values_for(RunUpdate(run, at), found))
-        chosen = await self.worklets.bound(tenant, pattern.place, case=case, params=params)
+        if task_instance.ended:
+            return Replaced(done=False, detail=f"the task has already ended: {task_instance.state}")
+        running = str(task_instance.changes.get("flow") or task_instance.bound)
+        params = filled_map(pattern.params, values_for(RunUpdate(flow_run, at), task_instance))
+        chosen = await self.worklets.bound(tenant, pattern.late_bound, run=run, params=params)
         if chosen is None:
             return Replaced(done=False, detail="no worklet is chosen now; the running one continues", flow=running)
         if chosen.flow == running:
             return Replaced(done=False, detail="the same worklet is chosen; the running one continues", flow=running)
         changes = {"flow": chosen.flow, "params": dict(chosen.params)}
-        verb = Verb(at, order, VerbKind.REPLACE, item=item, by=by, reason="another worklet is chosen", changes=changes)
-        answer = await self.engine.send_verb(case, verb)
+        verb = Verb(
+            at, order, VerbKind.REPLACE, instance=instance, by=by, reason="another worklet is chosen", changes=changes
+        )
+        answer = await self.engine.send_verb(run, verb)
         return Replaced(answer.accepted, answer.detail, chosen.flow if answer.accepted else running)

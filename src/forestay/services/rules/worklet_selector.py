@@ -1,7 +1,7 @@
-"""Asks the rules of type selection which worklet a late-bound task of a case is to run; it fills `WorkletChooser` of `worklet_bindings`.
+"""Asks the rules of type selection which worklet a late-bound task of a run is to run; it fills `WorkletChooser` of `worklet_bindings`.
 
-The tree is that of the task, in the flow's own rule set first, then the domain's, then the packs'. A rule sees the case's data, where each item stands, and as the
-item's data what the task gives to the worklet.
+The tree is that of the task, in the flow's own rule set first, then the domain's, then the packs'. A rule sees the run's data, where each task stands, and as the
+task's data what the task gives to the worklet.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet
 from forestay.domain.flows.definition.flow_pattern import WorkletPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
+from forestay.domain.playbooks.playbook import Playbook
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context
 from forestay.ports.errors import Permanent
@@ -30,50 +30,50 @@ class WorkletSelector:
     """The service."""
 
     rules: RuleCache
-    exlets: PlaybookStore
+    playbooks: PlaybookStore
     flows: FlowStore
     engine: FlowEngine
 
     async def __call__(
-        self, tenant: str, place: str, *, case: str, params: Mapping[str, object]
-    ) -> tuple[str, Exlet] | None:
-        """The rule that answers, and its exlet; None: none does. `Permanent` if a rule errs, or concludes what cannot be run."""
+        self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]
+    ) -> tuple[str, Playbook] | None:
+        """The rule that answers, and its playbook; None: none does. `Permanent` if a rule errs, or concludes what cannot be run."""
         if self.rules.age > FRESH:
             await self.rules.refresh()
-        known = await self.engine.describe(case)
+        known = await self.engine.describe(run)
         plan = await self.flows.plan(tenant, known.version)
-        task = task_at(plan, place)
+        task = task_at(plan, late_bound)
         if not self.rules.has_tree(tenant, known.name, ExceptionType.SELECTION, task):
             return None
-        state = await self.engine.state(case)
-        items = {str(one["id"]): str(one.get("state", "waiting")) for one in state["items"]}
-        told = {
+        state = await self.engine.state(run)
+        instances = {str(instance["id"]): str(instance.get("state", "waiting")) for instance in state["instances"]}
+        facts = {
             "exception": {"type": ExceptionType.SELECTION.value, "task": task},
-            "case": {"id": case, "flow": known.name, "version": known.version, "data": dict(state["params"])},
-            "item": {"name": task, "status": items.get(task, "waiting"), "data": dict(params)},
-            "items": items,
+            "run": {"id": run, "flow": known.name, "version": known.version, "data": dict(state["params"])},
+            "task": {"name": task, "status": instances.get(task, "waiting"), "data": dict(params)},
+            "tasks": instances,
         }
-        context, _ = read_context(told)
+        context, _ = read_context(facts)
         ruling = self.rules.decide(tenant, known.name, ExceptionType.SELECTION, task, context).active
         if ruling.verdict is ConditionVerdict.FALSE or ruling.by is None:
             return None
         if ruling.verdict is ConditionVerdict.ERROR:
-            said = ruling.by.walk.path[-1].message
+            message = ruling.by.walk.path[-1].message
             raise Permanent(
-                f"rule {ruling.flagged} of {ruling.by.rule_set} has an evaluation error ({said}); no worklet is chosen"
+                f"rule {ruling.flagged} of {ruling.by.rule_set} has an evaluation error ({message}); no worklet is chosen"
             )
         name = f"{ruling.by.rule_set}#{ruling.rule}"
-        exlet = await self.exlets.concluded(tenant, ruling.conclusion, ExceptionType.SELECTION)
-        if isinstance(exlet, str):
-            raise Permanent(f"rule {name} does not conclude a worklet: {exlet}")
-        return name, exlet
+        playbook = await self.playbooks.concluded(tenant, ruling.conclusion, ExceptionType.SELECTION)
+        if isinstance(playbook, str):
+            raise Permanent(f"rule {name} does not conclude a worklet: {playbook}")
+        return name, playbook
 
 
-def task_at(plan: FlowPlan, place: str) -> str:
+def task_at(plan: FlowPlan, late_bound: str) -> str:
     """The task that is bound late at a place; where several are, or none that is known before, the place itself."""
-    found = [
+    names = [
         name
-        for name, one in plan.tasks.items()
-        if isinstance(one.task.pattern, WorkletPattern) and one.task.pattern.place == place
+        for name, task in plan.tasks.items()
+        if isinstance(task.task.pattern, WorkletPattern) and task.task.pattern.late_bound == late_bound
     ]
-    return found[0] if len(found) == 1 else place
+    return names[0] if len(names) == 1 else late_bound

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from forestay.domain.jobs.claim import avoids, claimable
 from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
-from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, Lane, State, lane_named, lane_of
+from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
 from forestay.domain.jobs.resources import Resources, class_may_fit, fits
 from forestay.domain.pilots.lifetime import ends_in_time
 from forestay.ports.clock import Clock
@@ -40,8 +40,8 @@ class _Asking(NamedTuple):
     site: str = ""
 
 
-def _urgency(one: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
-    return one[:3]
+def _urgency(lane: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
+    return lane[:3]
 
 
 class CandidateBuffers:
@@ -56,7 +56,7 @@ class CandidateBuffers:
         self.tally = tally
         self.changed = changed
         """Told when there may be more to give."""
-        self.gated: Callable[[JobDocument], bool] = lambda _document: False
+        self.suspended: Callable[[JobDocument], bool] = lambda _document: False
         """Whether nobody may have a job for now, for a reason that is not on its document."""
         self.match: JobMatcher | None = None
         """Weighs where the data are; None: nobody does."""
@@ -94,7 +94,7 @@ class CandidateBuffers:
                 self._take_over(self._slots & slots)
 
     def _take_over(self, slots: frozenset[int]) -> None:
-        """Windows are read anew, since they were cut by the old slots."""
+        """Candidate buffers are read anew, since they were cut by the old slots."""
         if slots == self._slots:
             return
         self._slots = slots
@@ -138,7 +138,7 @@ class CandidateBuffers:
         lane = lane_of(stored.document)
         if lane.tenant in room:
             buffer = self._buffer(lane, foreign=False)
-            if len(buffer.jobs) < self.settings.window:
+            if len(buffer.jobs) < self.settings.buffer:
                 buffer.jobs.append(stored)
                 if self.match is not None:
                     self.match.offer(stored)
@@ -159,11 +159,11 @@ class CandidateBuffers:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
         match = self.match if self.match is not None and self.match.weighs(tenant) else None
         asking = _Asking(tenant, free, host, pilot, foreign, site)
-        found = self._next(asking, match, last=match is None)
-        if found is None and match is not None:
+        stored = self._next(asking, match, last=match is None)
+        if stored is None and match is not None:
             # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
-            found = self._next(asking, match, last=True)
-        return found
+            stored = self._next(asking, match, last=True)
+        return stored
 
     def _next(self, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
         tenant, free, foreign = asking.tenant, asking.free, asking.foreign
@@ -211,13 +211,15 @@ class CandidateBuffers:
         def fit(stored: Stored) -> bool:
             return stored.document.id not in self._taken and self._may_have(stored.document, asking, wall)
 
-        for one in [best] if turn else sorted((one for one in fed if one[0] == best[0]), key=_urgency):
-            buffer = one[3]
+        for lane in (
+            [best] if turn else sorted((other_lane for other_lane in fed if other_lane[0] == best[0]), key=_urgency)
+        ):
+            buffer = lane[3]
             stored = match.near(str(buffer.lane), asking.tenant, asking.pilot, fit)
             if stored is not None:
-                self._data_first = 0 if one is best else self._data_first + 1
+                self._data_first = 0 if lane is best else self._data_first + 1
                 self._taken[stored.document.id] = self.clock.monotonic()
-                buffer.given.add(stored.document.id)
+                buffer.granted.add(stored.document.id)
                 match.given(stored.document, asking.pilot, near=True)
                 self._serve(buffer)
                 return stored
@@ -228,7 +230,7 @@ class CandidateBuffers:
         free = asking.free
         if not claimable(document, wall) or (document.extra and avoids(document, asking.host, wall, asking.site)):
             return False
-        return not self.gated(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
+        return not self.suspended(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
 
     def has_none_for(self, tenant: str, free: Resources) -> bool:
         """Whether nothing is queued that someone with so much free should get before a job that comes now.
@@ -249,15 +251,15 @@ class CandidateBuffers:
         for _ in range(min(self.settings.look, len(buffer.jobs))):
             stored = buffer.jobs.popleft()
             document = stored.document
-            if document.id in buffer.given:
-                buffer.given.discard(document.id)
+            if document.id in buffer.granted:
+                buffer.granted.discard(document.id)
                 continue
             if document.id in self._taken or not claimable(document, wall):
                 continue
             avoided = bool(document.extra) and avoids(document, asking.host, wall, asking.site)
             if (
                 not avoided
-                and not self.gated(document)
+                and not self.suspended(document)
                 and fits(document.resources, free)
                 and ends_in_time(document, free.wall)
                 and (match is None or not match.held_back(document, pilot, last=last))
@@ -274,7 +276,7 @@ class CandidateBuffers:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def refill(self, now: float, *, waiting: set[str], unmet: set[str], hunger: float) -> None:
-        """Fill windows that run low, and look for lanes we do not know.
+        """Fill candidate buffers that run low, and look for lanes we do not know.
 
         `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `hunger` is for how
         long the one who has waited longest has found nothing.
@@ -296,7 +298,7 @@ class CandidateBuffers:
             self._background.begin(self._look(foreign=True))
 
     def _low(self, waiting: set[str], now: float) -> list[LaneBuffer]:
-        """The windows to read on in: the most urgent ones, as many as there is memory for."""
+        """The candidate buffers to read on in: the most urgent ones, as many as there is memory for."""
         wanted: list[LaneBuffer] = []
         for key, buffer in list(self._buffers.items()):
             if buffer.reading or buffer.lane.tenant not in waiting:
@@ -318,7 +320,7 @@ class CandidateBuffers:
         return [buffer for buffer in wanted if len(buffer.jobs) < low]
 
     def _page(self) -> int:
-        return max(LEAST, min(self.settings.window, self.settings.budget // max(1, len(self._buffers))))
+        return max(LEAST, min(self.settings.buffer, self.settings.budget // max(1, len(self._buffers))))
 
     async def _look(self, *, foreign: bool) -> None:
         """Which lanes have jobs at all."""
@@ -339,7 +341,7 @@ class CandidateBuffers:
         slots = self._slots
         try:
             query = self._query(foreign=buffer.foreign, lane=str(buffer.lane))
-            sort, limit = ("-rank", self.settings.foreign_window) if buffer.foreign else ("rank", self._page())
+            sort, limit = ("-rank", self.settings.foreign_buffer) if buffer.foreign else ("rank", self._page())
             page = await self.store.search(query, sort=sort, limit=limit, cursor=buffer.cursor)
             if self._slots is not slots and not buffer.foreign:
                 return
@@ -370,7 +372,7 @@ class CandidateBuffers:
             slots=None if slots is None or len(slots) == SLOTS else slots,
         )
 
-    def _buffer(self, lane: Lane, *, foreign: bool) -> LaneBuffer:
+    def _buffer(self, lane: QueueLane, *, foreign: bool) -> LaneBuffer:
         key = (str(lane), foreign)
         buffer = self._buffers.get(key)
         if buffer is None:

@@ -123,7 +123,7 @@ class ClaimDispatcher:
 
     def dismiss(self) -> None:
         """Answer everyone who waits with nothing: the server stops. Claims being written are still handed over."""
-        for request in [one for one in self._waiting if not one.busy]:
+        for request in [claim_request for claim_request in self._waiting if not claim_request.busy]:
             self._waiting.remove(request)
             if not request.answer.done():
                 request.answer.set_result([])
@@ -142,7 +142,7 @@ class ClaimDispatcher:
         for request in self._waiting:
             if not request.busy:
                 room[request.queue] = room.get(request.queue, 0) + request.most
-        self.buffers.offer([one for one in jobs if one.document.state is State.AVAILABLE], room)
+        self.buffers.offer([job for job in jobs if job.document.state is State.AVAILABLE], room)
         if room:
             self._wake.set()
 
@@ -151,42 +151,42 @@ class ClaimDispatcher:
 
         Only to those who would get nothing else: what is queued goes first. The requests are busy until the claims are closed.
         """
-        waiting = [one for one in self._waiting if not one.busy and not one.answer.done()]
+        waiting = [request for request in self._waiting if not request.busy and not request.answer.done()]
         if not waiting:
             return None
         now = self.clock.now()
-        gated = self.buffers.gated
+        suspended = self.buffers.suspended
         concerns = self.match.concerns if self.match is not None else None
         fresh = [
-            one
-            for one in documents
-            if claimable(one, now) and not gated(one) and (concerns is None or not concerns(one))
+            document
+            for document in documents
+            if claimable(document, now) and not suspended(document) and (concerns is None or not concerns(document))
         ]
         fresh.sort(key=rank)
-        given: dict[str, tuple[ClaimRequest, JobDocument]] = {}
+        granted: dict[str, tuple[ClaimRequest, JobDocument]] = {}
         for request in waiting:
-            if not fresh or len(given) >= self.settings.bulk:
+            if not fresh or len(granted) >= self.settings.bulk:
                 break
-            most = self.settings.bulk - len(given)
+            most = self.settings.bulk - len(granted)
             if self.hosts is not None:
                 most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
             if most and self.buffers.has_none_for(request.queue, request.free):
-                for one in self._pick(request, most, self._fresh_for(request, fresh)):
-                    claimed = self._claimed(request, one, now)
+                for document in self._pick(request, most, self._fresh_for(request, fresh)):
+                    claimed = self._claimed(request, document, now)
                     if isinstance(claimed, JobDocument):
-                        given[one.id] = request, claimed
+                        granted[document.id] = request, claimed
                         request.busy = True
                         if self.hosts is not None:
-                            self.hosts.given(request.tenant, request.host, [one.id])
-        return FirstClaims(given, self._close) if given else None
+                            self.hosts.given(request.tenant, request.host, [document.id])
+        return FirstClaims(granted, self._close) if granted else None
 
     def _fresh_for(self, request: ClaimRequest, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
-            for place, one in enumerate(fresh[: self.settings.look]):
+            for place, document in enumerate(fresh[: self.settings.look]):
                 if (
-                    queue_named(one.tenant, downstream_of(one)) == request.queue
-                    and fits(one.resources, free)
-                    and ends_in_time(one, free.wall)
+                    queue_named(document.tenant, downstream_of(document)) == request.queue
+                    and fits(document.resources, free)
+                    and ends_in_time(document, free.wall)
                 ):
                     return fresh.pop(place)
             return None
@@ -194,14 +194,14 @@ class ClaimDispatcher:
         return next_fresh
 
     def _close(self, claims: FirstClaims[ClaimRequest]) -> None:
-        standing = claims.standing
-        self.tally.first += len(standing)
-        self.tally.lost += len(claims.given) - len(standing)
-        for request in {id(request): request for request, _ in claims.given.values()}.values():
+        status = claims.status
+        self.tally.first += len(status)
+        self.tally.lost += len(claims.claims) - len(status)
+        for request in {id(request): request for request, _ in claims.claims.values()}.values():
             request.busy = False
             # In the order in which they were picked: a pilot may run them one after the other.
-            mine = [job for job, (whose, _) in claims.given.items() if whose is request]
-            self._answer(request, [standing[job] for job in mine if job in standing])
+            mine = [job for job, (whose, _) in claims.claims.items() if whose is request]
+            self._answer(request, [status[job] for job in mine if job in status])
         if claims.strays:
             self._background.begin(self._give_back(claims.strays))
         self._wake.set()
@@ -268,7 +268,7 @@ class ClaimDispatcher:
             picked = self._pick(request, most, self._queued_for(request, now))
             if picked:
                 if self.hosts is not None:
-                    self.hosts.given(request.tenant, request.host, [one.document.id for one in picked])
+                    self.hosts.given(request.tenant, request.host, [stored.document.id for stored in picked])
                 request.busy = True
                 batch += [(request, stored) for stored in picked]
             else:
@@ -294,9 +294,9 @@ class ClaimDispatcher:
         for _ in range(request.batch):
             free = request.free
             before = len(picked)
-            while len(picked) < most and (one := take(free)):
-                picked.append(one)
-                free = less(free, (one if isinstance(one, JobDocument) else one.document).resources)
+            while len(picked) < most and (candidate := take(free)):
+                picked.append(candidate)
+                free = less(free, (candidate if isinstance(candidate, JobDocument) else candidate.document).resources)
             if len(picked) == before or len(picked) == most:
                 break
         return picked
@@ -367,5 +367,5 @@ class ClaimDispatcher:
         why = "the pilot's request ended before its response"
         now = self.clock.now()
         await self.writer.write(
-            [release_write(one, by="server", reason=why, overlap_possible=False, now=now) for one in jobs]
+            [release_write(job, by="server", reason=why, overlap_possible=False, now=now) for job in jobs]
         )

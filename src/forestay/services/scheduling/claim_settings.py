@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ClaimSettings:
     """How the desk works; the defaults suit a store that shows writes after one second."""
 
-    window: int = 2000
+    buffer: int = 2000
     """Candidates read at once."""
     low_water: int = 2000
     """With fewer left the next page is read ahead."""
@@ -29,7 +29,7 @@ class ClaimSettings:
     """After so long from anyone's slots: their heirs may have nobody to serve."""
     foreign_age: float = 3.0
     """Jobs of other servers' slots are left to them for so long, in seconds."""
-    foreign_window: int = 200
+    foreign_buffer: int = 200
     hand_over: float = 4.0
     """Slots that we gain are left alone for so long: their old owner may still write, and searches lag."""
     budget: int = 20_000

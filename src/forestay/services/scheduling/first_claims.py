@@ -22,10 +22,10 @@ Asking = TypeVar("Asking")
 class FirstClaims(Generic[Asking]):
     """The claims of one creating write. Whoever writes must close them, whatever came of it."""
 
-    given: dict[str, tuple[Asking, JobDocument]]
+    claims: dict[str, tuple[Asking, JobDocument]]
     """By job: whose request it is for, and the document with the claim."""
     closing: Callable[[FirstClaims[Asking]], None]
-    standing: dict[str, Stored] = field(default_factory=dict)
+    status: dict[str, Stored] = field(default_factory=dict)
     """Acknowledged: these pilots have their jobs."""
     strays: list[Stored] = field(default_factory=list)
     """Claims that were dropped and yet stand."""
@@ -33,24 +33,24 @@ class FirstClaims(Generic[Asking]):
 
     def claimed(self, document: JobDocument) -> JobDocument:
         """The document to create: with its claim if it has one here."""
-        known = self.given.get(document.id)
+        known = self.claims.get(document.id)
         return document if known is None else known[1]
 
     def drop(self, job: str) -> None:
         """The job was not there when it was looked for: its claim is never used again."""
-        if job in self.given:
+        if job in self.claims:
             self._dropped.add(job)
 
     def settled(self, stored: Stored) -> None:
         """A document was acknowledged; it may carry the claim, or be another's that was there before."""
-        known = self.given.get(stored.document.id)
+        known = self.claims.get(stored.document.id)
         held = stored.document.claim
         if known is None or held is None or known[1].claim is None or held.id != known[1].claim.id:
             return
         if stored.document.id in self._dropped:
             self.strays.append(stored)
         else:
-            self.standing[stored.document.id] = stored
+            self.status[stored.document.id] = stored
 
     def close(self) -> None:
         """Answer the requests whose claims stand; the others wait on."""

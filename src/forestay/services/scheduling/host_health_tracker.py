@@ -80,12 +80,12 @@ class HostHealthTracker:
         known.seen[host] = self.clock.monotonic()
         if len(known.seen) < 2 and not known.healths:
             return most
-        one = known.healths.get(host)
+        host_health = known.healths.get(host)
         proven = host in known.proven
-        if one is None and proven:
+        if host_health is None and proven:
             return most
         out = len(known.out.get(host, ()))
-        may = health.allowance(one, proven=proven, out=out, now=self.clock.now(), policy=self.policy)
+        may = health.allowance(host_health, proven=proven, out=out, now=self.clock.now(), policy=self.policy)
         return most if may is None else min(most, may)
 
     def given(self, tenant: str, host: str, jobs: Sequence[str]) -> None:
@@ -93,14 +93,14 @@ class HostHealthTracker:
         known = self._tenants.get(tenant)
         if known is None:
             return
-        one = known.healths.get(host)
-        if host in known.proven and one is None:
+        host_health = known.healths.get(host)
+        if host in known.proven and host_health is None:
             return
         at = self.clock.monotonic()
         known.out.setdefault(host, deque()).extend((at, job) for job in jobs)
-        if one is not None and one.standing is HostStatus.CLOSED:
+        if host_health is not None and host_health.status is HostStatus.CLOSED:
             now = self.clock.now()
-            known.healths[host] = health.probed(one, now=now)
+            known.healths[host] = health.probed(host_health, now=now)
             self._spawn(self._change(tenant, lambda all_: _with(all_, health.probed(_of(all_, host), now=now))))
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class HostHealthTracker:
                 self._well(document, last.host)
         elif document.extra and AVOIDED in document.extra:
             avoided = document.extra[AVOIDED]
-            if isinstance(avoided, Mapping) and last.host in avoided and last.outcome is AttemptOutcome.FAULT:
+            if isinstance(avoided, Mapping) and last.host in avoided and last.outcome is AttemptOutcome.FAILURE:
                 self._spawn(
                     self._failed(document.tenant, last.host, [_failure(document, "avoided by a rule", sure=True)])
                 )
@@ -139,16 +139,16 @@ class HostHealthTracker:
         if host not in known.proven:
             known.proven[host] = None
             known.out.pop(host, None)
-        one = known.healths.get(host)
-        if one is not None and not one.by:
+        host_health = known.healths.get(host)
+        if host_health is not None and not host_health.by:
             del known.healths[host]
             self._spawn(self._change(document.tenant, lambda all_: _with(all_, health.went_well(_of(all_, host)))))
             self.changed()
 
-    async def faulted(self, faults: Sequence[tuple[Stored, str]]) -> None:
-        """Attempts that failed, each with what it printed: those that were fast may be their host's fault."""
+    async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
+        """Attempts that failed, each with what it printed: those that were fast may be their host's failure."""
         by_host: dict[tuple[str, str], list[HostFailure]] = {}
-        for stored, log in faults:
+        for stored, log in failures:
             document = stored.document
             last = document.last
             known = self._tenants.get(document.tenant)
@@ -164,14 +164,14 @@ class HostHealthTracker:
             if not sure and self._fails_everywhere(document.specification, last.host):
                 await self._absolve(document.tenant, document.specification)
                 continue
-            one = _failure(document, cause, sure=sure)
-            by_host.setdefault((document.tenant, last.host), []).append(one)
-        for (tenant, host), failures in by_host.items():
-            await self._failed(tenant, host, failures)
+            failure = _failure(document, cause, sure=sure)
+            by_host.setdefault((document.tenant, last.host), []).append(failure)
+        for (tenant, host), of_host in by_host.items():
+            await self._failed(tenant, host, of_host)
         for (
             stored,
             _,
-        ) in faults:  # only now that they are counted: there must be no moment at which they are neither out nor lost
+        ) in failures:  # only now that they are counted: there must be no moment at which they are neither out nor lost
             self._back(stored.document)
 
     def _back(self, document: JobDocument) -> None:
@@ -179,7 +179,7 @@ class HostHealthTracker:
         known, last = self._tenants.get(document.tenant), document.last
         out = known.out.get(last.host) if known is not None and last is not None else None
         if known is not None and last is not None and out:
-            known.out[last.host] = deque(one for one in out if one[1] != document.id)
+            known.out[last.host] = deque(pair for pair in out if pair[1] != document.id)
 
     def _well_elsewhere(self, specification: str, host: str) -> bool:
         return bool(self._went_well.get(specification, {}).keys() - {host})
@@ -196,11 +196,13 @@ class HostHealthTracker:
 
     async def _absolve(self, tenant: str, specification: str) -> None:
         def change(healths: Healths) -> Healths:
-            return {host: health.absolved(one, specification) for host, one in healths.items()}
+            return {host: health.absolved(host_health, specification) for host, host_health in healths.items()}
 
         known = self._tenants[tenant]
         if change(known.healths) != known.healths:
-            known.healths = {host: one for host, one in change(known.healths).items() if not one.quiet}
+            known.healths = {
+                host: host_health for host, host_health in change(known.healths).items() if not host_health.quiet
+            }
             with suppress(PortError):
                 await self._change(tenant, change)
 
@@ -215,10 +217,10 @@ class HostHealthTracker:
         hosts = self._hosts(tenant)
 
         def note(healths: Healths) -> Healths:
-            one = _of(healths, host)
+            host_health = _of(healths, host)
             for failure in failures:
-                one = health.failed(one, failure, now=now, policy=self.policy)
-            return _with(healths, self._judged(healths, one, hosts, now))
+                host_health = health.failed(host_health, failure, now=now, policy=self.policy)
+            return _with(healths, self._judged(healths, host_health, hosts, now))
 
         known = self._tenants.setdefault(tenant, _TenantHosts())
         known.proven.pop(host, None)
@@ -226,11 +228,15 @@ class HostHealthTracker:
         with suppress(PortError):
             await self._change(tenant, note)
 
-    def _judged(self, healths: Healths, one: HostHealth, hosts: int, now: int) -> HostHealth:
-        if one.standing is not HostStatus.OPEN or not health.too_many(one, now, self.policy):
-            return one
-        closed = sum(each.standing is not HostStatus.OPEN for each in healths.values())
-        return health.close(one, now=now, policy=self.policy) if health.may_close(closed, hosts, self.policy) else one
+    def _judged(self, healths: Healths, host_health: HostHealth, hosts: int, now: int) -> HostHealth:
+        if host_health.status is not HostStatus.OPEN or not health.too_many(host_health, now, self.policy):
+            return host_health
+        closed = sum(each.status is not HostStatus.OPEN for each in healths.values())
+        return (
+            health.close(host_health, now=now, policy=self.policy)
+            if health.may_close(closed, hosts, self.policy)
+            else host_health
+        )
 
     def _hosts(self, tenant: str) -> int:
         known = self._tenants.get(tenant)
@@ -255,8 +261,10 @@ class HostHealthTracker:
         healths = await self._read(tenant)
         known = self._tenants.get(tenant)
         now = self.clock.now()
-        found = {host: health.passed(one, now=now, policy=self.policy) for host, one in healths.items()}
-        return {host: HostHealth(host) for host in (known.seen if known is not None else ())} | found
+        found_healths = {
+            host: health.passed(host_health, now=now, policy=self.policy) for host, host_health in healths.items()
+        }
+        return {host: HostHealth(host) for host in (known.seen if known is not None else ())} | found_healths
 
     # -- the copy ------------------------------------------------------------------------------------------------
 
@@ -290,18 +298,29 @@ class HostHealthTracker:
         """What the store says of a tenant's hosts, and what time makes of it."""
         known = self._tenants[tenant]
         hosts = len(known.seen.keys() | healths.keys())
-        later = {host: self._judged(healths, self._seen_now(one, now), hosts, now) for host, one in healths.items()}
-        before, known.healths = known.healths, {host: one for host, one in later.items() if not one.quiet}
+        later = {
+            host: self._judged(healths, self._seen_now(host_health, now), hosts, now)
+            for host, host_health in healths.items()
+        }
+        before, known.healths = (
+            known.healths,
+            {host: host_health for host, host_health in later.items() if not host_health.quiet},
+        )
         if later != healths:
             with suppress(PortError):
                 await self._change(tenant, lambda all_: _merged(all_, later))
-        if any(one.standing is not HostStatus.OPEN and host not in known.healths for host, one in before.items()):
+        if any(
+            host_health.status is not HostStatus.OPEN and host not in known.healths
+            for host, host_health in before.items()
+        ):
             self.changed()
 
-    def _seen_now(self, one: HostHealth, now: int) -> HostHealth:
+    def _seen_now(self, host_health: HostHealth, now: int) -> HostHealth:
         """A host after what time and other hosts have shown."""
-        one = health.passed(one, now=now, policy=self.policy)
-        return health.convinced(one, lambda specification: self._well_elsewhere(specification, one.host))
+        host_health = health.passed(host_health, now=now, policy=self.policy)
+        return health.convinced(
+            host_health, lambda specification: self._well_elsewhere(specification, host_health.host)
+        )
 
     def _survived(self, known: _TenantHosts, at: float) -> None:
         """A job that runs for long shows that its host can run something."""
@@ -331,25 +350,27 @@ class HostHealthTracker:
         if after != before:
             await self._tell(tenant, before, after)
         known = self._tenants.setdefault(tenant, _TenantHosts())
-        known.healths = {host: one for host, one in after.items() if not one.quiet}
+        known.healths = {host: host_health for host, host_health in after.items() if not host_health.quiet}
 
     async def _tell(self, tenant: str, before: Healths, after: Healths) -> None:
         """An alert for each host that was closed for its failures."""
         now = self.clock.now()
         closed = [
-            one
-            for host, one in after.items()
-            if one.standing is HostStatus.CLOSED and not one.by and _of(before, host).standing is HostStatus.OPEN
+            host_health
+            for host, host_health in after.items()
+            if host_health.status is HostStatus.CLOSED
+            and not host_health.by
+            and _of(before, host).status is HostStatus.OPEN
         ]
         records = [
             Record(
-                f"alert:host-closed:{tenant}:{one.host}:{one.since}", tenant, "alert", "", now,
-                {"alert": "host-closed", "words": f"{one.host} gets no jobs: {one.reason}", "host": one.host},
+                f"alert:host-closed:{tenant}:{host_health.host}:{host_health.since}", tenant, "alert", "", now,
+                {"alert": "host-closed", "words": f"{host_health.host} gets no jobs: {host_health.reason}", "host": host_health.host},
             )
-            for one in closed
+            for host_health in closed
         ]  # fmt: skip
-        for one in closed:
-            self.troubled(f"{one.host} is closed: {one.reason}")
+        for host_health in closed:
+            self.troubled(f"{host_health.host} is closed: {host_health.reason}")
         if records:
             with suppress(PortError):
                 await self.store.add_records(records)
@@ -379,12 +400,12 @@ def _of(healths: Healths, host: str) -> HostHealth:
     return healths.get(host) or HostHealth(host)
 
 
-def _with(healths: Healths, one: HostHealth) -> Healths:
+def _with(healths: Healths, host_health: HostHealth) -> Healths:
     """The same with one host's changed, which comes last: those changed longest ago are let go first."""
-    rest = {host: each for host, each in healths.items() if host != one.host}
-    return rest if one.quiet else rest | {one.host: one}
+    rest = {host: each for host, each in healths.items() if host != host_health.host}
+    return rest if host_health.quiet else rest | {host_health.host: host_health}
 
 
-def _merged(healths: Healths, found: Healths) -> Healths:
+def _merged(healths: Healths, found_healths: Healths) -> Healths:
     """What time has changed, unless someone else has changed it since."""
-    return {host: found.get(host, one) for host, one in healths.items()}
+    return {host: found_healths.get(host, host_health) for host, host_health in healths.items()}

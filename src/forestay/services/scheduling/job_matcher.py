@@ -1,6 +1,6 @@
 """What the claim dispatcher knows of data: one matching a tenant, fed with candidates, pilots' requests and their caches.
 
-A tenant without pilots that keep caches has none, and nothing is done for it. Only candidates with inputs or a meeting are looked at here; what they read is in their
+A tenant without pilots that keep caches has none, and nothing is done for it. Only candidates with inputs or a colocation are looked at here; what they read is in their
 specifications, which never change and are read once.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from forestay.domain.jobs.colocation_key import meet_of
+from forestay.domain.jobs.colocation_key import colocation_of
 from forestay.domain.jobs.inputs import filled, logical_name
 from forestay.domain.jobs.job_document import JobDocument, lane_of, rank
 from forestay.domain.jobs.specification import Specification
@@ -115,23 +115,25 @@ class JobMatcher:
     def know(self, specifications: Iterable[Specification]) -> None:
         """These are about to be stored: what their jobs read need not be looked up."""
         if self._tenants:
-            for one in specifications:
-                self._remember(one)
+            for specification in specifications:
+                self._remember(specification)
 
     def concerns(self, document: JobDocument) -> bool:
         """Whether where a job goes is weighed here."""
-        return document.tenant in self._tenants and (document.stages or meet_of(document) is not None)
+        return document.tenant in self._tenants and (document.stages or colocation_of(document) is not None)
 
     async def learn(self, page: Sequence[Stored]) -> None:
         """Candidates that the store has shown. What cannot be read now is given without regard to data."""
-        fresh = [one for one in page if self.concerns(one.document)]
-        missing = {one.document.specification for one in fresh if one.document.stages} - self._specifications.keys()
+        fresh = [stored for stored in page if self.concerns(stored.document)]
+        missing = {
+            stored.document.specification for stored in fresh if stored.document.stages
+        } - self._specifications.keys()
         if missing:
             with suppress(PortError):
                 for spec in (await self.store.get_specifications(sorted(missing))).values():
                     self._remember(spec)
-        for one in fresh:
-            self.offer(one)
+        for stored in fresh:
+            self.offer(stored)
 
     def offer(self, stored: Stored) -> None:
         """A candidate, if what it reads is known."""
@@ -145,14 +147,19 @@ class JobMatcher:
             if spec is None:
                 return
             files = files_of(document, spec)
-        meet = meet_of(document)
-        if not files and meet is None:
+        colocate = colocation_of(document)
+        if not files and colocate is None:
             return
         lane = lane_of(document)
         known.candidates[document.id] = stored
         known.matching.arrive(
             CandidateJob(
-                document.id, rank(document), files, lane.priority, ColocationRequest(*meet) if meet else None, str(lane)
+                document.id,
+                rank(document),
+                files,
+                lane.priority,
+                ColocationRequest(*colocate) if colocate else None,
+                str(lane),
             ),
             self.clock.monotonic(),
         )
@@ -224,5 +231,7 @@ class JobMatcher:
 
 def files_of(document: JobDocument, spec: Specification) -> Sequence[str]:
     """The files that a job reads, as caches and catalogue call them."""
-    names = (logical_name(filled(one, document.parameters, document.index)) for one in spec.inputs[:MOST_FILES])
+    names = (
+        logical_name(filled(job_input, document.parameters, document.index)) for job_input in spec.inputs[:MOST_FILES]
+    )
     return tuple(dict.fromkeys(name for name in names if name is not None))

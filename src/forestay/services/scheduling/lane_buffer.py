@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from forestay.domain.jobs.job_document import Lane
+from forestay.domain.jobs.job_document import QueueLane
 from forestay.ports.jobs.job_store import Stored
 
 
@@ -13,7 +13,7 @@ from forestay.ports.jobs.job_store import Stored
 class LaneBuffer:
     """Candidates of one lane, in order, and where the next page begins."""
 
-    lane: Lane
+    lane: QueueLane
     foreign: bool
     jobs: deque[Stored] = field(default_factory=deque)
     cursor: str | None = None
@@ -22,7 +22,7 @@ class LaneBuffer:
     """When the end of the lane was reached; None while there is more to read."""
     unfit: int = 0
     """Candidates looked at in a row that did not fit into what was free."""
-    given: set[str] = field(default_factory=set)
+    granted: set[str] = field(default_factory=set)
     """Candidates that were given out of their turn."""
     served: int = 0
     """The desk's count at which this buffer was served last; the lowest goes first among equals."""
@@ -30,5 +30,5 @@ class LaneBuffer:
     def clear(self) -> None:
         """Forget the candidates; where the next page begins stays."""
         self.jobs.clear()
-        self.given.clear()
+        self.granted.clear()
         self.unfit = 0

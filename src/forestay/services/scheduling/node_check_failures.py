@@ -36,18 +36,18 @@ class NodeCheckFailures:
 
     async def note(self, unfit: UnfitMachine, *, event: str) -> None:
         """`Transient` if the store does not answer: the pilot tells it again."""
-        found = [(check, redacted(words)) for check, words in unfit.findings]
-        said = "; ".join(f"{check}: {words}" for check, words in found)
+        findings = [(check, redacted(words)) for check, words in unfit.findings]
+        text = "; ".join(f"{check}: {words}" for check, words in findings)
         body = {
             "alert": ALERT,
-            "words": f"a pilot of site {unfit.site} on {unfit.host} exited before it took a job: {said}",
+            "words": f"a pilot of site {unfit.site} on {unfit.host} exited before it took a job: {text}",
             "host": unfit.host,
             "site": unfit.site,
             "launch": unfit.launch,
             "batch_job": unfit.batch_job,
-            "checks": [check for check, _ in found],
+            "checks": [check for check, _ in findings],
         }
         name = f"alert:{ALERT}:{event}"
         await self.store.add_records([Record(name, unfit.tenant, "alert", "", self.clock.now(), body)])
-        for told in self.listeners:
-            await told(unfit)
+        for listener in self.listeners:
+            await listener(unfit)

@@ -60,7 +60,7 @@ class _KnownCache:
 class CacheListener(NamedTuple):
     """Who wants to know what caches hold."""
 
-    told: Callable[[str, str, str, str, CacheReport], None]
+    on_report: Callable[[str, str, str, str, CacheReport], None]
     """Of a pilot: its tenant, host and site, and what is new."""
     forgotten: Callable[[str, str], None]
     """Nothing is known of a pilot of a tenant any more."""
@@ -77,7 +77,7 @@ class PilotCaches:
     files: int = 0
     """Names known now."""
     _pilots: OrderedDict[str, _KnownCache] = field(default_factory=OrderedDict)
-    _holdings: dict[str, CacheIndex] = field(default_factory=dict)
+    _cache_index: dict[str, CacheIndex] = field(default_factory=dict)
     """By tenant: one tenant's names mean nothing to another. Every pilot is a place of its own here."""
     _served: dict[str, int] = field(default_factory=dict)
     """How often a pilot was named as a source, so that one does not serve all."""
@@ -99,16 +99,16 @@ class PilotCaches:
         if report.share is not None:
             known.share = report.share
         if report.version != known.version or report.base == 0:
-            holdings = self._holdings.setdefault(tenant, CacheIndex())
-            holdings.remove(pilot, pilot, report.removed)
-            holdings.add(pilot, pilot, report.added)
+            cache_index = self._cache_index.setdefault(tenant, CacheIndex())
+            cache_index.remove(pilot, pilot, report.removed)
+            cache_index.add(pilot, pilot, report.added)
             for file in report.gone:
                 self._gone(known.host, tenant, file)
-            many = len(holdings.of(pilot))
+            many = len(cache_index.of(pilot))
             self.files += many - known.files
             known.files = many
             for listener in self.listeners:
-                listener.told(pilot, tenant, known.host, known.site, report)
+                listener.on_report(pilot, tenant, known.host, known.site, report)
         known.version = report.version
         while len(self._pilots) > self.most_pilots or (self.files > self.most_files and len(self._pilots) > 1):
             self.forget(next(iter(self._pilots)))
@@ -127,45 +127,45 @@ class PilotCaches:
     def holds(self, pilot: str) -> Mapping[Key, int]:
         """The files of a pilot's cache with their sizes."""
         known = self._pilots.get(pilot)
-        return self._holdings[known.tenant].of(pilot) if known is not None and known.files else {}
+        return self._cache_index[known.tenant].of(pilot) if known is not None and known.files else {}
 
     def sizes(self, tenant: str) -> Sequence[tuple[str, str, str, int]]:
         """The pilots of a tenant with a cache: pilot, host, site and how many files; those heard last come first."""
         known = reversed(self._pilots.items())
-        return [(name, one.host, one.site, one.files) for name, one in known if one.tenant == tenant]
+        return [(name, cache.host, cache.site, cache.files) for name, cache in known if cache.tenant == tenant]
 
     def peers_for(self, file: str, pilot: str) -> list[dict[str, object]]:
         """Pilots of the same site on other hosts that can hand over a file, with a ticket each; those asked least often first."""
         asking = self._pilots.get(pilot)
-        holdings = self._holdings.get(asking.tenant) if asking is not None else None
-        if asking is None or holdings is None:
+        cache_index = self._cache_index.get(asking.tenant) if asking is not None else None
+        if asking is None or cache_index is None:
             return []
-        found: list[tuple[int, str, _KnownCache, CacheEndpoint]] = []
-        for name in holdings.where(file):
+        candidates: list[tuple[int, str, _KnownCache, CacheEndpoint]] = []
+        for name in cache_index.where(file):
             known = self._pilots.get(str(name))
             if known is None or known.share is None or known.site != asking.site or known.host == asking.host:
                 continue
-            found.append((self._served.get(str(name), 0), str(name), known, known.share))
-            if len(found) >= 8 * PEERS:
+            candidates.append((self._served.get(str(name), 0), str(name), known, known.share))
+            if len(candidates) >= 8 * PEERS:
                 break
-        found.sort(key=lambda one: one[:2])
+        candidates.sort(key=lambda candidate: candidate[:2])
         expiry = self.clock.now() // 1000 + TICKET_SECONDS
         sources: list[dict[str, object]] = []
-        for _, _, known, share in found[:PEERS]:
+        for _, _, known, share in candidates[:PEERS]:
             ticket = ticket_for(share.secret, file, expiry)
             sources.append({"kind": "peer", "url": share.url, "ticket": ticket, "host": known.host})
-        if found:
+        if candidates:
             # The first is the one that will be asked.
-            self._served[found[0][1]] = found[0][0] + 1
+            self._served[candidates[0][1]] = candidates[0][0] + 1
         return sources
 
     def _gone(self, host: str, tenant: str, file: str) -> None:
         """No pilot of the host has the file any more, whatever it told before."""
-        holdings = self._holdings[tenant]
-        for name in [str(one) for one in holdings.where(file)]:
+        cache_index = self._cache_index[tenant]
+        for name in [str(key) for key in cache_index.where(file)]:
             known = self._pilots.get(name)
             if known is not None and known.host == host:
-                holdings.remove(name, name, [file])
+                cache_index.remove(name, name, [file])
                 self.files -= 1
                 known.files -= 1
 
@@ -178,9 +178,9 @@ class PilotCaches:
                 listener.forgotten(pilot, known.tenant)
 
     def _drop(self, pilot: str, known: _KnownCache) -> None:
-        holdings = self._holdings.get(known.tenant)
-        if holdings is not None:
-            holdings.forget(pilot, pilot)
+        cache_index = self._cache_index.get(known.tenant)
+        if cache_index is not None:
+            cache_index.forget(pilot, pilot)
         self.files -= known.files
         known.files = 0
 

@@ -103,32 +103,34 @@ class CheckedWriter:
         """Carry the wishes out together; one answer each, in order. The wishes name different jobs."""
         tries = [_WriteTry(proposed, proposed.known) for proposed in writes]
         for _ in range(TRIES):
-            open_tries = [one for one in tries if one.answer is None]
+            open_tries = [write_try for write_try in tries if write_try.answer is None]
             if not open_tries:
                 break
-            if await self._read([one for one in open_tries if one.stored is None]):
-                await self._write([one for one in open_tries if one.answer is None and one.stored is not None])
-        return [one.answer or WriteUnsettled(one.detail) for one in tries]
+            if await self._read([write_try for write_try in open_tries if write_try.stored is None]):
+                await self._write(
+                    [write_try for write_try in open_tries if write_try.answer is None and write_try.stored is not None]
+                )
+        return [write_try.answer or WriteUnsettled(write_try.detail) for write_try in tries]
 
     async def _read(self, tries: Sequence[_WriteTry]) -> bool:
         if not tries:
             return True
         try:
-            found = await self.store.get([one.proposed.job for one in tries])
+            stored_jobs = await self.store.get([write_try.proposed.job for write_try in tries])
         except Unreadable as error:
             # Nothing can be said of these; the others are written all the same.
-            for one in tries:
-                if one.proposed.job in error.names:
-                    one.answer = WriteUnsettled(str(error))
-            return await self._read([one for one in tries if one.answer is None])
+            for write_try in tries:
+                if write_try.proposed.job in error.names:
+                    write_try.answer = WriteUnsettled(str(error))
+            return await self._read([write_try for write_try in tries if write_try.answer is None])
         except Transient as error:
-            for one in tries:
-                one.detail = str(error)
+            for write_try in tries:
+                write_try.detail = str(error)
             return False
-        for one in tries:
-            one.stored, one.fresh = found.get(one.proposed.job), True
-            if one.stored is None:
-                one.answer = JobMissing()
+        for write_try in tries:
+            write_try.stored, write_try.fresh = stored_jobs.get(write_try.proposed.job), True
+            if write_try.stored is None:
+                write_try.answer = JobMissing()
         return True
 
     async def _write(self, tries: Sequence[_WriteTry]) -> None:
@@ -136,47 +138,47 @@ class CheckedWriter:
         writing: list[_WriteTry] = []
         chapters: list[Record] = []
         confirming: set[int] = set()
-        for one in tries:
-            assert one.stored is not None  # noqa: S101 - the caller asked for these alone
-            document = one.stored.document
-            one.refusal = None
-            if one.fresh and one.proposed.already_applied(document):
+        for write_try in tries:
+            assert write_try.stored is not None  # noqa: S101 - the caller asked for these alone
+            document = write_try.stored.document
+            write_try.refusal = None
+            if write_try.fresh and write_try.proposed.already_applied(document):
                 confirming.add(len(changes))
                 next_document: JobDocument | TransitionRefused = confirm(document)
-            elif one.fresh and one.proposed.no_retry:
-                one.answer = TransitionRefused("somebody else's write took effect")
+            elif write_try.fresh and write_try.proposed.no_retry:
+                write_try.answer = TransitionRefused("somebody else's write took effect")
                 continue
             else:
-                next_document = one.proposed.decide(document)
+                next_document = write_try.proposed.decide(document)
             if isinstance(next_document, TransitionRefused):
-                if not one.proposed.confirm_refusal(document):
-                    one.answer = next_document
+                if not write_try.proposed.confirm_refusal(document):
+                    write_try.answer = next_document
                     continue
-                one.refusal, next_document = next_document, confirm(document)
+                write_try.refusal, next_document = next_document, confirm(document)
             if next_document is document:
-                one.answer = WriteApplied(one.stored)
+                write_try.answer = WriteApplied(write_try.stored)
                 continue
             next_document, chapter = fold(next_document)
             if chapter is not None:
                 chapters.append(_chapter_record(next_document, chapter))
-            changes.append(DocumentChange(next_document, one.stored.version))
-            writing.append(one)
+            changes.append(DocumentChange(next_document, write_try.stored.version))
+            writing.append(write_try)
         if chapters:
             try:
                 await self.store.add_records(chapters)
             except Transient as error:
-                for one in writing:
-                    one.detail = str(error)
+                for write_try in writing:
+                    write_try.detail = str(error)
                 return
         if not changes:
             return
         results = await self.store.write(changes)
-        for place, (one, change, result) in enumerate(zip(writing, changes, results, strict=True)):
+        for place, (write_try, change, result) in enumerate(zip(writing, changes, results, strict=True)):
             if isinstance(result, Written):
                 self.tally.written += 1
                 self.tally.confirmed += place in confirming
                 stored = Stored(change.document, result.version)
-                one.answer = one.refusal or WriteApplied(stored)
+                write_try.answer = write_try.refusal or WriteApplied(stored)
                 for tell in self.listeners:
                     tell(stored)
                 continue
@@ -184,7 +186,7 @@ class CheckedWriter:
                 self.tally.conflicts += 1
             else:
                 self.tally.unknown += 1
-            one.stored, one.detail = None, result.detail
+            write_try.stored, write_try.detail = None, result.detail
 
 
 def _chapter_record(document: JobDocument, chapter: Chapter) -> Record:

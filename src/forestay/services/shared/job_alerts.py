@@ -1,4 +1,4 @@
-"""Raises alerts: records beside jobs, each made once, so any number of keepers may raise them."""
+"""Raises alerts: records beside jobs, each made once, so any number of reconcilers may raise them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobAlerts(ABC):
     alerts: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
-    _standing: set[str] = field(default_factory=set)
+    _status: set[str] = field(default_factory=set)
     """The alerts of the last look."""
 
     async def run(self) -> None:
@@ -41,7 +41,7 @@ class JobAlerts(ABC):
 
     async def raise_for(self, query: JobQuery, alert: Callable[[JobDocument], Record | None], *, sort: str) -> None:
         """Raise the alerts of all jobs of a query that have none yet."""
-        standing: set[str] = set()
+        status: set[str] = set()
         cursor: str | None = None
         while True:
             page = await self.store.search(query, sort=sort, limit=1000, cursor=cursor)
@@ -54,9 +54,9 @@ class JobAlerts(ABC):
                     self.quarantine.report(f"job {stored.document.id}", why, self.troubled)
                     continue
                 due += [(made, stored.document)] if made is not None else []
-            standing |= {made.id for made, _ in due}
+            status |= {made.id for made, _ in due}
             # What stands already is not sent again: each repeat would cost the store a write.
-            fresh = [one for one in due if one[0].id not in self._standing]
+            fresh = [pair for pair in due if pair[0].id not in self._status]
             new = await self.store.add_records([made for made, _ in fresh]) if fresh else ()
             for (_, document), raised in zip(fresh, new, strict=True):
                 if raised:
@@ -64,5 +64,5 @@ class JobAlerts(ABC):
                     self.raised(document)
             cursor = page.cursor
             if cursor is None:
-                self._standing = standing
+                self._status = status
                 return

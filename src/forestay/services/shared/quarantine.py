@@ -1,6 +1,6 @@
 """Handles the items of a background loop one by one, so that an item that cannot be handled stops none of the others.
 
-Each loop of a keeper looks through the documents of all tenants. Without this, a document that cannot be read, or that makes the code raise, would stop the loop at
+Each loop of a reconciler looks through the documents of all tenants. Without this, a document that cannot be read, or that makes the code raise, would stop the loop at
 its place in every pass, and everything that comes after it would wait for ever.
 """
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from forestay.ports.errors import PortError, Transient, Unreadable
 
-Item = TypeVar("Item")
+TaskInstance = TypeVar("TaskInstance")
 Key = TypeVar("Key", bound=Hashable)
 Document = TypeVar("Document")
 
@@ -31,12 +31,12 @@ class Quarantine:
 
     async def each(
         self,
-        items: Iterable[Item],
-        handle: Callable[[Item], Awaitable[object]],
+        items: Iterable[TaskInstance],
+        handle: Callable[[TaskInstance], Awaitable[object]],
         *,
-        name: Callable[[Item], str],
+        name: Callable[[TaskInstance], str],
         troubled: Callable[[str], None],
-        failed: Callable[[Item, str], Awaitable[object]] | None = None,
+        failed: Callable[[TaskInstance, str], Awaitable[object]] | None = None,
     ) -> Transient | None:
         """Handle each item; returns the last `Transient`, whose items the caller handles in a later pass.
 
@@ -45,9 +45,9 @@ class Quarantine:
         """
         last: Transient | None = None
         in_a_row = 0
-        for item in items:
+        for document in items:
             try:
-                await handle(item)
+                await handle(document)
                 in_a_row = 0
             except Transient as error:
                 last, in_a_row = error, in_a_row + 1
@@ -56,25 +56,25 @@ class Quarantine:
             except Exception as error:
                 in_a_row = 0
                 why = _reason(error)
-                self.report(name(item), why, troubled)
+                self.report(name(document), why, troubled)
                 if failed is not None:
-                    await self._give_up(item, why, failed, name, troubled)
+                    await self._give_up(document, why, failed, name, troubled)
         return last
 
     async def _give_up(
         self,
-        item: Item,
+        document: TaskInstance,
         why: str,
-        failed: Callable[[Item, str], Awaitable[object]],
-        name: Callable[[Item], str],
+        failed: Callable[[TaskInstance, str], Awaitable[object]],
+        name: Callable[[TaskInstance], str],
         troubled: Callable[[str], None],
     ) -> None:
         try:
-            await failed(item, why)
+            await failed(document, why)
         except Transient:
             return  # the item fails again in the next pass, and is given up then
         except Exception as error:
-            self.report(name(item), f"{why}; {_reason(error)}", troubled)
+            self.report(name(document), f"{why}; {_reason(error)}", troubled)
 
     async def readable(
         self,

@@ -95,5 +95,5 @@ def _unknown(result: object) -> Unknown | None:
     if isinstance(result, Unknown):
         return result
     if isinstance(result, Sequence) and not isinstance(result, str | bytes):
-        return next((item for item in result if isinstance(item, Unknown)), None)
+        return next((answer for answer in result if isinstance(answer, Unknown)), None)
     return None

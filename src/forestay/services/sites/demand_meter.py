@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from forestay.domain.jobs.job_document import JobDocument, State, lane_named
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.pilots.pilot import newest_beats
+from forestay.domain.pilots.pilot import newest_heartbeats
 from forestay.domain.sites.fleet import PilotCount, PilotSize
 from forestay.domain.sites.launch import Launch
 from forestay.domain.sites.site_shares import SiteStatus, shares
@@ -88,29 +88,29 @@ class DemandMeter:
         launches = await self.launches.open(tenant, site)
         sizes, leaving = await self._count(tenant, launches)
         self._counted[tenant, site] = _Counted(self.clock.monotonic(), sizes)
-        standing = await self._standings(tenant, site)
+        status = await self._statuses(tenant, site)
         groups = []
         for group, example in await self._queue(tenant):
-            able = [one for one in standing if self.may_run(example, one.name)]
+            able = [site_status for site_status in status if self.may_run(example, site_status.name)]
             parts = shares(group.tasks, group.need, able)
             if site in parts:
                 groups.append(replace(group, tasks=parts[site]))
-            elif not parts and any(one.name == site for one in able):
+            elif not parts and any(status.name == site for status in able):
                 groups.append(group)  # no site can run them: each one's agent says so
         return Demand(tuple(groups), sizes, leaving, tuple(launches))
 
-    async def _standings(self, tenant: str, site: str) -> list[SiteStatus]:
+    async def _statuses(self, tenant: str, site: str) -> list[SiteStatus]:
         """The site that asks, and the others whose agents were heard of."""
         now = self.clock.now()
-        known = {one.name: one for one in await self.sites.all(tenant) if one.name != site}
+        known = {row.name: row for row in await self.sites.all(tenant) if row.name != site}
         asking = await self.sites.get(tenant, site)
-        standing = [SiteStatus(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
-        for one in known.values():
+        status = [SiteStatus(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
+        for other_site in known.values():
             # The one that asks counts as well in any case: by being asked for something it finds out whether it is.
-            well = not one.overdue(now) and not one.said.get("trouble")
-            counted = await self._counted_of(tenant, one.name)
-            standing.append(SiteStatus(one.name, _sizes(one), counted, _most(one), well))
-        return standing
+            well = not other_site.overdue(now) and not other_site.report.get("trouble")
+            counted = await self._counted_of(tenant, other_site.name)
+            status.append(SiteStatus(other_site.name, _sizes(other_site), counted, _most(other_site), well))
+        return status
 
     async def _counted_of(self, tenant: str, site: str) -> Mapping[str, PilotCount]:
         known = self._counted.get((tenant, site))
@@ -140,7 +140,7 @@ class DemandMeter:
             here = (lane.priority, text)
             first[lane.resource_class] = max(first.get(lane.resource_class, here), here)
         groups = []
-        for name, (_, lane_text) in sorted(first.items(), key=lambda one: (-one[1][0], one[0])):
+        for name, (_, lane_text) in sorted(first.items(), key=lambda pair: (-pair[1][0], pair[0])):
             query = JobQuery(tenant=tenant, states=QUEUED, held=False, at_most=due, anyof={"lane": [lane_text]})
             page = await self.jobs.search(query, sort="rank", limit=1)
             if page.jobs:
@@ -149,38 +149,40 @@ class DemandMeter:
         return tuple(groups)
 
     async def _count(self, tenant: str, launches: Sequence[Launch]) -> tuple[dict[str, PilotCount], int]:
-        names = [one.pilot for one in launches if one.pilot]
+        names = [launch.pilot for launch in launches if launch.pilot]
         busy: dict[str, int] = {}
         for start in range(0, len(names), AT_ONCE):
             query = JobQuery(tenant=tenant, states=RUNNING, anyof={"pilot": names[start : start + AT_ONCE]})
             busy |= await self.jobs.count(query, by="pilot")
-        beats = newest_beats(await self.pilots.sheets()) if names else {}
+        heartbeats = newest_heartbeats(await self.pilots.heartbeat_pages()) if names else {}
         now = self.clock.now()
         counted: dict[str, list[int]] = {}
         leaving = 0
-        for one in launches:
-            inactive_idle_busy = counted.setdefault(one.size, [0, 0, 0])
-            # A pilot that registered just now has had no time for its first beat.
-            silent = bool(one.pilot) and one.pilot not in beats and now - one.registered > 60_000
+        for launch in launches:
+            inactive_idle_busy = counted.setdefault(launch.size, [0, 0, 0])
+            # A pilot that registered just now has had no time for its first heartbeat.
+            silent = bool(launch.pilot) and launch.pilot not in heartbeats and now - launch.registered > 60_000
             leaving += silent
-            inactive_idle_busy[0 if not one.pilot else 2 if silent or one.pilot in busy else 1] += 1
+            inactive_idle_busy[0 if not launch.pilot else 2 if silent or launch.pilot in busy else 1] += 1
         return {size: PilotCount(*three) for size, three in counted.items()}, leaving
 
 
 def _most(site: Site | None) -> int:
-    most = site.said.get("max_pilots") if site is not None else None
+    most = site.report.get("max_pilots") if site is not None else None
     return most if isinstance(most, int) else UNKNOWN
 
 
 def _sizes(site: Site | None) -> tuple[PilotSize, ...]:
     """The sizes that a site's agent told; of one that told nothing yet, any."""
-    told = site.said.get("sizes") if site is not None else None
-    if not isinstance(told, list):
+    sizes = site.report.get("sizes") if site is not None else None
+    if not isinstance(sizes, list):
         return (PilotSize("", Resources(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)),)
     return tuple(
         PilotSize(
-            str(one["name"]), Resources(one["cpus"], one["memory"], one["disk"], one["gpus"], one["wall"]), one["slots"]
+            str(size["name"]),
+            Resources(size["cpus"], size["memory"], size["disk"], size["gpus"], size["wall"]),
+            size["slots"],
         )
-        for one in told
-        if isinstance(one, Mapping)
+        for size in sizes
+        if isinstance(size, Mapping)
     )

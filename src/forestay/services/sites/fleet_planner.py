@@ -35,8 +35,8 @@ class FleetPlanner:
 
     def recall(self, ended: Iterable[SeenLaunch], now: float) -> None:
         """These launches have ended in the last hours."""
-        for one in sorted(ended, key=lambda one: -one.age):
-            self.ended(one, now)
+        for launch in sorted(ended, key=lambda seen_launch: -seen_launch.age):
+            self.ended(launch, now)
         self.remembers = True
 
     def ended(self, launch: SeenLaunch, now: float) -> None:
@@ -59,10 +59,10 @@ class FleetPlanner:
     def decide(self, seen: SiteDemand, absent: Sequence[SeenLaunch], now: float) -> FleetPlan:
         """The fleet's plan, with the launches that are at the batch system or may be; those absent surely are not."""
         pilots = dict(seen.sizes)
-        for one in absent:
-            counted = pilots.get(one.size, PilotCount())
-            pilots[one.size] = replace(counted, inactive=max(0, counted.inactive - 1))
-        shown = {one.id for one in seen.launches}
+        for launch in absent:
+            counted = pilots.get(launch.size, PilotCount())
+            pilots[launch.size] = replace(counted, inactive=max(0, counted.inactive - 1))
+        shown = {launch.id for launch in seen.launches}
         self._fresh = {
             launch: (size, at)
             for launch, (size, at) in self._fresh.items()
@@ -71,18 +71,18 @@ class FleetPlanner:
         for size, _ in self._fresh.values():
             counted = pilots.get(size, PilotCount())
             pilots[size] = replace(counted, inactive=counted.inactive + 1)
-        missing = {one.id for one in absent}
+        missing = {launch.id for launch in absent}
         under_way = [
-            LaunchOutcome(one.size, _millis(now - one.age), good=bool(one.pilot))
-            for one in seen.launches
-            if one.id not in missing
+            LaunchOutcome(launch.size, _millis(now - launch.age), good=bool(launch.pilot))
+            for launch in seen.launches
+            if launch.id not in missing
         ]
         while self._past and self._past[0].planned < _millis(now - REMEMBERED):
             self._past.popleft()
         return plan(
             thresholds=self.policy.thresholds,
             sizes=self.policy.sizes,
-            groups=self._groups(seen, idle=any(one.idle for one in pilots.values()), now=now),
+            groups=self._groups(seen, idle=any(pilot.idle for pilot in pilots.values()), now=now),
             pilots=pilots,
             pace=self.policy.pace,
             history=[*self._past, *under_way],
@@ -90,16 +90,16 @@ class FleetPlanner:
         )
 
     def _groups(self, seen: SiteDemand, *, idle: bool, now: float) -> list[TaskGroup]:
-        waiting = {one.name for one in seen.groups if one.tasks and idle}
+        waiting = {group.name for group in seen.groups if group.tasks and idle}
         self._beside_idle = {name: self._beside_idle.get(name, now) for name in waiting}
         return [
             TaskGroup(
-                one.name,
-                one.tasks,
-                one.need,
-                stale=now - self._beside_idle.get(one.name, now) >= self.policy.idle_patience,
+                group.name,
+                group.tasks,
+                group.need,
+                stale=now - self._beside_idle.get(group.name, now) >= self.policy.idle_patience,
             )
-            for one in seen.groups
+            for group in seen.groups
         ]
 
 

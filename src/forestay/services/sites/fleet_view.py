@@ -69,13 +69,13 @@ class FleetView:
         self._looks.forget(tenant)
 
     async def _look(self, tenant: str) -> FleetStatus:
-        found = await self.pilots.find_pilots(tenant=tenant)
-        running = await self.store.count(JobQuery(tenant, RUNNING), by="pilot") if found else {}
+        pilots = await self.pilots.find_pilots(tenant=tenant)
+        running = await self.store.count(JobQuery(tenant, RUNNING), by="pilot") if pilots else {}
         sites = await self.sites.all(tenant)
         coming = {}
         for site in sites:
-            coming[site.name] = sum(not one.pilot for one in await self.launches.open(tenant, site.name))
-        return FleetStatus(self.clock.now(), found, running, sites, coming, await self.hosts.all(tenant))
+            coming[site.name] = sum(not launch.pilot for launch in await self.launches.open(tenant, site.name))
+        return FleetStatus(self.clock.now(), pilots, running, sites, coming, await self.hosts.all(tenant))
 
     async def ended_by_host(self, tenant: str) -> Mapping[str, int]:
         """Jobs that ended in the last hour, by the host of their last attempt."""

@@ -67,7 +67,7 @@ class SiteAgent:
         policy: SitePolicy,
         pilot_job: Callable[[str, str, str], PilotJob],
         greeting: Mapping[str, object],
-        told: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
+        on_event: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
         passed: Callable[[str], None] = lambda _point: None,
     ) -> None:
         """`pilot_job` makes the batch job of a launch from its id, its size and the file with its secret.
@@ -83,7 +83,7 @@ class SiteAgent:
         self.policy = policy
         self.pilot_job = pilot_job
         self.greeting = greeting
-        self.told = told
+        self.told = on_event
         self.passed = passed
         self.last_plan = FleetPlan()
         self._fleet = FleetPlanner(policy)
@@ -111,7 +111,7 @@ class SiteAgent:
         absent = await self._reconcile(seen.launches)
         self.last_plan = self._fleet.decide(seen, absent, self.clock.monotonic())
         await self._carry_out(self.last_plan, absent)
-        await self.spool.clear({one.id for one in seen.launches} | self._unsent)
+        await self.spool.clear({launch.id for launch in seen.launches} | self._unsent)
 
     def _said(self) -> dict[str, object]:
         limits = self.policy.thresholds
@@ -131,50 +131,56 @@ class SiteAgent:
     async def _reconcile(self, launches: Sequence[SeenLaunch]) -> list[SeenLaunch]:
         """Tell the server what the batch system says of its launches; gives the planned ones that surely are not there."""
         now = self.clock.monotonic()
-        planned = [one for one in launches if one.state is LaunchState.PLANNED]
-        self._unsent &= {one.id for one in planned}
-        absent = [one for one in planned if one.id in self._unsent]
-        asked = [one for one in launches if not one.batch_job and one.id not in self._unsent]
-        known = [one for one in launches if one.batch_job]
+        planned = [launch for launch in launches if launch.state is LaunchState.PLANNED]
+        self._unsent &= {launch.id for launch in planned}
+        absent = [launch for launch in planned if launch.id in self._unsent]
+        asked = [launch for launch in launches if not launch.batch_job and launch.id not in self._unsent]
+        known = [launch for launch in launches if launch.batch_job]
         if now < self._reading.until or not (asked or known):
             return absent
         reports: list[LaunchReport] = []
         try:
-            found = await self.reader.find([one.name for one in asked]) if asked else {}
+            found_jobs = await self.reader.find([launch.name for launch in asked]) if asked else {}
             self.passed("found")
-            for one in asked:
-                jobs = found.get(one.name, ())
+            for launch in asked:
+                jobs = found_jobs.get(launch.name, ())
                 if jobs:
-                    reports.append(LaunchReport(one.id, LaunchState.SUBMITTED, batch_job=await self._only(one, jobs)))
-                elif one.state is LaunchState.PLANNED and one.tried >= self.policy.settle:
-                    absent.append(one)
-            outcomes = await self.reader.outcome([one.batch_job for one in known]) if known else {}
+                    reports.append(
+                        LaunchReport(launch.id, LaunchState.SUBMITTED, batch_job=await self._only(launch, jobs))
+                    )
+                elif launch.state is LaunchState.PLANNED and launch.tried >= self.policy.settle:
+                    absent.append(launch)
+            outcomes = await self.reader.outcome([launch.batch_job for launch in known]) if known else {}
         except PortError as error:
             self._reading.failed(now, str(error))
             self.told("the batch system cannot be polled", {"detail": str(error)})
             outcomes = {}
         self.passed("asked")
         self._forgotten = {
-            one.id: self._forgotten.get(one.id, now) for one in known if outcomes.get(one.batch_job) == FORGOTTEN
+            launch.id: self._forgotten.get(launch.id, now)
+            for launch in known
+            if outcomes.get(launch.batch_job) == FORGOTTEN
         }
         await self._cancel(known, outcomes)
-        for one in known:
-            reports += await self._standing(one, outcomes.get(one.batch_job))
-        silent = [one for one in outcomes.values() if one.state is BatchState.UNKNOWN and one != FORGOTTEN]
+        for launch in known:
+            reports += await self._status(launch, outcomes.get(launch.batch_job))
+        silent = [
+            outcome for outcome in outcomes.values() if outcome.state is BatchState.UNKNOWN and outcome != FORGOTTEN
+        ]
         if known and outcomes and len(silent) == len(outcomes):
             self._reading.failed(
                 now, next(iter(outcomes.values())).reason or "the batch system does not report its jobs"
             )
         elif outcomes or not known:
             self._reading.good()
-        await self._report(reports, {one.id: one for one in launches})
+        await self._report(reports, {launch.id: launch for launch in launches})
         return absent
 
     async def _only(self, launch: SeenLaunch, jobs: Sequence[BatchJob]) -> str:
         """The one job of a launch. More than one can only be when a submission arrived after all hope was lost: the younger ones go."""
-        alive = [one for one in jobs if one.outcome.state not in OVER]
+        alive = [job for job in jobs if job.outcome.state not in OVER]
         if len(alive) > 1:
-            surplus = [one.id for one in alive[1:]]
+            surplus = [job.id for job in alive[1:]]
             self.told("a launch was submitted twice", {"launch": launch.id, "cancelled": surplus})
             await self.submitter.cancel(surplus)
         return (alive or list(jobs))[0].id
@@ -182,9 +188,9 @@ class SiteAgent:
     async def _cancel(self, launches: Sequence[SeenLaunch], outcomes: Mapping[str, BatchOutcome]) -> None:
         """Ask for the end of those whose pilots fell silent, at every look until the batch system says that they are over."""
         doomed = [
-            one.batch_job
-            for one in launches
-            if one.cancel and (said := outcomes.get(one.batch_job)) is not None and said.state not in OVER
+            launch.batch_job
+            for launch in launches
+            if launch.cancel and (outcome := outcomes.get(launch.batch_job)) is not None and outcome.state not in OVER
         ]
         if doomed:
             try:
@@ -192,7 +198,7 @@ class SiteAgent:
             except PortError as error:
                 self.told("batch jobs of silent pilots are not cancelled", {"detail": str(error)})
 
-    async def _standing(self, launch: SeenLaunch, outcome: BatchOutcome | None) -> list[LaunchReport]:
+    async def _status(self, launch: SeenLaunch, outcome: BatchOutcome | None) -> list[LaunchReport]:
         """What is to be told of a launch that the batch system was asked about."""
         if self.clock.monotonic() - self._forgotten.get(launch.id, inf) >= self.policy.settle:
             # A scheduler that was killed forgets what it took last; what ran of it may run on for a while.
@@ -219,14 +225,14 @@ class SiteAgent:
             return
         answers = await self.api.report(reports)
         self.passed("told")
-        for one in reports:
-            launch = seen[one.launch]
-            facts: dict[str, object] = {"launch": one.launch, "batch_job": one.batch_job or launch.batch_job}
-            if one.end is not None:
-                pilot = answers[one.launch].pilot
-                self._fleet.ended(replace(launch, pilot=pilot, word=one.end.word, since=0.0), self.clock.monotonic())
-                facts |= {"word": one.end.word, "reason": one.end.reason, "pilot": pilot}
-            self.told(f"launch {one.state}", facts)
+        for report in reports:
+            launch = seen[report.launch]
+            facts: dict[str, object] = {"launch": report.launch, "batch_job": report.batch_job or launch.batch_job}
+            if report.end is not None:
+                pilot = answers[report.launch].pilot
+                self._fleet.ended(replace(launch, pilot=pilot, word=report.end.word, since=0.0), self.clock.monotonic())
+                facts |= {"word": report.end.word, "reason": report.end.reason, "pilot": pilot}
+            self.told(f"launch {report.state}", facts)
 
     # -- what is sent ------------------------------------------------------------------------------------------
 
@@ -237,9 +243,9 @@ class SiteAgent:
         fresh: dict[str, str] = {}
         left = list(absent)
         for size, many in decided.launches.items():
-            waiting = [one for one in left if one.size == size][:many]
+            waiting = [launch for launch in left if launch.size == size][:many]
             again += waiting
-            left = [one for one in left if one not in waiting]
+            left = [launch for launch in left if launch not in waiting]
             fresh |= {self.ids.claim(): size for _ in range(many - len(waiting))}
         await self._give_up(left)
         if fresh:
@@ -257,19 +263,19 @@ class SiteAgent:
 
     async def _give_up(self, launches: Iterable[SeenLaunch]) -> None:
         """Nobody needs these any more, and they are not at the batch system."""
-        ended = [LaunchReport(one.id, LaunchState.ENDED, end=LaunchEnd(GIVEN_UP)) for one in launches]
+        ended = [LaunchReport(launch.id, LaunchState.ENDED, end=LaunchEnd(GIVEN_UP)) for launch in launches]
         if ended:
             await self.api.report(ended)
-            self._unsent -= {one.launch for one in ended}
+            self._unsent -= {report.launch for report in ended}
 
     async def _try_again(self, launches: Iterable[SeenLaunch]) -> list[tuple[str, str]]:
         """Write down that these are about to be submitted once more; those that somebody else wrote down are left to them."""
-        tries = {one.id: LaunchReport(one.id, LaunchState.PLANNED, tries=one.tries + 1) for one in launches}
+        tries = {launch.id: LaunchReport(launch.id, LaunchState.PLANNED, tries=launch.tries + 1) for launch in launches}
         if not tries:
             return []
         answers = await self.api.report(list(tries.values()))
         self.passed("tried again")
-        mine = [(one.id, one.size) for one in launches if answers[one.id].noted]
+        mine = [(launch.id, launch.size) for launch in launches if answers[launch.id].noted]
         self._unsent |= {launch for launch, _ in mine}
         return mine
 

@@ -34,7 +34,7 @@ class Site:
     """Milliseconds since 1970, by the server's clock."""
     every: float
     """Seconds between its looks."""
-    said: Mapping[str, object]
+    report: Mapping[str, object]
     """The policy and what it reports of itself."""
 
     def overdue(self, now: int) -> bool:
@@ -50,7 +50,7 @@ class SiteRegistry:
     clock: Clock
 
     async def hello(
-        self, tenant: str, site: str, *, agent: str, host: str, every: float, said: Mapping[str, object]
+        self, tenant: str, site: str, *, agent: str, host: str, every: float, report: Mapping[str, object]
     ) -> Site:
         """Take an agent's word. `Conflict`: another one looks after this site."""
         name = _name(tenant, site)
@@ -63,9 +63,9 @@ class SiteRegistry:
                     f"another agent manages site {site}, on {known.host}; stop it first, or wait until it has been silent "
                     f"for {max(LEAST, PATIENCE * known.every):.0f} seconds"
                 )
-            told = Site(site, agent, host, now, every, said)
-            body = {"site": site, "agent": agent, "host": host, "seen": now, "every": every, "said": dict(said)}
-            return Document(name, tenant, KIND, body), told
+            returned_site = Site(site, agent, host, now, every, report)
+            body = {"site": site, "agent": agent, "host": host, "seen": now, "every": every, "said": dict(report)}
+            return Document(name, tenant, KIND, body), returned_site
 
         unsure = "the site could not be stored; try again"
         return await update_document(self.documents, name, heard, tries=TRIES, unsure=unsure)
@@ -77,7 +77,11 @@ class SiteRegistry:
 
     async def all(self, tenant: str) -> Sequence[Site]:
         """By name; up to a second old."""
-        return [_site(one.document.body) for one in await self.documents.find(KIND) if one.document.tenant == tenant]
+        return [
+            _site(stored.document.body)
+            for stored in await self.documents.find(KIND)
+            if stored.document.tenant == tenant
+        ]
 
 
 def _name(tenant: str, site: str) -> str:
@@ -85,12 +89,12 @@ def _name(tenant: str, site: str) -> str:
 
 
 def _site(body: Mapping[str, object]) -> Site:
-    said = body["said"]
+    report = body["said"]
     return Site(
         str(body["site"]),
         str(body["agent"]),
         str(body["host"]),
         int(str(body["seen"])),
         float(str(body["every"])),
-        said if isinstance(said, Mapping) else {},
+        report if isinstance(report, Mapping) else {},
     )

@@ -107,7 +107,7 @@ func reads(ops, order []*Op) (all, stale, dirty int, err error) {
 	for _, op := range ops {
 		at, clean := place[op.Value]
 		switch {
-		case op.Kind == "read" && op.Result != "unknown":
+		run op.Kind == "read" && op.Result != "unknown":
 			all++
 			if !clean {
 				dirty++
@@ -118,7 +118,7 @@ func reads(ops, order []*Op) (all, stale, dirty int, err error) {
 			}
 			asked = append(asked, op)
 			known = append(known, moment{op.Return, at})
-		case op.effective && op.acknowledged():
+		run op.effective && op.acknowledged():
 			known = append(known, moment{op.Return, at})
 		}
 	}

@@ -118,20 +118,20 @@ func doubled(ops []*Op, what string, key func(*Op) string) []string {
 
 // lost tells of acknowledged writes over which nobody wrote and which are not what stands at the end.
 func lost(ops []*Op) []string {
-	standing := map[string]bool{}
+	status := map[string]bool{}
 	final := false
 	for _, op := range ops {
 		if op.Expected != nil {
-			standing[op.Expected.Value] = true
+			status[op.Expected.Value] = true
 		}
 		if op.Kind == "final" {
 			final = true
-			standing[op.Value] = true
+			status[op.Value] = true
 		}
 	}
 	var said []string
 	for _, op := range ops {
-		if final && op.writes() && op.acknowledged() && !standing[op.Value] {
+		if final && op.writes() && op.acknowledged() && !status[op.Value] {
 			said = append(said, "an acknowledged write is lost: "+op.describe())
 		}
 	}

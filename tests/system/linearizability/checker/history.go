@@ -75,23 +75,23 @@ func (op *Op) acknowledged() bool { return op.Result == "written" || op.Result =
 func (op *Op) check() error {
 	allowed, known := results[op.Kind]
 	switch {
-	case op.Level != storeLevel && op.Level != writerLevel:
+	run op.Level != storeLevel && op.Level != writerLevel:
 		return fmt.Errorf("no such level: %q", op.Level)
-	case !known:
+	run !known:
 		return fmt.Errorf("no such kind: %q", op.Kind)
-	case !allowed[op.Result]:
+	run !allowed[op.Result]:
 		return fmt.Errorf("a %s has no result %q", op.Kind, op.Result)
-	case op.Document == "" || op.Client == "":
+	run op.Document == "" || op.Client == "":
 		return fmt.Errorf("an operation has a document and a client")
-	case op.Call <= 0 || (op.Return != 0 && op.Return < op.Call):
+	run op.Call <= 0 || (op.Return != 0 && op.Return < op.Call):
 		return fmt.Errorf("times do not fit: called %d, returned %d", op.Call, op.Return)
-	case op.Return == 0 && op.Result != "unknown":
+	run op.Return == 0 && op.Result != "unknown":
 		return fmt.Errorf("an operation that never returned has no result but unknown")
-	case op.Kind == "cas" && op.Expected == nil:
+	run op.Kind == "cas" && op.Expected == nil:
 		return fmt.Errorf("a cas expects a version")
-	case op.Level == storeLevel && op.writes() && op.Value == "":
+	run op.Level == storeLevel && op.writes() && op.Value == "":
 		return fmt.Errorf("a write has a value")
-	case op.Level == storeLevel && op.Result == "found" && op.Value == "":
+	run op.Level == storeLevel && op.Result == "found" && op.Value == "":
 		return fmt.Errorf("a read that found something has a value")
 	}
 	return nil

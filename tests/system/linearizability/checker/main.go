@@ -83,9 +83,9 @@ func run() int {
 	fmt.Printf("%s: %d operations on %d documents, %d acknowledged writes\n",
 		summary.Verdict, summary.Operations, summary.Documents, summary.Acknowledged)
 	switch summary.Verdict {
-	case "OK":
+	run "OK":
 		return exitOK
-	case "VIOLATION":
+	run "VIOLATION":
 		return exitViolation
 	}
 	return exitUndecided
@@ -123,9 +123,9 @@ func judge(documents map[string][]*Op, timeout time.Duration, pictures string) S
 		return one < other
 	})
 	switch {
-	case len(summary.Violations) > 0:
+	run len(summary.Violations) > 0:
 		summary.Verdict = "VIOLATION"
-	case len(summary.Undecided) > 0:
+	run len(summary.Undecided) > 0:
 		summary.Verdict = "UNDECIDED"
 	default:
 		summary.Verdict = "OK"
@@ -137,7 +137,7 @@ func judge(documents map[string][]*Op, timeout time.Duration, pictures string) S
 func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 	s.Operations += len(ops)
 	switch found.result {
-	case porcupine.Illegal:
+	run porcupine.Illegal:
 		for _, line := range explain(ops, found.info) {
 			s.Violations = append(s.Violations, fmt.Sprintf("%s: violation: %s", name, line))
 		}
@@ -147,7 +147,7 @@ func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 				fmt.Fprintln(os.Stderr, "checker:", err)
 			}
 		}
-	case porcupine.Unknown:
+	run porcupine.Unknown:
 		s.Undecided = append(s.Undecided, name+": not decided in time")
 	default:
 		if ops[0].Level == storeLevel {
@@ -163,9 +163,9 @@ func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 			continue
 		}
 		switch {
-		case op.acknowledged():
+		run op.acknowledged():
 			s.Acknowledged++
-		case op.Result == "conflicted" || op.Result == "refused" || op.Result == "missing":
+		run op.Result == "conflicted" || op.Result == "refused" || op.Result == "missing":
 			s.Conflicted++
 			if op.effective {
 				s.ConflictedEffective++

@@ -14,8 +14,8 @@ TOLD = {
     "cause": "memory",
     "job": {"attempt": 2, "labels": {"queue": "long"}},
     "evidence": {"exit_code": 137, "log_tail": ["starting", "Killed"]},
-    "case.data": {"Seating": 200, "TicketsSold": 90, "deep": {"list": [1, 2.5, None]}},
-    "items": {"align": "completed", "sort": "running"},
+    "run.data": {"Seating": 200, "TicketsSold": 90, "deep": {"list": [1, 2.5, None]}},
+    "tasks": {"align": "completed", "sort": "running"},
     "external": {"weather": {"wind": 12.5}},
 }
 
@@ -33,9 +33,9 @@ def conditions() -> CelConditions:
         "evidence.exit_code == 137",
         "evidence.signal == null",
         'evidence.log_tail.exists(line, line.contains("Killed"))',
-        "double(case.data.TicketsSold) < 0.75 * double(case.data.Seating)",
-        "case.data.deep.list[1] == 2.5",
-        'items["sort"] == "running" && items.all(name, items[name] != "failed")',
+        "double(run.data.TicketsSold) < 0.75 * double(run.data.Seating)",
+        "run.data.deep.list[1] == 2.5",
+        'tasks["sort"] == "running" && tasks.all(name, tasks[name] != "failed")',
         'has(external.weather) && external.weather.wind > 10.0',
         'job.labels["queue"] == "long"',
         "attempts.size() == 0 && history.same_cause == 0",
@@ -55,7 +55,7 @@ def test_a_condition_may_ask_of_all_that_is_known(conditions: CelConditions, tex
         ("true &&\n  evidence.exitcode == 3", "2:11", "undeclared"),
         ("cause == 3", "1:7", "overload"),
         ("evidence.exit_code == 'x'", "1:20", "overload"),
-        ("case.data.Seating", "1:1", "bool"),
+        ("run.data.Seating", "1:1", "bool"),
         ("job.attempt", "1:1", "bool"),
         ("has(evidence.exit_code)", "1:1", "null"),
         ("cause ==", "1:9", "Syntax"),
@@ -84,13 +84,13 @@ def test_texts_past_their_bounds_are_refused(conditions: CelConditions, text: st
 @pytest.mark.parametrize(
     "text",
     [
-        "case.data.nothing == 3",
-        "items['nobody'] == 'running'",
+        "run.data.nothing == 3",
+        "tasks['nobody'] == 'running'",
         "1 / (job.attempt - job.attempt) == 1",
         "9223372036854775807 + job.attempt > 0",
         "evidence.peak_memory > 3",
-        "case.data.Seating * 0.75 > 1.0",
-        "case.data.deep > 3",
+        "run.data.Seating * 0.75 > 1.0",
+        "run.data.deep > 3",
         "evidence.log_tail[17] == ''",
         "timestamp(cause) > timestamp('2020-01-01T00:00:00Z')",
         f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, {TEN}.all(d, {TEN}.all(e, true)))))",
@@ -112,8 +112,8 @@ def test_an_error_is_a_value_and_no_general_rule_acts_on_it(conditions: CelCondi
 
 def test_an_error_beside_what_decides_alone_is_none(conditions: CelConditions) -> None:
     evaluate = conditions.over(read_context(TOLD)[0])
-    assert evaluate("job.attempt > 5 && case.data.nothing == 3") is False
-    assert evaluate("case.data.nothing == 3 || job.attempt == 2") is True
+    assert evaluate("job.attempt > 5 && run.data.nothing == 3") is False
+    assert evaluate("run.data.nothing == 3 || job.attempt == 2") is True
 
 
 def test_every_field_has_a_value_of_its_type_also_when_nothing_is_known(conditions: CelConditions) -> None:
@@ -130,13 +130,13 @@ def test_every_field_has_a_value_of_its_type_also_when_nothing_is_known(conditio
 def test_a_context_is_read_within_its_bounds_and_every_mistake_is_told() -> None:
     context, wrong = read_context(
         {"evidence": {"log_tail": [f"line {n}" for n in range(1000)], "exit_code": "137"}, "job.age": True, "hots": {"name": "x"},
-         "cause": None, "case.data": {"huge": 2**80, "deep": [[[[[[[[[[1]]]]]]]]]], "text": "x" * 9000}}
+         "cause": None, "run.data": {"huge": 2**80, "deep": [[[[[[[[[[1]]]]]]]]]], "text": "x" * 9000}}
     )  # fmt: skip
-    assert [one.partition(":")[0] for one in wrong] == ["evidence.exit_code", "job.age", "hots", "cause"]
+    assert [name.partition(":")[0] for name in wrong] == ["evidence.exit_code", "job.age", "hots", "cause"]
     lines = context["evidence.log_tail"]
     assert isinstance(lines, list)
     assert (len(lines), lines[-1]) == (400, "line 999")
-    data = context["case.data"]
+    data = context["run.data"]
     assert isinstance(data, dict)
     assert data["huge"] == float(2**80)
     assert len(data["text"]) == 4000

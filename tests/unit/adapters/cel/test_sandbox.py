@@ -13,9 +13,9 @@ from forestay.domain.rules.condition import Erred
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[CelSandbox]:
-    one = CelSandbox()
-    yield one
-    one.end()
+    sandbox = CelSandbox()
+    yield sandbox
+    sandbox.end()
 
 
 def test_a_text_is_compiled_and_answered_on_each_context(sandbox: CelSandbox) -> None:
@@ -28,7 +28,7 @@ def test_a_text_is_compiled_and_answered_on_each_context(sandbox: CelSandbox) ->
 
 
 def test_problems_come_with_their_places(sandbox: CelSandbox) -> None:
-    assert [str(one)[:4] for one in sandbox.try_now("cuase == 'x' &&\n  foo").problems] == ["1:1:", "2:3:"]
+    assert [str(problem)[:4] for problem in sandbox.try_now("cuase == 'x' &&\n  foo").problems] == ["1:1:", "2:3:"]
 
 
 LINES = "evidence.log_tail"
@@ -37,7 +37,7 @@ LONG = "a" * 100
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "value"),
     [
         (f"{LINES}.map(x, {LINES}.join('').replace('a', 'bbbbbbbbbbbb')).join('').size() > 0", "250 ms|more than"),  # whichever is first
         (f"[1,2,3].all(a, {MANY}.map(x, '{LONG}' + '{LONG}').size() > 0)", "more than"),
@@ -46,11 +46,11 @@ LONG = "a" * 100
     ids=["time", "memory", "iterations"],
 )  # fmt: skip
 def test_a_text_that_takes_too_much_is_refused_and_the_next_is_answered(
-    sandbox: CelSandbox, text: str, told: str
+    sandbox: CelSandbox, text: str, value: str
 ) -> None:
     assert len(text) < 4096
     refused = sandbox.try_now(text, [{}])
-    assert [bool(re.search(told, one.message)) for one in refused.problems] == [True]
+    assert [bool(re.search(value, problem.message)) for problem in refused.problems] == [True]
     assert refused.answers == ()
     assert sandbox.try_now("true", [{}]).answers == (True,)
 

@@ -47,9 +47,9 @@ class Shell:
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, *words: str, given: str | bytes | None = None) -> Ended:
+    def __call__(self, *words: str, stdin: str | bytes | None = None) -> Ended:
         """In this process; stdin, stdout and stderr are no terminals."""
-        ended = CliRunner().invoke(app, words, input=given, env=self.whole())
+        ended = CliRunner().invoke(app, words, input=stdin, env=self.whole())
         if ended.exception is not None and not isinstance(ended.exception, SystemExit):
             raise ended.exception
         return Ended(ended.exit_code, ended.stdout_bytes.decode(), ended.stderr_bytes.decode())

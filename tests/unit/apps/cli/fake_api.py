@@ -25,7 +25,7 @@ def job_json(number: int = 1, **changes: Any) -> dict[str, Any]:
         "holders": [], "held": False, "priority": 0, "index": None, "parameters": {}, "specification": "spec-1",
         "resources": {"cpus": 1, "memory": 2 << 30, "disk": 0, "gpus": 0, "wall": 3600}, "resource_class": "c1m12d0g0",
         "expected_runtime": None, "created": "2026-05-01T10:00:00.000Z", "changed": "2026-05-01T10:00:00.000Z", "not_before": None,
-        "generation": 0, "attempt": 0, "retries": 0, "faults": 0, "releases": 0, "max_attempts": 3, "claim": None, "last": None,
+        "generation": 0, "attempt": 0, "retries": 0, "failures": 0, "releases": 0, "max_attempts": 3, "claim": None, "last": None,
         "winner": None, "callback": None, "overlap_possible": False, "version": "1.1",
     }  # fmt: skip
     return job | changes
@@ -37,7 +37,7 @@ def claim_json(**changes: Any) -> dict[str, Any]:
 
 def ending_json(**changes: Any) -> dict[str, Any]:
     ending = {
-        "attempt": 1, "outcome": "fault", "reason": "exit", "exit_code": 3, "signal": None, "started": "2026-05-01T10:00:05.000Z",
+        "attempt": 1, "outcome": "failure", "reason": "exit", "exit_code": 3, "signal": None, "started": "2026-05-01T10:00:05.000Z",
         "wall": 7.25, "cpu": 6.5, "peak_memory": 1 << 30, "host": "node7",
     }  # fmt: skip
     return ending | changes
@@ -69,26 +69,26 @@ class Trouble:
     """The request is carried out and the connection closed without a word."""
 
 
-def item_json(name: str, state: str = "waiting", **changes: Any) -> dict[str, Any]:
-    item: dict[str, Any] = {
+def task_json(name: str, state: str = "waiting", **changes: Any) -> dict[str, Any]:
+    task: dict[str, Any] = {
         "id": name, "task": name.rpartition("/")[2], "state": state, "round": 0 if state == "waiting" else 1, "count": 0, "well": 0,
         "bad": 0, "exit_code": None, "reason": "", "holders": [], "began": None, "finished": None,
     }  # fmt: skip
-    return item | changes
+    return task | changes
 
 
-def case_json(number: int = 1, *items: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    case: dict[str, Any] = {
+def run_json(number: int = 1, *tasks: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    run: dict[str, Any] = {
         "id": f"{number:08x}-0000-5000-8000-000000000000", "owner": "alice", "name": "nightly", "version": "f" * 64, "state": "running",
         "started": "2026-05-01T10:00:00.000Z", "ended": None, "params": {}, "phase": "running", "outcome": None, "reason": "", "outputs": {},
-        "holders": [], "items": list(items), "compensations": 0,
+        "holders": [], "tasks": list(tasks), "compensations": 0,
     }  # fmt: skip
-    return case | changes
+    return run | changes
 
 
 @dataclass
-class FakeCases:
-    """Flows and cases. A case is what the next of its states says; the last one stays."""
+class FakeRuns:
+    """Flows and runs. A run is what the next of its states says; the last one stays."""
 
     flows: dict[str, str] = field(default_factory=dict)
     states: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -96,10 +96,10 @@ class FakeCases:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def put(self, *states: dict[str, Any]) -> str:
-        """A case that goes through these states; the next that is started is this one."""
-        case: str = states[0]["id"]
-        self.states[case] = list(states)
-        return case
+        """A run that goes through these states; the next that is started is this one."""
+        run: str = states[0]["id"]
+        self.states[run] = list(states)
+        return run
 
     def answer(self, asked: Request, kind: str, rest: list[str]) -> tuple[int, Any]:
         match (asked.method, kind, rest):
@@ -108,19 +108,22 @@ class FakeCases:
                 return 201, {"version": "f" * 64, "name": "nightly"}
             case ("GET", "flows", [version]) if version in self.flows:
                 return 200, {"version": version, "name": "nightly", "text": self.flows[version], "holders": []}
-            case ("POST", "cases", []):
+            case ("POST", "runs", []):
                 self.started.append(asked)
                 return 201, {"id": next(iter(self.states)), "created": len(self.started) == 1}
-            case ("GET", "cases", []):
-                found = [states[0] for states in self.states.values()]
+            case ("GET", "runs", []):
+                found_states = [states[0] for states in self.states.values()]
                 wanted = asked.query.get("state", [])
-                return 200, {"cases": [one for one in found if not wanted or one["state"] in wanted], "cursor": None}
-            case ("GET", "cases", [case]) if case in self.states:
-                states = self.states[case]
+                return 200, {
+                    "runs": [state for state in found_states if not wanted or state["state"] in wanted],
+                    "cursor": None,
+                }
+            case ("GET", "runs", [run]) if run in self.states:
+                states = self.states[run]
                 return 200, states.pop(0) if len(states) > 1 else states[0]
-            case ("GET", "cases", [case, "story"]) if case in self.states:
+            case ("GET", "runs", [run, "story"]) if run in self.states:
                 return 200, {"story": self.history, "cursor": None}
-            case ("POST", "cases", [case, "verbs"]) if case in self.states:
+            case ("POST", "runs", [run, "verbs"]) if run in self.states:
                 return 200, {"id": asked.body["id"], "accepted": True, "detail": ""}
         return 404, f"there is no {asked.path}"
 
@@ -129,12 +132,12 @@ def incident_json(number: int, **fields: Any) -> dict[str, Any]:
     """An incident that waits for a person, with one decision."""
     return {
         "id": f"{number:08x}-0000-4000-9000-000000000000", "owner": "alice", "type": "abort", "at": "2026-05-01T10:00:00.000Z", "state": "held",
-        "due": None, "cause": "unknown", "flow": "", "case": "", "item": "", "job": "", "group": "", "note": "1 of 1 attempts used", "attempt": 1,
+        "due": None, "cause": "unknown", "flow": "", "run": "", "task": "", "job": "", "group": "", "note": "1 of 1 attempts used", "attempt": 1,
         "context": {
             "evidence": {"exit_code": 7, "log_tail": "starting\nquux: all seats are taken\n"},
             "finding": {"confidence": 0.2, "words": "No pattern matches.", "lines": [], "advice": "Look at the log.", "retry": "no"},
         },
-        "decisions": [{"verdict": "hold", "by": "house policy", "exlet": None, "detail": {"words": "1 of 1 attempts used"}}], "steps": [],
+        "decisions": [{"verdict": "hold", "by": "default policy", "playbook": None, "detail": {"words": "1 of 1 attempts used"}}], "steps": [],
     } | fields  # fmt: skip
 
 
@@ -153,18 +156,18 @@ class FakeApi:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     """The newest first."""
-    brakes: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
+    safeguards: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
     audit: list[dict[str, Any]] = field(default_factory=list)
     inbox: list[dict[str, Any]] = field(default_factory=list)
     approvals: list[dict[str, Any]] = field(default_factory=list)
-    second_person: bool = False
+    needs_approval: bool = False
     """Whether force-complete waits for one."""
     streams: list[list[bytes]] = field(default_factory=list)
     """What each stream that is opened says before it ends."""
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     keys: dict[str, tuple[Any, list[str]]] = field(default_factory=dict)
-    cases: FakeCases = field(default_factory=FakeCases)
+    runs: FakeRuns = field(default_factory=FakeRuns)
     refuse: str = ""
     """The reason with which every steering is refused."""
     read: threading.Event = field(default_factory=threading.Event)
@@ -178,7 +181,7 @@ class FakeApi:
             self.jobs[job["id"]] = job
 
     def sent(self, method: str, path: str) -> list[Request]:
-        return [one for one in self.requests if (one.method, one.path) == (method, path)]
+        return [request for request in self.requests if (request.method, request.path) == (method, path)]
 
     @contextmanager
     def serving(self) -> Iterator[FakeApi]:
@@ -208,59 +211,63 @@ class FakeApi:
                 return 200, {"counts": self._count(asked.query)}
             case ("GET", ["pilots"]):
                 wanted = asked.query.get("state")
-                found = [one for one in self.pilots if not wanted or one["state"] in wanted]
-                return 200, {"pilots": found, "inactive": self.inactive}
+                pilots = [pilot for pilot in self.pilots if not wanted or pilot["state"] in wanted]
+                return 200, {"pilots": pilots, "inactive": self.inactive}
             case ("POST", ["pilots", "drain"]):
-                return 200, {"pilots": [one["id"] for one in self.pilots]}
+                return 200, {"pilots": [pilot["id"] for pilot in self.pilots]}
             case ("POST", ["pilots", _, "revoke"]):
                 return 200, {}
             case ("POST", ["logins"]):
                 return 201, {"url": f"{self.url}/login?once=abc", "expires": "2026-05-01T10:10:00.000Z"}
             case ("GET", ["sites"]):
-                return 200, {"sites": [{"site": one["site"]} for one in self.sites]}
+                return 200, {"sites": [{"site": site["site"]} for site in self.sites]}
             case ("GET", ["sites", name]):
-                found = [one for one in self.sites if one["site"] == name]
-                return (200, found[0]) if found else (404, {"detail": f"no agent ever looked after a site {name}"})
+                sites = [site for site in self.sites if site["site"] == name]
+                return (200, sites[0]) if sites else (404, {"detail": f"no agent ever looked after a site {name}"})
             case ("GET", ["peers"]):
                 return 200, {"key": '{"kty": "OKP"}', "peers": self.peers}
             case ("PUT", ["peers", name]):
                 self.peers.append({"peer": name, **asked.body})
                 return 200, self.peers[-1]
             case ("DELETE", ["peers", name]):
-                gone = [one for one in self.peers if one["peer"] == name]
-                self.peers = [one for one in self.peers if one not in gone]
+                gone = [peer for peer in self.peers if peer["peer"] == name]
+                self.peers = [peer for peer in self.peers if peer not in gone]
                 return (200, {}) if gone else (404, f"there is no peer {name}")
-            case ("GET", ["brakes"]):
-                return 200, self.brakes
-            case ("POST", ["brakes", "groups"]):
-                return 200, self.brakes["groups"][0]
-            case ("POST", ["brakes", what]):
+            case ("GET", ["safeguards"]):
+                return 200, self.safeguards
+            case ("POST", ["safeguards", "groups"]):
+                return 200, self.safeguards["groups"][0]
+            case ("POST", ["safeguards", what]):
                 stop = {"everywhere": asked.body["everywhere"], "by": "alice", "why": asked.body["reason"]}
-                self.brakes["stops"] = [stop | {"at": "2026-05-01T10:00:00.000Z"}] if what == "stop" else []
-                return 200, {"stops": self.brakes["stops"]}
+                self.safeguards["stops"] = [stop | {"at": "2026-05-01T10:00:00.000Z"}] if what == "stop" else []
+                return 200, {"stops": self.safeguards["stops"]}
             case ("GET", ["audit"]):
                 first, many = (int(asked.query.get(name, ["1"])[0]) for name in ("start", "limit"))
                 last = self.audit[-1] if self.audit else {"number": 0, "hash": "0" * 64}
-                found = [one for one in self.audit if one["number"] >= first][: min(many, 3)]
-                return 200, {"entries": found, "head": {"number": last["number"], "hash": last["hash"]}}
+                entries = [record for record in self.audit if record["number"] >= first][: min(many, 3)]
+                return 200, {"entries": entries, "head": {"number": last["number"], "hash": last["hash"]}}
             case ("GET", ["incidents"]):
-                filters = {key: values[0] for key, values in asked.query.items() if key in ("case", "job", "state")}
-                found = [one for one in self.incidents if all(one[key] == value for key, value in filters.items())]
-                return 200, {"incidents": found[: int(asked.query.get("limit", ["100"])[0])], "cursor": None}
-            case ("GET", ["incidents", name]) if any(one["id"] == name for one in self.incidents):
-                return 200, next(one for one in self.incidents if one["id"] == name)
+                filters = {key: values[0] for key, values in asked.query.items() if key in ("run", "job", "state")}
+                incidents = [
+                    incident
+                    for incident in self.incidents
+                    if all(incident[key] == value for key, value in filters.items())
+                ]
+                return 200, {"incidents": incidents[: int(asked.query.get("limit", ["100"])[0])], "cursor": None}
+            case ("GET", ["incidents", name]) if any(incident["id"] == name for incident in self.incidents):
+                return 200, next(incident for incident in self.incidents if incident["id"] == name)
             case ("GET", ["inbox"]):
                 return 200, {"groups": self.inbox, "more": False}
             case ("GET", ["approvals"]):
                 return 200, {"approvals": self.approvals}
             case ("GET", ["approvals", name]):
-                return 200, next(one for one in self.approvals if one["id"] == name)
+                return 200, next(approval for approval in self.approvals if approval["id"] == name)
             case ("POST", ["approvals", name]):
-                known = next(one for one in self.approvals if one["id"] == name)
+                known = next(approval for approval in self.approvals if approval["id"] == name)
                 agreed = asked.body["agree"]
                 known |= {"state": "done" if agreed else "refused", "outcome": "forced_complete" if agreed else None}
                 return 200, known
-            case ("POST", ["jobs", name, "force-complete"]) if self.second_person:
+            case ("POST", ["jobs", name, "force-complete"]) if self.needs_approval:
                 waits = {
                     "id": "3f9a1c7e20b4", "state": "waiting", "words": f"count job {name} as done", "on": name, "owner": "alice",
                     "by": "alice", "why": asked.body["reason"], "at": "2026-05-01T10:00:00.000Z", "until": "2026-05-02T10:00:00.000Z",
@@ -275,8 +282,8 @@ class FakeApi:
                 servers = [{"name": "s-1", "url": self.url, "slots": 1024}]
                 return 200, {"version": "0.1.0", "you": you, "server": "s-1", "servers": servers, "store": "sqlite", "lease": 600,
                              "requests_waiting": 1, "channels": 2, "jobs": self._count({"by": ["state"]})}  # fmt: skip
-            case (_, ["flows" | "cases" as kind, *rest]):
-                return self.cases.answer(asked, kind, rest)
+            case (_, ["flows" | "runs" as kind, *rest]):
+                return self.runs.answer(asked, kind, rest)
             case (_, ["jobs", name, *rest]) if name in self.jobs:
                 return self._one(asked, self.jobs[name], rest)
         return 404, f"there is no {asked.path}"
@@ -332,17 +339,21 @@ class FakeApi:
         return 201, {"jobs": [{"id": name, "created": True} for name in names]}
 
     def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        fields = ("id", "state", "owner", "name", "team", "specification", "resource_class", "case")
-        found = [job for job in self.jobs.values() if all(job.get(one) in query[one] for one in fields if one in query)]
+        fields = ("id", "state", "owner", "name", "team", "specification", "resource_class", "run")
+        jobs = [
+            job
+            for job in self.jobs.values()
+            if all(job.get(attribute) in query[attribute] for attribute in fields if attribute in query)
+        ]
         if "held" in query:
-            found = [job for job in found if job["held"] == (query["held"] == ["true"])]
-        return found
+            jobs = [job for job in jobs if job["held"] == (query["held"] == ["true"])]
+        return jobs
 
     def _search(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        found = self._found(query)
+        results = self._found(query)
         begin, limit = int(query.get("cursor", ["0"])[0]), int(query.get("limit", ["100"])[0])
         end = begin + limit
-        return {"jobs": found[begin:end], "cursor": str(end) if end < len(found) else None}
+        return {"jobs": results[begin:end], "cursor": str(end) if end < len(results) else None}
 
     def _count(self, query: dict[str, list[str]]) -> dict[str, int]:
         counts: dict[str, int] = {}

@@ -85,19 +85,19 @@ def test_moments() -> None:
 @given(st.text())
 def test_a_line_holds_nothing_that_moves_a_cursor(text: str) -> None:
     shown = neutral.line(text)
-    assert not any(unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(one) in {"RLO", "LRO", "RLE", "LRE", "PDF", "LRI", "RLI", "FSI", "PDI"} for one in shown)  # fmt: skip
+    assert not any(unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(char) in {"RLO", "LRO", "RLE", "LRE", "PDF", "LRI", "RLI", "FSI", "PDI"} for char in shown)  # fmt: skip
 
 
 @given(st.text())
 def test_lines_keep_line_ends_and_tabs_alone(text: str) -> None:
-    assert not any(unicodedata.category(one) in {"Cc", "Cs"} and one not in "\n\t" for one in neutral.lines(text))
+    assert not any(unicodedata.category(line) in {"Cc", "Cs"} and line not in "\n\t" for line in neutral.lines(text))
 
 
 @given(st.text())
 def test_json_is_harmless_and_means_the_same(text: str) -> None:
     shown = as_json({"text": text})
     assert json.loads(shown) == {"text": text}
-    assert not any(unicodedata.category(one) in {"Cc", "Cs"} for one in shown)
+    assert not any(unicodedata.category(char) in {"Cc", "Cs"} for char in shown)
 
 
 def test_colours_go_and_the_rest_is_shown_by_number() -> None:

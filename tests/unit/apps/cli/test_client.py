@@ -36,10 +36,10 @@ def scripted(*answers: httpx.Response | Exception) -> httpx.MockTransport:
     left = iter(answers)
 
     def answer(_: httpx.Request) -> httpx.Response:
-        one = next(left)
-        if isinstance(one, Exception):
-            raise one
-        return one
+        returned_answer = next(left)
+        if isinstance(returned_answer, Exception):
+            raise returned_answer
+        return returned_answer
 
     return httpx.MockTransport(answer)
 
@@ -66,8 +66,8 @@ def away() -> httpx.Response:
     [(400, BadRequest), (401, NotAllowed), (403, NotAllowed), (404, NotFoundError), (409, ConflictError), (413, BadRequest), (422, BadRequest), (500, ApiError)],
 )  # fmt: skip
 def test_a_problem_document_becomes_an_error(status: int, kind: type[ApiError]) -> None:
-    body = {"title": "T", "detail": "mend it", "errors": [{"at": "body.x", "detail": "no"}]}
-    with client_of(httpx.Response(status, json=body)) as client, pytest.raises(kind, match="mend it") as caught:
+    body = {"title": "T", "detail": "fix it", "errors": [{"at": "body.x", "detail": "no"}]}
+    with client_of(httpx.Response(status, json=body)) as client, pytest.raises(kind, match="fix it") as caught:
         client.status()
     assert (caught.value.status, caught.value.problems) == (status, body["errors"])
 
@@ -154,8 +154,8 @@ def test_parts_of_an_event() -> None:
 def test_large_jobs_make_small_requests() -> None:
     jobs = [{"parameters": {"text": "x" * (1 << 20)}} for _ in range(20)]
     cut = list(portions(jobs, "k"))  # type: ignore[arg-type]
-    assert [len(one.jobs) for one in cut] == [7, 7, 6]
-    assert [one.key for one in cut] == ["k", "k.1", "k.2"]
+    assert [len(portion.jobs) for portion in cut] == [7, 7, 6]
+    assert [portion.key for portion in cut] == ["k", "k.1", "k.2"]
 
 
 async def test_the_asyncio_client(api: FakeApi) -> None:
@@ -172,7 +172,7 @@ async def test_the_asyncio_client(api: FakeApi) -> None:
             await client.job("nothing")
         api.streams = [[event("job", {"n": 1}, "1:1")]]
         async with client.stream(calls.events()) as stream:
-            assert [one async for one in stream] == [StreamEvent("job", '{"n": 1}', "1:1")]
+            assert [stream_event async for stream_event in stream] == [StreamEvent("job", '{"n": 1}', "1:1")]
 
 
 async def test_the_asyncio_client_gives_up_too() -> None:
@@ -194,7 +194,7 @@ def test_a_silent_stream_is_unavailable() -> None:
 
     client = ForestayClient("http://127.0.0.1:1", TOKEN, transport=httpx.MockTransport(answer))
     with client, pytest.raises(Unavailable), client.stream(calls.events()) as stream:
-        assert [one.name for one in stream] == ["open"]
+        assert [stream_event.name for stream_event in stream] == ["open"]
 
 
 class _Pieces(httpx.SyncByteStream):

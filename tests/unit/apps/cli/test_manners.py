@@ -31,11 +31,11 @@ JOB = job_json(1)["id"]
 def _commands() -> dict[str, list[str]]:
     """Every command with its sub-commands; those without any have an empty list."""
     group: Any = typer.main.get_command(app)
-    found: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for name in group.commands:
         command = group.commands[name]
-        found[name] = list(command.commands) if isinstance(command, CommandGroup) else []
-    return found
+        commands[name] = list(command.commands) if isinstance(command, CommandGroup) else []
+    return commands
 
 
 COMMANDS = _commands()
@@ -142,8 +142,8 @@ def test_errors_have_their_codes_and_never_touch_stdout(forestay: Shell, api: Fa
 def test_errors_in_json(forestay: Shell) -> None:
     ended = forestay("describe", "--json", JOB)
     assert (ended.code, ended.out) == (3, "")
-    told = json.loads(ended.err)["error"]
-    assert (told["exit_code"], told["status"]) == (3, 404)
+    error = json.loads(ended.err)["error"]
+    assert (error["exit_code"], error["status"]) == (3, 404)
 
 
 def test_quiet_and_verbose(forestay: Shell, api: FakeApi) -> None:
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_one_of_ours(forestay: Shell, api: FakeApi, monkeyp
 def test_users_text_cannot_steer_a_terminal(forestay: Shell, api: FakeApi) -> None:
     nasty = "x\x1b]0;owned\x07\x9b2J\u202egnp\r\ny"
     api.put(job_json(1, name=nasty, labels={"k": nasty}, state="faulted", attempt=1))
-    told = {
+    fields = {
         "rev": 1,
         "at": "2026-05-01T10:00:00Z",
         "event": "hold",
@@ -172,7 +172,7 @@ def test_users_text_cannot_steer_a_terminal(forestay: Shell, api: FakeApi) -> No
         "note": "",
         "words": nasty,
     }
-    api.stories[JOB] = {"story": [told], "evidence": []}
+    api.stories[JOB] = {"story": [fields], "evidence": []}
     api.logs[JOB] = nasty
     for words in (
         ["queue"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.fake_api import FakeApi, case_json, incident_json, job_json
+from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json, run_json
 
 from forestay.client.api import naming
 
@@ -29,7 +29,7 @@ def test_a_beginning_that_fits_several(forestay: Shell, api: FakeApi) -> None:
     ended = forestay("cancel", "abcd")
     assert (ended.code, ended.out) == (2, "")
     assert "2 jobs begin with it" in ended.err
-    assert all(one.method == "GET" for one in api.requests)
+    assert all(request.method == "GET" for request in api.requests)
 
 
 @pytest.mark.parametrize(("name", "code"), [("abc", 2), ("../x", 2), ("abcd", 3)])
@@ -58,14 +58,14 @@ def test_a_short_beginning_among_many_jobs_proves_nothing(
 
 def test_several_names_in_one_pass(forestay: Shell, api: FakeApi) -> None:
     api.put(named("aaaa"), named("bbbb"), named("cccc"))
-    ended = forestay("hold", "aaaa", "-", "bbbb", given="cccc aaaa\n")
+    ended = forestay("hold", "aaaa", "-", "bbbb", stdin="cccc aaaa\n")
     assert ended.code == 0, ended.err
     assert [line[:4] for line in ended.out.splitlines()] == ["aaaa", "cccc", "bbbb"]
     assert len(api.sent("GET", "/v1/jobs")) == 1
 
 
 def test_runs_pilots_and_requests_too(forestay: Shell, api: FakeApi) -> None:
-    run = api.cases.put(case_json(0xABCD0001))
+    run = api.runs.put(run_json(0xABCD0001))
     api.pilots = [{"id": "f00dfeed" * 4, "state": "alive"}, {"id": "f00dcafe" * 4, "state": "alive"}]
     assert forestay("runs", "show", "abcd", "--json").json["run"]["id"] == run
     assert forestay("runs", "list", "--version", "ffffff").code == 0
@@ -77,16 +77,16 @@ def test_runs_pilots_and_requests_too(forestay: Shell, api: FakeApi) -> None:
 
 
 def test_an_incident_by_its_own_id_its_job_its_run_or_its_batch_job(forestay: Shell, api: FakeApi) -> None:
-    run = case_json(7)["id"]
+    run = run_json(7)["id"]
     api.put(job_json(3))
     api.incidents += [
-        incident_json(2, case=run, item="align:4711"),
+        incident_json(2, run=run, task="align:4711"),
         incident_json(1, job=job_json(3)["id"]),
         incident_json(9, job=job_json(3)["id"]),
     ]
     for name, number in {"00000002": 2, "00000003": 1, run: 2, run[:8]: 2, "4711": 2, "newest": 2}.items():
-        found = forestay("explain", name, "--json").json
-        assert found["incidents"][0 if number == 2 else -1]["id"] == incident_json(number)["id"], name
-    api.incidents.append(incident_json(5, item="align:47"))
+        json = forestay("explain", name, "--json").json
+        assert json["incidents"][0 if number == 2 else -1]["id"] == incident_json(number)["id"], name
+    api.incidents.append(incident_json(5, task="align:47"))
     assert forestay("explain", "47", "--json").json["incidents"][0]["id"] == incident_json(5)["id"]
     assert forestay("explain", "4712").code == 3

@@ -18,13 +18,13 @@ _GROUP: Any = typer.main.get_command(app)
 
 def calls() -> dict[str, Any]:
     """Every command and sub-command, by what is typed."""
-    found: dict[str, Any] = {}
+    commands: dict[str, Any] = {}
     for name in _GROUP.commands:
         command = _GROUP.commands[name]
-        found[name] = command
+        commands[name] = command
         if isinstance(command, CommandGroup):
-            found |= {f"{name} {sub}": command.commands[sub] for sub in command.commands}
-    return found
+            commands |= {f"{name} {sub}": command.commands[sub] for sub in command.commands}
+    return commands
 
 
 def test_the_page_is_as_the_command_line_has_it() -> None:
@@ -37,7 +37,12 @@ def test_every_value_has_a_name() -> None:
 
 def test_every_option_on_the_page_exists() -> None:
     """Also in the part written by hand."""
-    known = {opt for command in calls().values() for one in command.params for opt in (*one.opts, *one.secondary_opts)}
+    known = {
+        opt
+        for command in calls().values()
+        for parameter in command.params
+        for opt in (*parameter.opts, *parameter.secondary_opts)
+    }
     text, _, _ = cli_reference.PAGE.read_text().partition(cli_reference.MARK)
     ours = re.sub(r"^\| `s[a-z]+ [^|]*\|", "|", text, flags=re.MULTILINE)  # Slurm's own column
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known | {"--help"}
@@ -45,8 +50,8 @@ def test_every_option_on_the_page_exists() -> None:
 
 def test_every_command_on_the_page_is_a_verb() -> None:
     page = cli_reference.PAGE.read_text()
-    found = re.findall(r"`forestay ([a-z][a-z-]*)", page)
-    assert set(found) <= set(_GROUP.commands)
+    results = re.findall(r"`forestay ([a-z][a-z-]*)", page)
+    assert set(results) <= set(_GROUP.commands)
     assert set(calls()) == set(re.findall(r"^####? (\S+(?: \S+)?)$", page, flags=re.MULTILINE))
     for line in re.findall(r"^\$ (.*)$", page, flags=re.MULTILINE):
         shlex.split(line)

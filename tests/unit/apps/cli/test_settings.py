@@ -17,8 +17,8 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def server_of(shell: Shell, *words: str) -> tuple[str, str]:
-    told = shell("config", "--json", *words).json["server"]
-    return told["value"], told["source"]
+    server = shell("config", "--json", *words).json["server"]
+    return server["value"], server["source"]
 
 
 def test_the_order_of_precedence(lonely: Shell, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ async def read(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     return document
 
 
-async def standing(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
+async def status(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     """How a job stands, whatever the version: a write that only proves what was read changes nothing else."""
     return await read(client, job) | {"version": None}
 

@@ -23,7 +23,7 @@ class Delivered:
 
 @dataclass(eq=False)
 class Listener:
-    """Answers by a script: one entry a request, the last one for ever. A number is a status, other words a fault."""
+    """Answers by a script: one entry a request, the last one for ever. A number is a status, other words a failure."""
 
     script: Sequence[int | str] = (200,)
     port: int = 0

@@ -1,4 +1,4 @@
-"""The line between a server and its store, which a test can cut and mend."""
+"""The line between a server and its store, which a test can cut and fix."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Line:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    def mend(self) -> None:
+    def recover(self) -> None:
         self.is_cut = False
 
     async def close(self) -> None:

@@ -35,14 +35,14 @@ class Keep:
 
     async def handle_DATA(self, _server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         mail = message_from_bytes(envelope.content, policy=policy.default)
-        told = {
+        fields = {
             "to": envelope.rcpt_tos,
             "tls": session.ssl is not None,
             "headers": {name.lower(): str(value) for name, value in mail.items()},
             "text": mail.get_content(),
         }
         with self.file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(fields) + "\n")
         return "250 taken"
 
 
@@ -53,8 +53,8 @@ def main(port_file: str, mail_file: str, *tls: str) -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
 
-        def login(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
-            fits = (given.login, given.password) == (user.encode(), password.encode())
+        def login(_server: Any, _session: Any, _envelope: Any, _mechanism: str, value: Any) -> AuthResult:
+            fits = (value.login, value.password) == (user.encode(), password.encode())
             return AuthResult(success=fits, handled=False)
 
         options = {"tls_context": context, "require_starttls": True, "auth_required": True, "authenticator": login}

@@ -70,22 +70,22 @@ class NamedBatch:
         return made
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
-        for one in jobs:
-            self.become(one, BatchState.ENDED, "CANCELLED")
+        for job in jobs:
+            self.become(job, BatchState.ENDED, "CANCELLED")
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         self.questions += 1
         if self.down:
             raise Transient("Slurm's queue does not respond")
-        found: dict[str, tuple[BatchJob, ...]] = {}
+        jobs: dict[str, tuple[BatchJob, ...]] = {}
         for job in self.jobs.values():
             if job.name in names:
-                found[job.name] = (*found.get(job.name, ()), job)
-        return found
+                jobs[job.name] = (*jobs.get(job.name, ()), job)
+        return jobs
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         self.questions += 1
-        return {one: SILENT if self.down else self.jobs[one].outcome for one in jobs}
+        return {job: SILENT if self.down else self.jobs[job].outcome for job in jobs}
 
     def become(self, job: BatchId, state: BatchState, word: str, **more: object) -> None:
         known = self.jobs[job]
@@ -95,4 +95,4 @@ class NamedBatch:
     @property
     def alive(self) -> list[BatchJob]:
         over = (BatchState.ENDED, BatchState.LOST)
-        return [one for one in self.jobs.values() if one.outcome.state not in over]
+        return [job for job in self.jobs.values() if job.outcome.state not in over]

@@ -47,8 +47,8 @@ class OtlpReceiver:
 
     def of(self, trace: str) -> list[SpanSeen]:
         """The spans of a trace, each once, by their begin."""
-        once = {one.id: one for one in self.spans if one.trace == trace}
-        return sorted(once.values(), key=lambda one: (one.begin, one.end))
+        once = {span.id: span for span in self.spans if span.trace == trace}
+        return sorted(once.values(), key=lambda value: (value.begin, value.end))
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError), closing(writer):
@@ -71,14 +71,17 @@ class OtlpReceiver:
 
     def _take(self, body: bytes) -> None:
         for group in ExportTraceServiceRequest.FromString(body).resource_spans:
-            known = {one.key: one.value.string_value for one in group.resource.attributes}
+            known = {attribute.key: attribute.value.string_value for attribute in group.resource.attributes}
             for span in (span for scope in group.scope_spans for span in scope.spans):
-                told = {one.key: getattr(one.value, one.value.WhichOneof("value") or "") for one in span.attributes}
+                getattrs = {
+                    attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value") or "")
+                    for attribute in span.attributes
+                }
                 self.spans.append(
                     SpanSeen(
                         known["service.name"], span.name, span.trace_id.hex(), span.span_id.hex(),
                         span.parent_span_id.hex(), span.start_time_unix_nano // 1_000_000,
-                        span.end_time_unix_nano // 1_000_000, told, span.status.code == 2, span.status.message,
+                        span.end_time_unix_nano // 1_000_000, getattrs, span.status.code == 2, span.status.message,
                     )
                 )  # fmt: skip
 

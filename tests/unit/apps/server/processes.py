@@ -1,4 +1,4 @@
-"""Servers, keepers and pilots as processes of their own, to be killed."""
+"""Servers, reconcilers and pilots as processes of their own, to be killed."""
 
 from __future__ import annotations
 
@@ -67,35 +67,35 @@ class Processes:
             os.environ | self.environment | {f"FORESTAY_{name.upper()}": str(value) for name, value in known.items()}
         )
         log = self.logs / f"{words[0]}-{len(self.started)}.log"
-        one = Started(launch([self.python, "-m", "forestay", *words], log, environment=environment))
-        self.started.append(one)
-        return one
+        started = Started(launch([self.python, "-m", "forestay", *words], log, environment=environment))
+        self.started.append(started)
+        return started
 
     async def server(self, *, port: int = 0, **settings: Any) -> Started:
         """A server that answers."""
         port = port or free_port()
-        one = self._start("server", port=port, **settings)
-        one.url = f"http://127.0.0.1:{port}"
+        started = self._start("server", port=port, **settings)
+        started.url = f"http://127.0.0.1:{port}"
         token = self.domain.token("viewer", tenant="starting")
 
         async def answers() -> bool:
-            assert one.process.poll() is None, "the server did not start; its log is in the test's folder"
+            assert started.process.poll() is None, "the server did not start; its log is in the test's folder"
             try:
-                async with http_client(one.url, token) as client:
+                async with http_client(started.url, token) as client:
                     return (await client.get("/v1/status")).status_code == 200
             except httpx.HTTPError:
                 return False
 
         await until(answers, "a server that answers")
-        return one
+        return started
 
     async def servers(self, many: int) -> list[Started]:
         return list(await asyncio.gather(*(self.server() for _ in range(many))))
 
-    def keeper(self, **settings: Any) -> Started:
+    def reconciler(self, **settings: Any) -> Started:
         return self._start("reconciler", **settings)
 
-    def worker(self) -> Started:
+    def orchestrator(self) -> Started:
         return self._start("orchestrator")
 
     def watcher(self, tenant: str, server: Started, spool: Path, *options: str) -> Started:
@@ -131,9 +131,9 @@ class Processes:
     async def stop(self) -> None:
         for client in self.clients:
             await client.aclose()
-        for one in self.started:
-            if one.process.poll() is None:
-                one.kill()
+        for started in self.started:
+            if started.process.poll() is None:
+                started.kill()
 
 
 @asynccontextmanager

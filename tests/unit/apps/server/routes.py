@@ -42,18 +42,18 @@ def as_described(app: FastAPI) -> dict[str, list[Any]]:
 
 
 async def _check(answer: httpx.Response, route: APIRoute) -> None:
-    said = f"{answer.request.method} {route.path} answered {answer.status_code}"
+    text = f"{answer.request.method} {route.path} answered {answer.status_code}"
     good = route.status_code or 200
     if answer.status_code != good:
-        assert answer.status_code in route.responses, f"{said}, which its description does not have"
+        assert answer.status_code in route.responses, f"{text}, which its description does not have"
         if (model := route.responses[answer.status_code].get("model")) is not None:
-            assert answer.headers["content-type"] == "application/json", said
+            assert answer.headers["content-type"] == "application/json", text
             model.model_validate_json(await answer.aread())
             return
-        assert answer.headers["content-type"] == "application/problem+json", said
+        assert answer.headers["content-type"] == "application/problem+json", text
     elif answer.headers["content-type"].startswith("text/event-stream") and route.response_model is not None:
-        assert "text/event-stream" in route.responses.get(good, {}).get("content", {}), said
+        assert "text/event-stream" in route.responses.get(good, {}).get("content", {}), text
     elif route.response_model is not None:
         assert issubclass(route.response_model, BaseModel)
-        assert answer.headers["content-type"] == "application/json", said
+        assert answer.headers["content-type"] == "application/json", text
         route.response_model.model_validate_json(await answer.aread())

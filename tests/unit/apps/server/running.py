@@ -93,7 +93,7 @@ class Domain:
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def settings(self, **changes: Any) -> Settings:
-        known: dict[str, Any] = {"store": self.store, "state": self.state, "lease": 60, "second_person": "off"}
+        known: dict[str, Any] = {"store": self.store, "state": self.state, "lease": 60, "approvals": "off"}
         return Settings.model_validate(known | self.defaults | changes)
 
     def token(self, *roles: str, tenant: str, subject: str = "ada", seconds: int = 3600) -> str:
@@ -127,8 +127,8 @@ class Domain:
                 await running.stop()
 
     @asynccontextmanager
-    async def keeper(self, **changes: Any) -> AsyncIterator[ReconcilerComponents]:
-        """A keeper's services, whose loops the test turns by hand."""
+    async def reconciler(self, **changes: Any) -> AsyncIterator[ReconcilerComponents]:
+        """A reconciler's services, whose loops the test turns by hand."""
         parts = make_components(self.settings(**changes))
         await parts.store.open()
         try:

@@ -53,19 +53,19 @@ class ScriptedPilot:
         (claim,) = await self.claim(**body)
         return claim
 
-    async def beat(self, *claims: str, server: RunningServer | None = None) -> dict[str, Any]:
+    async def heartbeat(self, *claims: str, server: RunningServer | None = None) -> dict[str, Any]:
         self.counter += 1
         body = {"counter": self.counter, "session": self.session, "claims": list(claims)}
-        answer = await self.post("beat", body, server)
+        answer = await self.post("heartbeat", body, server)
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        returned_body: dict[str, Any] = answer.json()
+        return returned_body
 
     async def end(self, *claims: dict[str, Any], server: RunningServer | None = None, **facts: Any) -> list[str]:
         """Bring the ends of claims, good ones unless told otherwise; what became of each."""
-        answer = await self.post("ends", {"ends": [end_of(claim, **facts) for claim in claims]}, server)
+        answer = await self.post("completions", {"completions": [end_of(claim, **facts) for claim in claims]}, server)
         assert answer.status_code == 200, answer.text
-        return [one["result"] for one in answer.json()["results"]]
+        return [result["result"] for result in answer.json()["results"]]
 
     @asynccontextmanager
     async def channel(self, server: RunningServer | None = None) -> AsyncIterator[EventReader]:

@@ -64,6 +64,6 @@ async def _database(name: str) -> AsyncIterator[str]:
 
 async def _remove_indexes(host: str, prefix: str) -> None:
     async with http_client(host) as client:
-        found = await client.get(f"/_cat/indices/{prefix}-*", params={"format": "json", "h": "index"})
-        for one in found.json():
-            (await client.delete(f"/{one['index']}")).raise_for_status()
+        response = await client.get(f"/_cat/indices/{prefix}-*", params={"format": "json", "h": "index"})
+        for entry in response.json():
+            (await client.delete(f"/{entry['index']}")).raise_for_status()

@@ -17,7 +17,7 @@ loads = st.builds(
     pilots=st.integers(0, 10**7),
     peak=st.floats(1, 100),
     lease=st.integers(2, 86_400),
-    faults=st.floats(0, 0.9),
+    failures=st.floats(0, 0.9),
     keep_days=st.integers(1, 3660),
 )
 
@@ -30,18 +30,18 @@ def test_a_plan_carries_its_peak(load: Load) -> None:
     assert made.servers * MEASURED.connections >= load.pilots
     assert made.sockets * made.servers >= MEASURED.sockets * load.pilots
     assert made.sockets_one_down + SPARE_FILES <= OPEN_FILES, "what is deployed carries every plan with a server down"
-    assert made.keepers * MEASURED.busy >= made.keeper_cores
-    assert made.workers * MEASURED.busy >= made.worker_cores
+    assert made.reconcilers * MEASURED.busy >= made.reconciler_cores
+    assert made.orchestrators * MEASURED.busy >= made.orchestrator_cores
     assert made.store_nodes * made.store_cores_each * MEASURED.busy >= made.store_cores * 0.999
     assert made.shards * MEASURED.shard_rate >= made.peak
-    assert min(made.servers, made.keepers, made.workers) >= 2
+    assert min(made.servers, made.reconcilers, made.orchestrators) >= 2
 
 
 @given(loads, st.floats(1, 100))
 def test_more_jobs_never_want_less(load: Load, times: float) -> None:
-    more = Load(load.jobs_per_day * times, load.pilots, load.peak, load.lease, load.faults, load.keep_days)
+    more = Load(load.jobs_per_day * times, load.pilots, load.peak, load.lease, load.failures, load.keep_days)
     small, large = plan(load), plan(more)
-    assert (large.servers, large.keepers, large.shards) >= (small.servers, small.keepers, small.shards)
+    assert (large.servers, large.reconcilers, large.shards) >= (small.servers, small.reconcilers, small.shards)
     assert large.store_bytes >= small.store_bytes
     assert large.store_cores >= small.store_cores
 
@@ -50,19 +50,19 @@ def test_ten_million_jobs_a_day() -> None:
     """The size that the design names: DESIGN section 11."""
     made = plan(Load(1e7, 100_000))
     assert 115 < made.mean < 117
-    assert made.beats == 500
+    assert made.heartbeats == 500
     assert 50_000 < made.temporal_events_per_day < 200_000
     assert made.profile == "fleet"
     assert (made.servers, made.sockets, made.sockets_one_down) == (5, 60_000, 75_000)
 
 
 def test_the_command_says_it() -> None:
-    said = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5"])
-    assert said.exit_code == 0, said.output
-    assert "the fleet profile" in said.output
-    assert "servers" in said.output
-    told = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5", "--json"])
-    document = json.loads(told.output)
+    result = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5"])
+    assert result.exit_code == 0, result.output
+    assert "the fleet profile" in result.output
+    assert "servers" in result.output
+    returned_result = CliRunner().invoke(app, ["plan", "--jobs-per-day", "1e7", "--pilots", "1e5", "--json"])
+    document = json.loads(returned_result.output)
     assert document["plan"]["servers"] == plan(Load(1e7, 100_000)).servers
     assert document["costs"]["server_job"] == MEASURED.server_job
     assert CliRunner().invoke(app, ["plan", "--jobs-per-day", "5", "--lease", "soon"]).exit_code == 2

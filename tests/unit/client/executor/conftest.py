@@ -42,7 +42,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         ) as running,
     ):
         server = await running.server()
-        running.keeper()
+        running.reconciler()
         tenant = f"t-{uuid4().hex[:8]}"
         yield Site(running, server, running.pilot(tenant, server, slots=SLOTS), tenant)
 

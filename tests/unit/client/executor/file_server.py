@@ -10,11 +10,11 @@ from typing import Any
 
 
 class FileServer:
-    """Files by path, and faults by path."""
+    """Files by path, and failures by path."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.faults: dict[str, list[str | int | bytes]] = {}
+        self.failures: dict[str, list[str | int | bytes]] = {}
         """What goes wrong with a path, one entry a request, until there are no more: a status, `cut`, or other bytes than its own."""
         self.asked: list[str] = []
         self.at_once = 0
@@ -40,17 +40,17 @@ class _Handler(BaseHTTPRequestHandler):
             state.asked.append(self.path)
             state.at_once += 1
             state.most_at_once = max(state.most_at_once, state.at_once)
-            fault = state.faults[self.path].pop(0) if state.faults.get(self.path) else None
+            failure = state.failures[self.path].pop(0) if state.failures.get(self.path) else None
         if state.gate is not None:
             state.gate.wait(30)
         with state.lock:
             state.at_once -= 1  # before the answer: whoever has it may ask for the next at once
-        self._answer(fault)
+        self._answer(failure)
 
-    def _answer(self, fault: str | int | bytes | None) -> None:
-        content = fault if isinstance(fault, bytes) else self.state.files.get(self.path)
-        if isinstance(fault, int):
-            self.send_response(fault)
+    def _answer(self, failure: str | int | bytes | None) -> None:
+        content = failure if isinstance(failure, bytes) else self.state.files.get(self.path)
+        if isinstance(failure, int):
+            self.send_response(failure)
             self.send_header("Location", self.state.url("/elsewhere"))
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content[: len(content) // 2] if fault == "cut" else content)
+            self.wfile.write(content[: len(content) // 2] if failure == "cut" else content)
 
 
 @contextmanager

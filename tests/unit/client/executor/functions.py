@@ -13,8 +13,8 @@ class Unlucky(Exception):
     """An exception of a program's own."""
 
 
-def add(one: int, other: int = 0) -> int:
-    return one + other
+def add(first: int, other: int = 0) -> int:
+    return first + other
 
 
 def same(value: Any) -> Any:

@@ -38,7 +38,9 @@ def test_each_call_has_its_own_end(pool: Executor, client: ForestayClient) -> No
         calls[137].result()
     assert raised.value.args == ("not this one", 137)
     assert "picky" in str(raised.value.__cause__)
-    assert [one.result() for place, one in enumerate(calls) if place != 137] == [n * n for n in range(300) if n != 137]
+    assert [call.result() for place, call in enumerate(calls) if place != 137] == [
+        n * n for n in range(300) if n != 137
+    ]
     assert jobs(client, pool) - before < 200, "they shared jobs"
 
 
@@ -46,12 +48,12 @@ def test_each_call_has_its_own_end(pool: Executor, client: ForestayClient) -> No
 def test_any_program_attaches_to_a_call_by_its_place(pool: Executor, client: ForestayClient) -> None:
     warm(pool)
     calls = [pool.submit(functions.picky, number, 140) for number in range(200)]
-    shared = [place for place, one in enumerate(calls) if "/" in one.job_id(PATIENCE)]
+    shared = [place for place, call in enumerate(calls) if "/" in call.job_id(PATIENCE)]
     assert len(shared) > 100
     with Executor(client) as other:
         some = [place for place in shared if place != 140][:3]
-        found = [other.attach(calls[place].job_id()).result(PATIENCE) for place in some]
-        assert found == [place * place for place in some]
+        results = [other.attach(calls[place].job_id()).result(PATIENCE) for place in some]
+        assert results == [place * place for place in some]
         if 140 in shared:
             with pytest.raises(ValueError, match="not this one"):
                 other.attach(calls[140].job_id()).result(PATIENCE)
@@ -62,22 +64,22 @@ def test_a_call_that_ends_its_interpreter_takes_its_bundle_along_and_no_other(po
     warm(pool)
     calls = [pool.submit(functions.picky, number, -50) for number in range(1, 129)]
     wait(calls, PATIENCE)
-    lost = [place for place, one in enumerate(calls) if isinstance(one.exception(), JobFailedError)]
+    lost = [place for place, call in enumerate(calls) if isinstance(call.exception(), JobFailedError)]
     assert 49 in lost, "the one that did it"
     assert len({calls[place].job_id().partition("/")[0] for place in lost}) == 1
-    assert all(one.result() == (place + 1) ** 2 for place, one in enumerate(calls) if place not in lost)
+    assert all(call.result() == (place + 1) ** 2 for place, call in enumerate(calls) if place not in lost)
 
 
 def test_calls_that_take_long_and_those_with_terms_of_their_own_go_alone(pool: Executor) -> None:
     assert list(pool.map(functions.nap, [0.12] * 10)) == [0.12] * 10
     calls = [pool.submit(functions.nap, 0.12) for _ in range(70)]
-    assert all("/" not in one.job_id(PATIENCE) for one in calls)
-    for one in calls:
-        one.cancel()
+    assert all("/" not in call.job_id(PATIENCE) for call in calls)
+    for call in calls:
+        call.cancel()
     warm(pool)
     again = pool.with_options(max_attempts=2)
     calls_again = [again.submit(functions.picky, number) for number in range(70)]
-    assert all("/" not in one.job_id(PATIENCE) for one in calls_again)
+    assert all("/" not in future.job_id(PATIENCE) for future in calls_again)
     wait(calls_again, PATIENCE)
 
 
@@ -86,5 +88,5 @@ def test_a_call_that_shares_its_job_cannot_be_cancelled_once_it_was_sent(pool: E
     warm(pool)
     calls = [pool.submit(functions.picky, number) for number in range(100)]
     wait(calls, PATIENCE)
-    assert any("/" in one.job_id() for one in calls)
-    assert not any(one.cancel() for one in calls)
+    assert any("/" in call.job_id() for call in calls)
+    assert not any(call.cancel() for call in calls)

@@ -33,11 +33,11 @@ def until(condition: Callable[[], object], what: str) -> None:
 def test_a_call_gives_a_real_future(pool: Executor) -> None:
     future = pool.submit(functions.add, 2, other=3)
     assert isinstance(future, Future)
-    told: list[Future[int]] = []
-    future.add_done_callback(told.append)
+    results: list[Future[int]] = []
+    future.add_done_callback(results.append)
     assert future.result(PATIENCE) == 5
     assert future.done()
-    assert told == [future]
+    assert results == [future]
 
 
 def test_many_calls_in_order_and_as_they_come(pool: Executor) -> None:
@@ -196,7 +196,7 @@ def test_what_waits_behind_a_long_call_is_given_back(
         path.touch()
     assert [future.result(PATIENCE) for future in calls] == ["done", *range(20)] * SLOTS
     for job in client.all_jobs({"label": f"forestay/executor={pool.name}"}):
-        assert (job["state"], job["faults"]) == ("completed", 0)
+        assert (job["state"], job["failures"]) == ("completed", 0)
 
 
 def test_environment_and_job_are_known_to_the_function(pool: Executor) -> None:

@@ -83,9 +83,9 @@ def test_inputs_come_side_by_side_or_one_after_the_other(client: ForestayClient,
 def test_a_job_that_waits_for_its_inputs_is_seen_to(client: ForestayClient, web: FileServer, tmp_path: Path) -> None:
     web.files["/f"] = b"x"
     web.gate = threading.Barrier(2)
-    given: InputJson = {"name": "f", "source": web.url("/f")}
+    input_json: InputJson = {"name": "f", "source": web.url("/f")}
     go_on = tmp_path / "go-on"
-    (accepted,) = client.submit([{}], spec(f"while ! test -e {go_on}; do sleep 0.05; done", given))
+    (accepted,) = client.submit([{}], spec(f"while ! test -e {go_on}; do sleep 0.05; done", input_json))
     until(lambda: web.asked, "the transfer")
     assert client.job(accepted["id"])["phase"] == "staging-in"
     web.gate.wait(PATIENCE)
@@ -98,18 +98,18 @@ def test_a_job_that_waits_for_its_inputs_is_seen_to(client: ForestayClient, web:
 
 def test_parameters_choose_the_inputs_of_each_job(client: ForestayClient, tmp_path: Path) -> None:
     (tmp_path / "s1.txt").write_text("one")
-    given: InputJson = {"name": "{sample}.in", "source": f"{tmp_path}/{{sample}}.txt"}
+    input_json: InputJson = {"name": "{sample}.in", "source": f"{tmp_path}/{{sample}}.txt"}
     job: NewJob = {"parameters": {"sample": "s1"}}
-    run(client, spec("test $(cat s1.in) = one", given), job, timeout=PATIENCE)
+    run(client, spec("test $(cat s1.in) = one", input_json), job, timeout=PATIENCE)
 
 
 @pytest.mark.ledger("P0-09")
-def test_the_fault_says_which_file_and_why(client: ForestayClient, web: FileServer, tmp_path: Path) -> None:
+def test_the_failure_says_which_file_and_why(client: ForestayClient, web: FileServer, tmp_path: Path) -> None:
     web.files["/good"] = b"good"
-    web.faults["/broken"] = [503, 503, 503]
-    web.faults["/moved"] = [302]
+    web.failures["/broken"] = [503, 503, 503]
+    web.failures["/moved"] = [302]
     producer = run(client, spec("echo 1 > made", outputs=["made"]), timeout=PATIENCE)
-    cases = [
+    runs = [
         ({"name": "x", "source": str(tmp_path / "nowhere")}, "data-missing", "No such file"),
         ({"name": "x", "source": web.url("/nowhere")}, "data-missing", "answered 404"),
         ({"name": "x", "source": f"job:{producer['id']}/other"}, "data-missing", "no output of this name"),
@@ -118,13 +118,13 @@ def test_the_fault_says_which_file_and_why(client: ForestayClient, web: FileServ
         ({"name": "x", "source": web.url("/broken")}, "transfer", "answered 503"),
         ({"name": "x", "source": web.url("/moved")}, "transfer", "answered 302"),
     ]
-    for given, reason, words in cases:
+    for other_run, reason, words in runs:
         with pytest.raises(JobFailedError) as failed:
-            run(client, spec("touch ran; cat x", given), timeout=PATIENCE)  # type: ignore[arg-type]
+            run(client, spec("touch ran; cat x", other_run), timeout=PATIENCE)  # type: ignore[arg-type]
         job = client.job(failed.value.job)
-        assert (failed.value.reason, job["state"]) == (reason, "failed"), given
+        assert (failed.value.reason, job["state"]) == (reason, "failed"), other_run
         log = client.log(job["id"])
-        assert words in log, given
+        assert words in log, other_run
         assert "input x from" in log
     assert "/elsewhere" not in web.asked, "no redirect is followed"
 
@@ -148,18 +148,18 @@ def test_a_job_is_not_taken_before_its_producer_has_ended_well(client: ForestayC
 
 def test_a_transfer_that_breaks_off_is_tried_again(client: ForestayClient, web: FileServer) -> None:
     web.files["/f"] = b"whole" * 100_000
-    web.faults["/f"] = ["cut", 503]
-    given: InputJson = {"name": "f", "source": web.url("/f")}
-    run(client, spec("test $(wc -c < f) -eq 500000", given), timeout=PATIENCE)
+    web.failures["/f"] = ["cut", 503]
+    input_json: InputJson = {"name": "f", "source": web.url("/f")}
+    run(client, spec("test $(wc -c < f) -eq 500000", input_json), timeout=PATIENCE)
     assert web.asked == ["/f"] * 3
 
 
-def test_a_fault_of_staging_is_tried_again_by_the_jobs_policy(client: ForestayClient, tmp_path: Path) -> None:
+def test_a_failure_of_staging_is_tried_again_by_the_jobs_policy(client: ForestayClient, tmp_path: Path) -> None:
     late = tmp_path / "late"
     specification = spec("test -e x", {"name": "x", "source": str(late)})
     specification |= {"max_attempts": 100, "retry_wait": 1}
     (accepted,) = client.submit([{}], specification)
-    until(lambda: client.job(accepted["id"])["faults"] > 0, "the first fault")
+    until(lambda: client.job(accepted["id"])["failures"] > 0, "the first failure")
     late.touch()
     until(lambda: client.job(accepted["id"])["state"] in FINAL, "its end")
     assert client.job(accepted["id"])["state"] == "completed"

@@ -1,4 +1,4 @@
-"""The four ways to submit a job (paper P0, section 3A), on a real server, keeper and pilot."""
+"""The four ways to submit a job (paper P0, section 3A), on a real server, reconciler and pilot."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ async def test_a_registered_address_is_told(site: Site) -> None:
         while len(listener.seen) < 2:
             assert time.monotonic() < give_up, "the callbacks did not come"
             await asyncio.sleep(0.02)
-    told = {one.path: one.body for one in listener.seen}
-    assert (told["/good"]["job"], told["/good"]["state"]) == (good["id"], "completed")
-    assert (told["/bad"]["job"], told["/bad"]["state"], told["/bad"]["exit_code"]) == (bad["id"], "failed", 4)
+    bodies = {delivered.path: delivered.body for delivered in listener.seen}
+    assert (bodies["/good"]["job"], bodies["/good"]["state"]) == (good["id"], "completed")
+    assert (bodies["/bad"]["job"], bodies["/bad"]["state"], bodies["/bad"]["exit_code"]) == (bad["id"], "failed", 4)
 
 
 @pytest.mark.ledger("P0-07")
@@ -76,11 +76,11 @@ def test_what_is_fired_and_forgotten_is_told_to_whoever_looks_after_it(
     until(lambda: client.job(fine)["state"] == "completed", "the good one")
 
     def alerts() -> list[str]:
-        return [str(one["words"]) for one in client.alerts() if one["job"] == name]
+        return [str(alert["words"]) for alert in client.alerts() if alert["job"] == name]
 
     until(alerts, "the alert")
     (words,) = alerts()
     assert "exit code 5" in words
-    assert not [one for one in client.alerts() if one["job"] == fine]
+    assert not [alert for alert in client.alerts() if alert["job"] == fine]
     logs = site.running.logs
     until(lambda: any(name in log.read_text() for log in logs.glob("reconciler-*.log")), "the reconciler's log")

@@ -11,9 +11,9 @@ OPEN: ToldIncident = {"state": "acting", "closed": False, "words": ""}
 CLOSED: ToldIncident = {"state": "complete", "closed": True, "words": "over"}
 
 
-def order(verb: str, item: str = "load", n: int = 1, **more: Any) -> OrderJson:
-    known = {"n": n, "id": f"o{n}", "verb": verb, "item": item, "holder": "", "wait": 0, "needs": {}, "data": {}}
-    return cast(OrderJson, known | {"reason": "", "by": "exlet"} | more)
+def order(verb: str, task: str = "load", n: int = 1, **more: Any) -> OrderJson:
+    known = {"n": n, "id": f"o{n}", "verb": verb, "task": task, "holder": "", "wait": 0, "needs": {}, "data": {}}
+    return cast(OrderJson, known | {"reason": "", "by": "playbook"} | more)
 
 
 def waiting() -> CommandState:
@@ -44,9 +44,9 @@ def test_what_is_suspended_waits_for_the_same_holder() -> None:
     assert isinstance(obeying.over("load", CLOSED), Retry)
 
 
-def test_an_item_kept_for_a_person_goes_on_by_what_the_person_says() -> None:
+def test_a_task_kept_for_a_person_goes_on_by_what_the_person_says() -> None:
     obeying = waiting()
-    obeying.take([order("suspend", n=1, holder="exlet")])
+    obeying.take([order("suspend", n=1, holder="playbook")])
     assert obeying.over("load", CLOSED) is None
     obeying.take([order("force-complete", n=2, data={"result": 42})])
     assert obeying.over("load", CLOSED) == Complete(42)
@@ -54,15 +54,15 @@ def test_an_item_kept_for_a_person_goes_on_by_what_the_person_says() -> None:
 
 def test_data_and_ends() -> None:
     obeying = waiting()
-    said = obeying.take([order("set-data", "", 1, data={"venue": "hall"}), order("force-fail", n=2, reason="no")])
-    assert (obeying.data, [one.outcome for one in said]) == ({"venue": "hall"}, ["done", "done"])
+    answers = obeying.take([order("set-data", "", 1, data={"venue": "hall"}), order("force-fail", n=2, reason="no")])
+    assert (obeying.data, [answer.outcome for answer in answers]) == ({"venue": "hall"}, ["done", "done"])
     assert obeying.over("load", OPEN) == Fail("no")
     obeying.take([order("remove", "", 3, reason="stop")])
-    assert obeying.over("any", OPEN) == Remove("stop", whole_case=True)
+    assert obeying.over("any", OPEN) == Remove("stop", whole_run=True)
 
 
 def test_what_cannot_be_done_is_refused() -> None:
     obeying = waiting()
-    told = [order("restart", "other", 1), order("restart", "", 2), order("replace", n=3, data={"flow": "x"})]
-    assert [one.outcome for one in obeying.take(told)] == ["refused"] * 3
+    orders = [order("restart", "other", 1), order("restart", "", 2), order("replace", n=3, data={"flow": "x"})]
+    assert [answer.outcome for answer in obeying.take(orders)] == ["refused"] * 3
     assert obeying.over("load", OPEN) is None

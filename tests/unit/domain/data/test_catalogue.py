@@ -34,7 +34,7 @@ T1 = StorageElement(
     sites=frozenset({"FNAL"}),
     outputs="out",
 )
-ELEMENTS = {one.name: one for one in (T0, T1)}
+ELEMENTS = {element.name: element for element in (T0, T1)}
 
 
 @pytest.mark.ledger("P3-06")
@@ -64,24 +64,24 @@ def test_the_pilots_own_element_comes_first_then_its_sites_then_the_others() -> 
         ("nowhere", ""): ["t0", "t1"],
     }
     for (site, element), order in places.items():
-        found = where("lfn:/store/mc/a", None, ELEMENTS, Viewpoint("t", site, element), now=0)
-        assert [one.element for one in found.replicas] == order, (site, element)
+        file = where("lfn:/store/mc/a", None, ELEMENTS, Viewpoint("t", site, element), now=0)
+        assert [replica.element for replica in file.replicas] == order, (site, element)
 
 
 def test_what_failed_comes_last_for_an_hour() -> None:
     known = LogicalFile("lfn:/store/mc/a").marked("t0", "tape/mc/a", bad=1_000, why="HTTP 500")
     near = Viewpoint("t", "CERN")
     for now, order in ((2_000, ["t1", "t0"]), (1_000 + BAD_FOR, ["t0", "t1"])):
-        found = where(known.name, known, ELEMENTS, near, now)
-        assert [one.element for one in found.replicas] == order
-    mended = known.marked("t0", "tape/mc/a", bad=None)
-    assert where(known.name, mended, ELEMENTS, near, 2_000).replicas[0].element == "t0"
+        file = where(known.name, known, ELEMENTS, near, now)
+        assert [replica.element for replica in file.replicas] == order
+    recovered = known.marked("t0", "tape/mc/a", bad=None)
+    assert where(known.name, recovered, ELEMENTS, near, 2_000).replicas[0].element == "t0"
 
 
 def test_a_replica_that_was_added_stands_beside_what_the_rules_say() -> None:
     known = LogicalFile("lfn:/other/a", 5, "ab" * 32).with_replica(Replica("t1", "copies/a", since=1))
-    found = where(known.name, known, ELEMENTS, Viewpoint("t"), now=0)
-    assert [one.place for one in found.replicas] == [("t1", "copies/a")]
+    file = where(known.name, known, ELEMENTS, Viewpoint("t"), now=0)
+    assert [replica.place for replica in file.replicas] == [("t1", "copies/a")]
     assert file_from_plain(file_as_plain(known)) == known
 
 
@@ -89,7 +89,7 @@ def test_the_outputs_of_another_tenant_are_nobody_elses_files() -> None:
     assert T1.may_read("ada", "out/ada/j-1/f")
     assert not T1.may_read("ada", "out/bob/j-1/f")
     sly = where("lfn:/store/out/bob/j-1/f", None, ELEMENTS, Viewpoint("ada"), now=0)
-    assert [one.element for one in sly.replicas] == ["t0"], "there it is no folder of outputs"
+    assert [replica.element for replica in sly.replicas] == ["t0"], "there it is no folder of outputs"
 
 
 def test_an_element_is_for_the_tenants_that_it_names() -> None:
@@ -114,7 +114,7 @@ def test_rules_that_could_be_slow_or_mean_nothing_are_refused(rule: NameRule, wh
 
 
 def test_an_element_has_one_name() -> None:
-    assert any("several storage elements" in one for one in check_elements((T0, T0)))
+    assert any("several storage elements" in element for element in check_elements((T0, T0)))
 
 
 @pytest.mark.long

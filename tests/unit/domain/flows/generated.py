@@ -79,14 +79,14 @@ def jobs(draw: st.DrawFn, earlier: tuple[Task, ...], own: tuple[str, ...]) -> Jo
 
 
 def _values(earlier: tuple[Task, ...]) -> list[str]:
-    found = []
+    refs = []
     for task in earlier:
-        found.append(ref(f"tasks.{task.name}.state"))
+        refs.append(ref(f"tasks.{task.name}.state"))
         if isinstance(task.pattern, JobPattern):
-            found += [ref(f"tasks.{task.name}.outputs.{name}") for name in task.pattern.outputs]
+            refs += [ref(f"tasks.{task.name}.outputs.{name}") for name in task.pattern.outputs]
             if task.pattern.result and not task.scatter:
-                found.append(ref(f"tasks.{task.name}.result.n"))
-    return found
+                refs.append(ref(f"tasks.{task.name}.result.n"))
+    return refs
 
 
 @st.composite
@@ -105,7 +105,7 @@ def _task(
     kinds = ["job", "job", "job", "scatter", "scatter", "watch", "merge", "flow", "worklet", "forget"]
     kind = draw(st.sampled_from(kinds + (["loop", "choice"] if depth < 2 else [])))
     after = tuple(
-        draw(st.lists(st.sampled_from([one.name for one in earlier]), max_size=2, unique=True)) if earlier else []
+        draw(st.lists(st.sampled_from([task.name for task in earlier]), max_size=2, unique=True)) if earlier else []
     )
     scatter: tuple[Dimension, ...] = ()
     if kind == "scatter":
@@ -114,7 +114,7 @@ def _task(
         scatter = (Dimension("file", draw(WATCH)),)
     elif kind == "flow" and draw(st.booleans()):
         scatter = (Dimension("v0", RangeOf(0, 3)),)
-    own = tuple(one.name for one in scatter)
+    own = tuple(dimension.name for dimension in scatter)
     pattern: Pattern
     match kind:
         case "merge":
@@ -147,7 +147,7 @@ def _task(
         when=draw(st.just("") | CONDITIONS),
         scatter=scatter,
         tolerate=draw(st.integers(0, 1)) if scatter else 0,
-        compensation=Compensation(JobPattern(("undo", *(ref(one) for one in own))), 2) if compensated else None,
+        compensation=Compensation(JobPattern(("undo", *(ref(path) for path in own))), 2) if compensated else None,
         deadline=draw(st.sampled_from([None, None, Deadline(3600)])),
         when_failed=draw(policies),
     )
@@ -167,7 +167,7 @@ def flows(
         params={"a": 0, "b": False, "names": ["x", "y"]},
         outputs={"state": "${tasks.t1.state}"},
         on_failure=draw(on_failure),
-        flows={"sub": SUB} if any(isinstance(one.pattern, SubflowPattern) for one in all_tasks(tasks)) else {},
+        flows={"sub": SUB} if any(isinstance(task.pattern, SubflowPattern) for task in all_tasks(tasks)) else {},
     )
 
 

@@ -1,13 +1,13 @@
-"""Whatever the order of events, however often they are repeated, a case comes to the same end.
+"""Whatever the order of events, however often they are repeated, a run comes to the same end.
 
 What is the same in every order, for the same flow, parameters and fates of its jobs:
 
 - the outcome, always;
-- the state, counts, result and outputs of every item, and which compensations were pushed, if the flow goes on after a failure. If it stops or cancels
+- the state, counts, result and outputs of every task, and which compensations were pushed, if the flow goes on after a failure. If it stops or cancels
   instead, what had begun by the time of the failure is up to the order, and only the outcome is promised.
 
-The order of the compensation stack is the order in which items ended, so it differs; that it is undone from its top is always so. The world writes the state
-down and reads it back between any two events, repeats events and checks that an unfinished case waits for something.
+The order of the compensation stack is the order in which tasks ended, so it differs; that it is undone from its top is always so. The world writes the state
+down and reads it back between any two events, repeats events and checks that an unfinished run waits for something.
 """
 
 from __future__ import annotations
@@ -28,11 +28,20 @@ SMALL = 20_000
 
 
 def end_state(run: FlowRun) -> object:
-    items = {
-        item.id: (item.state, item.round, item.well, item.bad, item.count, item.result, item.outputs, item.iteration)
-        for item in run.items.values()
+    instances = {
+        instance.id: (
+            instance.state,
+            instance.round,
+            instance.well,
+            instance.bad,
+            instance.count,
+            instance.result,
+            instance.outputs,
+            instance.iteration,
+        )
+        for instance in run.instances.values()
     }
-    return run.phase, run.outcome, run.outputs, run.pushed, items
+    return run.phase, run.outcome, run.outputs, run.pushed, instances
 
 
 def run(flow: Flow, seed: int, salt: int, badness: int, params: dict[str, object]) -> World:
@@ -60,7 +69,7 @@ def test_every_order_gives_the_same_outcome(
 
 @settings(max_examples=examples(100))
 @given(flows(policies=st.just(WhenFailed.FAIL)), SEEDS, SEEDS, BADNESS, PARAMS)
-def test_a_failed_case_is_undone_from_the_top_and_nothing_is_dropped(
+def test_a_failed_run_is_undone_from_the_top_and_nothing_is_dropped(
     flow: Flow, seed: int, salt: int, badness: int, params: dict[str, object]
 ) -> None:
     world = run(flow, seed, salt, badness, params)

@@ -24,7 +24,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     WorkletPattern,
 )
 from forestay.domain.flows.definition.flow_version import planned
-from forestay.domain.flows.execution.flow_run import ItemState
+from forestay.domain.flows.execution.flow_run import InstanceState
 
 ECHO = JobPattern(("echo",))
 UNDO = Compensation(JobPattern(("undo",)))
@@ -35,11 +35,11 @@ def job(name: str, *after: str, **changes: object) -> Task:
 
 
 def states(world: World) -> dict[str, str]:
-    return {item.id: item.state.value for item in world.run.items.values()}
+    return {instance.id: instance.state.value for instance in world.run.instances.values()}
 
 
 def submitted(world: World) -> list[str]:
-    return [command.order.item for command in world.commands if isinstance(command, SubmitJobs)]
+    return [command.order.instance for command in world.commands if isinstance(command, SubmitJobs)]
 
 
 def test_a_sequence_runs_one_after_the_other() -> None:
@@ -67,7 +67,7 @@ def test_edges_are_of_dependency_of_data_and_of_control() -> None:
         "f", (control, data, Task("second", JobPattern(("x",), outputs={"text": "*"}), dependency.after), job("first"))
     )
     plan = planned(flow)
-    assert {name: one.before for name, one in plan.tasks.items()} == {
+    assert {name: task.before for name, task in plan.tasks.items()} == {
         "first": (),
         "second": ("first",),
         "third": ("second",),
@@ -81,10 +81,10 @@ def test_a_reference_is_an_edge() -> None:
     make = Task("make", JobPattern(("make",), outputs={"text": "out.txt"}))
     world = World(Flow("f", (use, make), outputs={"text": "${tasks.make.outputs.text}"})).run_out()
     assert submitted(world) == ["make", "use"]
-    order = next(c.order for c in world.commands if isinstance(c, SubmitJobs) and c.order.item == "use")
-    assert order.scope == {"tasks.make.outputs.text": {"$output": {"case": "c1", "work": "make@1", "output": "text"}}}
+    order = next(c.order for c in world.commands if isinstance(c, SubmitJobs) and c.order.instance == "use")
+    assert order.scope == {"tasks.make.outputs.text": {"$output": {"run": "c1", "work": "make@1", "output": "text"}}}
     assert world.finished is not None
-    assert world.finished.outputs == {"text": {"$output": {"case": "c1", "work": "make@1", "output": "text"}}}
+    assert world.finished.outputs == {"text": {"$output": {"run": "c1", "work": "make@1", "output": "text"}}}
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_a_scatter_has_a_job_for_each_element(
 ) -> None:
     task = job("s", scatter=(Dimension("x", source),))
     world = World(Flow("f", (task,)), seed=seed, params={"names": ["a", "b"], "n": 7}, files=5).run_out()
-    assert world.run.items["s"].count == count
-    assert world.run.items["s"].well == count
+    assert world.run.instances["s"].count == count
+    assert world.run.instances["s"].well == count
 
 
 def test_several_variables_make_the_product() -> None:
     task = job("s", scatter=(Dimension("x", RangeOf(0, 4)), Dimension("y", ListOf(("a", "b", "c")))))
     world = World(Flow("f", (task,))).run_out()
-    assert world.run.items["s"].count == 12
+    assert world.run.instances["s"].count == 12
 
 
 def test_a_large_scatter_is_split_into_shards_and_its_state_stays_small() -> None:
@@ -123,16 +123,16 @@ def test_a_large_scatter_is_split_into_shards_and_its_state_stays_small() -> Non
     world.fate = lambda task, index, undo: index % 1000 != 7
     world.run_out()
     assert states(world) == {"s": "completed", "end": "completed"}
-    assert world.run.items["s"].bad == 1000
+    assert world.run.instances["s"].bad == 1000
     assert world.largest < 300_000
 
 
-def test_a_watched_listing_grows_past_the_case_into_shards() -> None:
+def test_a_watched_listing_grows_past_the_run_into_shards() -> None:
     task = job("s", scatter=(Dimension("x", WatchOf("*.root", until_quiet=60)),))
     world = World(Flow("f", (task,)), files=12_000, repeats=False)
     world.random.randint = lambda a, b: 700 if b == 2 else b  # type: ignore[method-assign]
     world.run_out()
-    assert world.run.items["s"].well == 12_000
+    assert world.run.instances["s"].well == 12_000
     assert [shard.count for shard in world.shards.values()] == [5000, 5000, 1500]
 
 
@@ -148,15 +148,15 @@ def loop(maximum: int = 5, **changes: object) -> Task:
 def test_a_loop_runs_until_its_condition_holds() -> None:
     task = loop(until="tasks.judge.result.n >= 3", outputs={"n": "${tasks.judge.result.n}"})
     world = World(Flow("f", (task,)), results=lambda work: {"n": int(work.split("/")[1])}).run_out()
-    assert world.run.items["loop"].outputs == {"n": 3}
-    assert world.run.items["loop"].iteration == 3
+    assert world.run.instances["loop"].outputs == {"n": 3}
+    assert world.run.instances["loop"].iteration == 3
     assert submitted(world).count("loop@1/2/fit") == 1
 
 
 def test_a_loop_asks_before_a_round_about_the_one_before() -> None:
     task = loop(while_="not (previous.judge.result.n == 2)")
     world = World(Flow("f", (task,)), results=lambda work: {"n": int(work.split("/")[1])}).run_out()
-    assert world.run.items["loop"].iteration == 2
+    assert world.run.instances["loop"].iteration == 2
     assert states(world) == {"loop": "completed"}
 
 
@@ -192,7 +192,7 @@ def test_a_choice_takes_the_branches_whose_condition_holds(n: int, take: BranchS
     world = World(choice(take), params={"n": n}).run_out()
     assert set(submitted(world)) == jobs
     if "pick@1/even/b2" in jobs:
-        assert world.run.items["pick"].outputs == {"state": "completed"}
+        assert world.run.instances["pick"].outputs == {"state": "completed"}
 
 
 def test_a_condition_skips_a_task_and_those_after_it_go_on() -> None:
@@ -204,25 +204,23 @@ def test_a_merge_gathers_without_a_job() -> None:
     parts = job("parts", scatter=(Dimension("x", RangeOf(0, 3)),))
     merge = Task("all", MergePattern({"n": "${tasks.parts.count}", "words": ["${tasks.one.result.n}", "x"]}))
     world = World(Flow("f", (merge, parts, job("one")), outputs={"n": "${tasks.all.outputs.n}"})).run_out()
-    assert world.run.items["all"].outputs == {"n": 3, "words": [1, "x"]}
+    assert world.run.instances["all"].outputs == {"n": 3, "words": [1, "x"]}
     assert world.finished is not None
     assert world.finished.outputs == {"n": 3}
 
 
-def test_a_sub_flow_is_a_case_of_its_own() -> None:
+def test_a_sub_flow_is_a_run_of_its_own() -> None:
     inner = Flow("inner", (job("x"),))
-    flow = Flow(
-        "f", (Task("sub", SubflowPattern("inner", {"p": "${case}"})), job("end", "sub")), flows={"inner": inner}
-    )
+    flow = Flow("f", (Task("sub", SubflowPattern("inner", {"p": "${run}"})), job("end", "sub")), flows={"inner": inner})
     world = World(flow).run_out()
     assert states(world) == {"sub": "completed", "end": "completed"}
-    assert world.run.items["sub"].outputs == {"n": 0}
+    assert world.run.instances["sub"].outputs == {"n": 0}
 
 
 def test_a_place_is_bound_when_it_is_reached() -> None:
     world = World(Flow("f", (Task("place", WorkletPattern("inspect")),))).run_out()
     assert states(world) == {"place": "completed"}
-    assert world.run.items["place"].bound == "f" * 64
+    assert world.run.instances["place"].bound == "f" * 64
 
 
 def test_fire_and_forget_does_not_wait_and_is_not_affected() -> None:
@@ -256,19 +254,19 @@ def test_on_failure_decides_about_the_rest() -> None:
     assert ends[OnFailure.GO_ON] == {"bad": "failed", "after": "cancelled", "other": "completed", "later": "completed"}
 
 
-def test_a_late_item_is_cancelled_and_fails() -> None:
+def test_a_late_instance_is_cancelled_and_fails() -> None:
     world = World(Flow("f", (job("a", deadline=Deadline(60)),)))
     world.fire("a@1")
     world.run_out()
-    assert world.run.items["a"].state is ItemState.FAILED
-    assert world.run.items["a"].reason == "it did not finish within 60 s"
+    assert world.run.instances["a"].state is InstanceState.FAILED
+    assert world.run.instances["a"].reason == "it did not finish within 60 s"
 
 
-def test_a_late_case_is_stopped_and_compensated() -> None:
+def test_a_late_run_is_stopped_and_compensated() -> None:
     flow = Flow("f", (job("a", compensation=UNDO), job("b", "a")), deadline=Deadline(60))
     world = World(flow)
     world.end_some(world.batches["a@1", None])
-    world.fire("case")
+    world.fire("run")
     world.run_out()
     assert world.finished is not None
     assert world.finished.outcome is RunOutcome.FAILED
@@ -281,5 +279,9 @@ def test_inner_tasks_see_the_values_of_every_block_around_them() -> None:
     around = LoopPattern((Task("beside", JobPattern(("x",), result="r")), choose), 2)
     flow = Flow("f", (Task("loop", around), Task("root", JobPattern(("x",), result="r"))))
     world = World(flow, repeats=False).run_out()
-    scopes = [one.order.scope for one in world.commands if isinstance(one, SubmitJobs) and one.order.task == "inner"]
+    scopes = [
+        command.order.scope
+        for command in world.commands
+        if isinstance(command, SubmitJobs) and command.order.task == "inner"
+    ]
     assert scopes == [{"tasks.beside.result.n": 1, "tasks.root.result.n": 1, "iteration": n} for n in (1, 2)]

@@ -1,4 +1,4 @@
-"""The state of the largest case fits into one payload of 2 MB, and nothing from outside can make it grow past that."""
+"""The state of the largest run fits into one payload of 2 MB, and nothing from outside can make it grow past that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow import Compensation, Flow, Task
 from forestay.domain.flows.definition.flow_check import MAX_PARAMS, MAX_TASKS, check_flow
 from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern, RangeOf, SubflowPattern, WorkletPattern
-from forestay.domain.flows.events import CaseEnded, JobsEnded, ShardEnded, Verb, VerbKind, WorkletBound
+from forestay.domain.flows.events import JobsEnded, RunEnded, ShardEnded, Verb, VerbKind, WorkletBound
 from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun
 from forestay.domain.flows.execution.verbs import MAX_WORD
 from forestay.domain.flows.scatter.elements import elements
@@ -28,7 +28,7 @@ def size(run: FlowRun) -> int:
 
 
 @pytest.mark.long
-def test_a_case_of_as_many_tasks_as_there_may_be_with_the_largest_results() -> None:
+def test_a_run_of_as_many_tasks_as_there_may_be_with_the_largest_results() -> None:
     first = Task("t0", JobPattern(("x",), result="r.json"))
     rest = tuple(
         Task(f"t{n}", JobPattern(("x",), result="r.json"), after=("t0",), compensation=UNDO)
@@ -58,7 +58,7 @@ def test_two_million_jobs_of_which_half_failed_can_still_be_undone_from_the_stat
     world.carried = False
     for shard in range(400):
         world.send(ShardEnded(1, "s@1", shard, SHARD_JOBS // 2, SHARD_JOBS // 2, done=half))
-    assert world.run.stack[-1].fan is not None
+    assert world.run.stack[-1].fan_out is not None
     assert 400_000 < size(world.run) < PAYLOAD
 
 
@@ -72,10 +72,10 @@ def test_what_is_too_large_is_not_carried() -> None:
     huge = {"x": "y" * 100_000}
     world = World(Flow("f", tasks, flows={"i": inner}), repeats=False)
     world.send(JobsEnded(2, "a@1", well=1, result=huge))
-    world.send(CaseEnded(2, "b@1", 0, well=True, outputs=huge))
+    world.send(RunEnded(2, "b@1", 0, well=True, outputs=huge))
     world.send(WorkletBound(2, "c@1", "f" * 64, huge))
-    assert {item.state.value for item in world.run.items.values()} == {"failed", "cancelled"}
-    assert "its result is larger than" in world.run.items["a"].reason
+    assert {instance.state.value for instance in world.run.instances.values()} == {"failed", "cancelled"}
+    assert "its result is larger than" in world.run.instances["a"].reason
     assert size(world.run) < 5000
 
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to a case, it takes it in: nothing breaks, and the state can still be carried."""
+"""Whatever is sent to a run, it takes it in: nothing breaks, and the state can still be carried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forestay.domain.flows.definition.flow import Compensation, Flow, Task
 from forestay.domain.flows.definition.flow_pattern import Dimension, JobPattern, RangeOf
 from forestay.domain.flows.events import Event, ShardEnded
 from forestay.domain.flows.execution.advance import advance
-from forestay.domain.flows.execution.flow_run import FlowRun, ItemState, RunPhase
+from forestay.domain.flows.execution.flow_run import FlowRun, InstanceState, RunPhase
 from forestay.domain.flows.execution.run_waits import waits_for
 from forestay.domain.flows.scatter.fan_out import Piece
 
@@ -26,15 +26,15 @@ EVENTS: st.SearchStrategy[Event] = st.one_of([message_of(kind) for kind in get_a
 
 def aimed(event: Event, run: FlowRun, data: st.DataObject) -> Event:
     """The event, most of the time about something that is there."""
-    works = [item.work for item in run.items.values()] + [entry.undo for entry in run.stack] + ["case"]
-    names = ["", *run.items, *(f"!{entry.number}" for entry in run.stack)]
+    works = [instance.work for instance in run.instances.values()] + [entry.undo for entry in run.stack] + ["run"]
+    names = ["", *run.instances, *(f"!{entry.number}" for entry in run.stack)]
     changes: dict[str, Any] = {}
     if hasattr(event, "work"):
         changes["work"] = data.draw(st.sampled_from(works))
     if hasattr(event, "timer"):
         changes["timer"] = data.draw(st.sampled_from(works))
-    if hasattr(event, "item"):
-        changes["item"] = data.draw(st.sampled_from(names))
+    if hasattr(event, "instance"):
+        changes["instance"] = data.draw(st.sampled_from(names))
         changes["round"] = None
     if hasattr(event, "dimension"):
         changes["dimension"] = data.draw(st.sampled_from(["v0", "v1", "file", "x"]))
@@ -54,7 +54,7 @@ def test_every_event_is_taken_in(flow: Flow, seed: int, params: dict[str, object
         assert FlowRun.from_plain(world.plan, json.loads(json.dumps(run.as_plain()))) == run
         assert run.phase is RunPhase.FINISHED or waits_for(run)
         again, _ = advance(run, event)
-        assert again == run, f"a repeat of {event} changed the case"
+        assert again == run, f"a repeat of {event} changed the run"
 
 
 def test_a_shard_that_tells_of_more_ends_than_it_has_jobs_is_taken_to_have_ended_whole() -> None:
@@ -66,5 +66,5 @@ def test_a_shard_that_tells_of_more_ends_than_it_has_jobs_is_taken_to_have_ended
     )
     world = World(Flow("f", (task,)), repeats=False)
     world.send(ShardEnded(1, "s@1", 0, well=601, bad=-1))
-    assert world.run.items["s"].state is ItemState.COMPLETED
+    assert world.run.instances["s"].state is InstanceState.COMPLETED
     assert world.run.stack[-1].pieces == (Piece(0, 600),)

@@ -1,4 +1,4 @@
-"""The world outside a case, simulated: it does what commands ask for and lets the ends arrive in any order, some of them twice."""
+"""The world outside a run, simulated: it does what commands ask for and lets the ends arrive in any order, some of them twice."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from forestay.domain.flows.commands import (
     CancelWork,
     Command,
     ContinueWork,
-    FinishCase,
+    FinishRun,
     GrowShard,
     HoldWork,
     ListFiles,
     Report,
-    StartCase,
+    StartRun,
     StartShard,
     StartTimer,
     StopWatch,
     SubmitJobs,
-    UndoCase,
+    UndoRun,
     WatchFiles,
 )
 from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.definition.flow_version import planned
 from forestay.domain.flows.events import (
-    CaseEnded,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
     JobsEnded,
+    RunEnded,
     TimerFired,
     WorkletBound,
 )
@@ -67,23 +67,23 @@ def all_well(_task: str, _index: int, _undo: bool) -> bool:
 
 @dataclass
 class Batch:
-    """Jobs or cases that were asked for and have not ended."""
+    """Jobs or runs that were asked for and have not ended."""
 
     work: str
     task: str
     undo: bool
     shard: int | None = None
-    cases: bool = False
+    runs: bool = False
     wait: bool = True
     left: set[int] = field(default_factory=set)
     ends: dict[int, bool] = field(default_factory=dict)
-    told: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
     cancelled: bool = False
     holders: set[str] = field(default_factory=set)
 
 
 class World:
-    """Runs one case to its end."""
+    """Runs one run to its end."""
 
     def __init__(
         self,
@@ -115,14 +115,14 @@ class World:
         self.sent: list[Event] = []
         self.commands: list[Command] = []
         self.undone: list[str] = []
-        self.finished: FinishCase | None = None
+        self.finished: FinishRun | None = None
         self.answers: dict[str, AnswerVerb] = {}
         self.reports: list[Report] = []
         self.plan = planned(flow)
         self.largest = 0
         self.carried = True
         """Whether the state is written down and read back before each event."""
-        self.run, commands = start_run(self.plan, case="c1", at=self.now, params=params)
+        self.run, commands = start_run(self.plan, run="c1", at=self.now, params=params)
         self.perform(commands)
 
     # What commands ask for
@@ -158,15 +158,15 @@ class World:
                 self._advance_shard(order.work, shard, None)
             case GrowShard(work, shard, count, open_):
                 self._advance_shard(work, shard, ShardGrew(count, open_))
-            case StartCase(order, index):
+            case StartRun(order, index):
                 batch = self.batches.setdefault(
-                    (order.work, None), Batch(order.work, order.task, order.undo, cases=True)
+                    (order.work, None), Batch(order.work, order.task, order.undo, runs=True)
                 )
                 if index not in batch.ends:
                     batch.left.add(index)
-            case UndoCase(work, of, index):
+            case UndoRun(work, of, index):
                 task = self.batches[of, None].task
-                batch = self.batches.setdefault((work, None), Batch(work, task, undo=True, cases=True))
+                batch = self.batches.setdefault((work, None), Batch(work, task, undo=True, runs=True))
                 if index not in batch.ends:
                     batch.left.add(index)
             case CancelWork(work):
@@ -202,8 +202,8 @@ class World:
                 self.answers[verb] = command
             case Report():
                 self.reports.append(command)
-            case FinishCase():
-                assert self.finished in (None, command), "a case finishes once"
+            case FinishRun():
+                assert self.finished in (None, command), "a run finishes once"
                 self.finished = command
             case _:
                 pass
@@ -230,7 +230,7 @@ class World:
     # What happens
 
     def send(self, event: Event) -> None:
-        """Let the case take an event in, from a state that has been written down and read back."""
+        """Let the run take an event in, from a state that has been written down and read back."""
         if self.carried:
             plain = json.dumps(self.run.as_plain())
             self.largest = max(self.largest, len(plain))
@@ -248,9 +248,9 @@ class World:
         assert numbers == sorted(numbers)
         if self.run.phase is RunPhase.FINISHED:
             assert self.finished is not None
-            assert self.timers == {}, "no timer outlives its case"
+            assert self.timers == {}, "no timer outlives its run"
         else:
-            assert waits_for(self.run), "an unfinished case waits for something"
+            assert waits_for(self.run), "an unfinished run waits for something"
 
     def step(self) -> bool:
         """Let one thing happen; whether there was any."""
@@ -259,7 +259,7 @@ class World:
             before = self.run
             event = self.random.choice(self.sent)
             self.send(event)
-            assert self.run == before, f"a repeat of {event} changed the case"
+            assert self.run == before, f"a repeat of {event} changed the run"
         choices: list[Callable[[], None]] = []
         choices += [lambda place=place: self.send(self.asked.pop(place)) for place in range(len(self.asked))]  # type: ignore[misc]
         choices += [
@@ -284,9 +284,9 @@ class World:
         batch.left -= set(ended)
         if batch.undo and not batch.left and all(batch.ends.values()):
             self.undone.append(batch.work)
-        if batch.cases:
+        if batch.runs:
             self.asked += [
-                CaseEnded(self.now, batch.work, index, batch.ends[index], {"n": index}, left=1)
+                RunEnded(self.now, batch.work, index, batch.ends[index], {"n": index}, left=1)
                 for index in sorted(ended)
             ]
         elif batch.shard is None:
@@ -327,4 +327,4 @@ class World:
         for _ in range(10_000):
             if not self.step():
                 return self
-        raise AssertionError("the case does not come to an end")
+        raise AssertionError("the run does not come to an end")

@@ -107,41 +107,41 @@ class ClaimMachine(RuleBasedStateMachine):
         assert claimable(before, self.now) == may == isinstance(after, JobDocument)
         if isinstance(after, JobDocument) and self._put(after, written=written):
             assert after.token > before.token
-            assert after.token not in {one.token for one in self.granted.values()}
+            assert after.token not in {entry.token for entry in self.granted.values()}
             self.granted[name] = _Granted(name, after.token, pilot)
 
     @precondition(lambda self: self.granted)
     @rule(data=st.data(), outcome=st.sampled_from(AttemptOutcome), written=fates)
     def end(self, data: st.DataObject, outcome: AttemptOutcome, written: bool) -> None:
         """Any claim that was ever given may end, now or long after, and say so again."""
-        one = self.granted[data.draw(st.sampled_from(self._names()))]
-        ending = one.ended or self._ending(one, outcome)
+        value = self.granted[data.draw(st.sampled_from(self._names()))]
+        ending = value.ended or self._ending(value, outcome)
         before = self.document
-        verdict = end(before, ending, now=self.now, by=one.pilot)
+        verdict = end(before, ending, now=self.now, by=value.pilot)
         newest = max(known.token for known in self.granted.values())
         if isinstance(verdict, Superseded):
-            holds = before.claim is not None and before.claim.id == one.id
+            holds = before.claim is not None and before.claim.id == value.id
             assert not holds
-            late = one.token == newest and before.former_claim == one.id and ending.outcome is AttemptOutcome.OK
-            assert before.final or one.ended is not None or not late
+            late = value.token == newest and before.former_claim == value.id and ending.outcome is AttemptOutcome.OK
+            assert before.final or value.ended is not None or not late
             return
         if isinstance(verdict, Repeated):
             assert verdict.document is before
-            assert one.ended == ending
+            assert value.ended == ending
             self._put(confirm(before), written=written)
             return
         assert isinstance(verdict, Applied)
-        assert one.token == newest == before.token
-        assert one.ended is None
+        assert value.token == newest == before.token
+        assert value.ended is None
         assert before.state not in FINAL
         late = before.claim is None
         if late:
-            assert before.former_claim == one.id
+            assert before.former_claim == value.id
             assert ending.outcome is AttemptOutcome.OK
         if self._put(verdict.document, written=written):
-            one.ended = ending
+            value.ended = ending
             held = bool(before.holders)
-            assert (verdict.document.held_end == ending) == held
+            assert (verdict.document.held_completion == ending) == held
             if held:
                 assert verdict.document.state is State.RUNNING
             else:
@@ -176,12 +176,12 @@ class ClaimMachine(RuleBasedStateMachine):
         after = let_go(before, holder=by, now=self.now, by=by)
         assert isinstance(after, JobDocument) == (by in before.holders)
         if isinstance(after, JobDocument) and self._put(after, written=written):
-            kept = before.held_end
+            kept = before.held_completion
             if kept is not None and not after.holders:
-                assert after.held_end is None
+                assert after.held_completion is None
                 self._applied(before, kept)
             else:
-                assert after.held_end == kept
+                assert after.held_completion == kept
                 assert after.rev == before.rev + 1
 
     @precondition(lambda self: self.document.state is State.FAULTED)
@@ -213,14 +213,14 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule(done=st.booleans(), written=fates)
     def notify(self, done: bool, written: bool) -> None:
         due = None if done else self.now + 1000
-        after = take_notice(self.document, due=due, done=done, now=self.now, by="keeper", note="ok")
+        after = take_notice(self.document, due=due, done=done, now=self.now, by="reconciler", note="ok")
         assert isinstance(after, JobDocument)
         self._put(after, written=written)
 
     @precondition(lambda self: not self.document.final)
     @rule()
     def notify_too_early(self) -> None:
-        after = take_notice(self.document, due=None, done=True, now=self.now, by="keeper", note="ok")
+        after = take_notice(self.document, due=None, done=True, now=self.now, by="reconciler", note="ok")
         assert isinstance(after, TransitionRefused)
 
     @rule(written=fates)
@@ -249,9 +249,9 @@ class ClaimMachine(RuleBasedStateMachine):
     def claims_and_states_agree(self) -> None:
         document = self.document
         running = document.state is State.RUNNING
-        assert running == (document.claim is not None or document.held_end is not None)
-        assert document.claim is None or document.held_end is None
-        assert document.held_end is None or document.holders
+        assert running == (document.claim is not None or document.held_completion is not None)
+        assert document.claim is None or document.held_completion is None
+        assert document.held_completion is None or document.holders
         if document.claim is not None:
             assert self.granted[document.claim.id].token == document.token
             assert document.former_claim is None
@@ -286,9 +286,9 @@ class ClaimMachine(RuleBasedStateMachine):
             assert self.winner is None
             self.winner = ending
             return
-        faults = before.faults + 1
-        assert after.faults == faults
-        if faults < before.retry.max_attempts:
+        failures = before.failures + 1
+        assert after.failures == failures
+        if failures < before.retry.max_attempts:
             assert after.state is State.AVAILABLE
             assert after.not_before >= self.now
         elif before.retry.when_exhausted is WhenExhausted.FAIL:
@@ -305,15 +305,15 @@ class ClaimMachine(RuleBasedStateMachine):
         self.tries += 1
         return f"c{self.tries}"
 
-    def _ending(self, one: _Granted, outcome: AttemptOutcome) -> AttemptResult:
-        manifest = Manifest(f"{one.token.generation}.{one.token.attempt}", "0" * 64, 1, 10)
+    def _ending(self, value: _Granted, outcome: AttemptOutcome) -> AttemptResult:
+        manifest = Manifest(f"{value.token.generation}.{value.token.attempt}", "0" * 64, 1, 10)
         good = outcome is AttemptOutcome.OK
         return AttemptResult(
-            one.token,
-            one.id,
+            value.token,
+            value.id,
             outcome,
-            exit_code=0 if good else 1 if one.pilot == "p1" else None,
-            signal=9 if not good and one.pilot == "p2" else None,
+            exit_code=0 if good else 1 if value.pilot == "p1" else None,
+            signal=9 if not good and value.pilot == "p2" else None,
             host="h",
             manifest=manifest if good else None,
         )
@@ -326,7 +326,7 @@ def _released(*, quarantined: bool = False) -> tuple[JobDocument, AttemptResult]
     claimed = claim(fresh, claim_id="c1", pilot="p1", host="h", now=2)
     assert isinstance(claimed, JobDocument)
     claimed = replace(claimed, releases=MAX_RELEASES - 1 if quarantined else 0)
-    freed = release(claimed, claim_id="c1", now=3, by="keeper", reason="silent", overlap_possible=True)
+    freed = release(claimed, claim_id="c1", now=3, by="reconciler", reason="silent", overlap_possible=True)
     assert isinstance(freed, JobDocument)
     assert freed.state is (State.FAULTED if quarantined else State.AVAILABLE)
     return freed, AttemptResult(Token(0, 1), "c1", AttemptOutcome.OK, exit_code=0, host="h")
@@ -354,7 +354,7 @@ def test_a_late_end_is_evidence_when_someone_has_claimed_since() -> None:
 
 def test_a_late_bad_end_is_evidence() -> None:
     freed, ending = _released()
-    assert isinstance(end(freed, replace(ending, outcome=AttemptOutcome.FAULT), now=4, by="p1"), Superseded)
+    assert isinstance(end(freed, replace(ending, outcome=AttemptOutcome.FAILURE), now=4, by="p1"), Superseded)
 
 
 def test_a_late_good_end_of_a_held_job_is_kept_and_counts_when_it_is_continued() -> None:
@@ -364,7 +364,7 @@ def test_a_late_good_end_of_a_held_job_is_kept_and_counts_when_it_is_continued()
     verdict = end(held, ending, now=5, by="p1")
     assert isinstance(verdict, Applied)
     assert verdict.document.state is State.RUNNING
-    refused = release(verdict.document, claim_id="c1", now=6, by="keeper", reason="silent", overlap_possible=True)
+    refused = release(verdict.document, claim_id="c1", now=6, by="reconciler", reason="silent", overlap_possible=True)
     assert isinstance(refused, TransitionRefused)
     gone_on = let_go(verdict.document, holder="ann", now=7, by="ann")
     assert isinstance(gone_on, JobDocument)

@@ -39,7 +39,7 @@ def job(
 
 
 def ended(attempt: int, reason: str, generation: int = 0) -> AttemptResult:
-    return AttemptResult(Token(generation, attempt), "c", AttemptOutcome.FAULT, reason=reason)
+    return AttemptResult(Token(generation, attempt), "c", AttemptOutcome.FAILURE, reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_one_that_ended_well_counts_before_one_that_runs_and_the_older_before_th
 
 
 def test_an_exchange_and_its_tags_are_read_back() -> None:
-    told = Exchange("j", Token(1, 3), "funnel", "x1", adopted=True, registered=True)
-    assert exchange_from("j", told.as_plain()) == told
+    exchange = Exchange("j", Token(1, 3), "funnel", "x1", adopted=True, registered=True)
+    assert exchange_from("j", exchange.as_plain()) == exchange
     assert token_named(tags_of(job(attempt=3, generation=1))["forestay.attempt"]) == Token(1, 3)
     assert token_named("nonsense") is None
     assert token_named("1.x") is None

@@ -48,7 +48,7 @@ def test_the_right_token_with_another_claim_is_fenced() -> None:
 
 
 @pytest.mark.finding("F-G2")
-def test_the_wait_before_a_retry_doubles_with_each_fault() -> None:
+def test_the_wait_before_a_retry_doubles_with_each_failure() -> None:
     policy = RetryPolicy(max_attempts=6, wait=7)
-    waits = [retry_policy(job(retry=policy, faults=faults)).wait for faults in range(1, 6)]
+    waits = [retry_policy(job(retry=policy, failures=failures)).wait for failures in range(1, 6)]
     assert waits == [7, 14, 28, 56, 112]

@@ -27,10 +27,10 @@ def test_servers_with_one_view_share_all_slots_without_overlap(servers: list[str
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(names.filter(lambda one: len(one) > 1), st.data())
+@given(names.filter(lambda value: len(value) > 1), st.data())
 def test_when_a_server_leaves_only_its_slots_move(servers: list[str], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(servers))
-    left = [one for one in servers if one != gone]
+    left = [server for server in servers if server != gone]
     freed = own_hash_slots(gone, servers)
     for server in left:
         before, after = own_hash_slots(server, servers), own_hash_slots(server, left)
@@ -39,12 +39,12 @@ def test_when_a_server_leaves_only_its_slots_move(servers: list[str], data: st.D
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(names.filter(lambda one: len(one) > 1), st.data())
+@given(names.filter(lambda value: len(value) > 1), st.data())
 def test_every_slot_has_one_heir_who_gets_it_when_its_owner_leaves(servers: list[str], data: st.DataObject) -> None:
     heirs = Counter(slot for server in servers for slot in fallback_hash_slots(server, servers))
     assert heirs == Counter(range(SLOTS))
     gone = data.draw(st.sampled_from(servers))
-    left = [one for one in servers if one != gone]
+    left = [server for server in servers if server != gone]
     for server in left:
         gained = own_hash_slots(server, left) - own_hash_slots(server, servers)
         assert gained == fallback_hash_slots(server, servers) & own_hash_slots(gone, servers)

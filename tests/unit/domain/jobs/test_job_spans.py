@@ -12,7 +12,7 @@ TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "context"),
     [
         (f"00-{TRACE}-{ABOVE}-01", TraceContext(TRACE, ABOVE, True)),
         (f"00-{TRACE}-{ABOVE}-00", TraceContext(TRACE, ABOVE, False)),
@@ -26,8 +26,8 @@ TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         ("00-xyz", None),
     ],
 )
-def test_the_header_is_read_as_its_specification_says(text: str, found: TraceContext | None) -> None:
-    assert read_traceparent(text) == found
+def test_the_header_is_read_as_its_specification_says(text: str, context: TraceContext | None) -> None:
+    assert read_traceparent(text) == context
 
 
 def told(document: JobDocument, *lines: tuple[int, str, str, int]) -> JobDocument:
@@ -43,14 +43,14 @@ def test_each_write_tells_what_has_ended_by_it() -> None:
         (10, "create", "available", 0),
         (30, "claim", "running", 1),
         (40, "begin", "running", 1),
-        (90, "fault", "faulted", 1),
+        (90, "failure", "faulted", 1),
         (95, "retry", "available", 1),
         (200, "claim", "running", 2),
         (250, "complete", "completed", 2),
         (260, "notify", "completed", 2),
     ]
     seen = {
-        count: [(one.name, one.begin, one.end) for one in spans_of(told(job("j"), *lines[:count]))]
+        count: [(span.name, span.begin, span.end) for span in spans_of(told(job("j"), *lines[:count]))]
         for count in range(1, len(lines) + 1)
     }
     name = job("j").name
@@ -68,17 +68,17 @@ def test_each_write_tells_what_has_ended_by_it() -> None:
 
 def test_one_write_may_end_several_and_a_repeat_gives_the_same() -> None:
     document = told(job("j"), (10, "create", "available", 0), (10, "claim", "running", 1))
-    assert [one.name for one in spans_of(document)] == ["queued"]
+    assert [span.name for span in spans_of(document)] == ["queued"]
     done = told(job("j"), (10, "create", "available", 0), (20, "claim", "running", 1), (30, "cancel", "cancelled", 1))
     assert spans_of(done) == spans_of(done.having(confirmations=3, state=State.CANCELLED))
     (whole,) = spans_of(done)
     assert whole.error == "why"
 
 
-def test_the_jobs_of_a_case_are_in_one_trace() -> None:
-    one, two = (job(name, tie=FlowRef("case-1", "t@1", "f", -1, 0, 1)) for name in ("a", "b"))
-    assert context_of(one) == context_of(two)
+def test_the_jobs_of_a_run_are_in_one_trace() -> None:
+    document, two = (job(name, flow_ref=FlowRef("run-1", "t@1", "f", -1, 0, 1)) for name in ("a", "b"))
+    assert context_of(document) == context_of(two)
     assert context_of(job("a")) != context_of(job("b"))
-    given = one.having(extra={"trace": f"00-{TRACE}-{ABOVE}-01"})
-    assert context_of(given) == TraceContext(TRACE, ABOVE, True)
-    assert context_of(one.having(extra={"trace": "spoilt"})) == context_of(one)
+    job_document = document.having(extra={"trace": f"00-{TRACE}-{ABOVE}-01"})
+    assert context_of(job_document) == TraceContext(TRACE, ABOVE, True)
+    assert context_of(document.having(extra={"trace": "spoilt"})) == context_of(document)

@@ -32,7 +32,7 @@ def job(state: State = State.AVAILABLE, **changes: object) -> JobDocument:
 
 
 @pytest.mark.ledger("P4-01")
-@pytest.mark.parametrize(("state", "event"), PAIRS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("state", "event"), PAIRS, ids=lambda value: str(value))
 def test_a_job_moves_only_along_the_table(state: State, event: Event) -> None:
     before = job(state)
     if (state, event) not in TRANSITIONS:

@@ -18,8 +18,13 @@ walls = st.none() | st.integers(0, 1 << 20)
 resources = st.builds(Resources, counts, sizes, sizes, counts, walls)
 
 
-def _add(one: Resources, more: Resources) -> Resources:
-    return Resources(one.cpus + more.cpus, one.memory + more.memory, one.disk + more.disk, one.gpus + more.gpus)
+def _add(other_resources: Resources, more: Resources) -> Resources:
+    return Resources(
+        other_resources.cpus + more.cpus,
+        other_resources.memory + more.memory,
+        other_resources.disk + more.disk,
+        other_resources.gpus + more.gpus,
+    )
 
 
 @given(resources, resources)

@@ -23,16 +23,16 @@ def _job() -> JobDocument:
 @given(st.lists(st.booleans(), max_size=150))
 def test_the_whole_story_has_every_line_once_whatever_writes_failed(fates: list[bool]) -> None:
     """Each fate is one try to write: True is acknowledged, False leaves its chapter behind but not its document."""
-    document, chapters, told = _job(), list[Chapter](), list(_job().history)
+    document, chapters, transitions = _job(), list[Chapter](), list(_job().history)
     for now, written in enumerate(fates, start=2):
         wished, chapter = fold(step(document, Event.HOLD, now=now, by="ann"))
         if chapter is not None:
             chapters.append(chapter)
         if written:
-            told.append(wished.history[-1])
+            transitions.append(wished.history[-1])
             document = wished
         assert len(document.history) <= KEEP
-        assert list(whole_story(document, chapters)) == told
+        assert list(whole_story(document, chapters)) == transitions
 
 
 def test_a_short_story_stays_on_the_document() -> None:

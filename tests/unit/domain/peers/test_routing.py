@@ -42,7 +42,7 @@ NEEDS = st.builds(
     data=st.dictionaries(st.sampled_from(["f", "g"]), st.integers(0, 10**12)),
     domain=st.sampled_from(["any", "a"]),
 )
-MANY = st.lists(OFFERS, max_size=5, unique_by=lambda one: one.name)
+MANY = st.lists(OFFERS, max_size=5, unique_by=lambda offer: offer.name)
 
 
 @given(NEEDS, MANY, st.frozensets(st.sampled_from(["", "a", "b"])))
@@ -50,16 +50,16 @@ def test_the_choice_is_fit_and_none_that_is_fit_is_cheaper(
     need: RoutingNeed, offers: list[Offer], tried: frozenset[str]
 ) -> None:
     chosen = route(need, offers, tried=tried)
-    fit = {one.name: one for one in offers if not unfit(need, one)}
+    fit = {offer.name: offer for offer in offers if not unfit(need, offer)}
     if isinstance(chosen, Unroutable):
         assert not fit
-        assert chosen.reasons.keys() == {one.name for one in offers}
+        assert chosen.reasons.keys() == {offer.name for offer in offers}
         return
     assert chosen.domain in fit
     if fit.keys() - tried:
         assert chosen.domain not in tried
-    rivals = [one for one in fit.values() if one.name not in tried] or list(fit.values())
-    assert all(chosen.seconds <= expected(need, one) for one in rivals)
+    rivals = [offer for offer in fit.values() if offer.name not in tried] or list(fit.values())
+    assert all(chosen.seconds <= expected(need, rival) for rival in rivals)
 
 
 @given(NEEDS, MANY, st.randoms(use_true_random=False))
@@ -82,12 +82,12 @@ def test_what_makes_a_domain_worse_never_makes_it_cheaper(need: RoutingNeed, off
         replace(offer, free=max(0, offer.free - 1)),
         replace(offer, speed=offer.speed / 2),
     ]
-    for one in worse:
-        assert expected(need, one) >= expected(need, offer)
+    for other_offer in worse:
+        assert expected(need, other_offer) >= expected(need, offer)
     assert expected(need, replace(offer, cost=offer.cost + 1), money=10) >= expected(need, offer, money=10)
 
 
-def test_ties_stay_here() -> None:
+def test_flow_refs_stay_here() -> None:
     same = Offer("", cpus=4, slots=4, free=4)
     chosen = route(RoutingNeed(), [replace(same, name="a"), same])
     assert isinstance(chosen, Routed)

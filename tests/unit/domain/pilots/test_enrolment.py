@@ -14,7 +14,7 @@ from forestay.domain.pilots.enrolment import (
     NotGood,
     digest,
     redeem,
-    standing,
+    status,
 )
 
 FRESH = Enrolment("alpha", "cluster", "l-1", "agent", expires=1000)
@@ -40,7 +40,7 @@ def test_the_same_pilot_may_ask_again_for_a_while_and_keeps_its_name() -> None:
 
 def test_nobody_else_can_use_it() -> None:
     assert redeem(used(), replace(PILOT, nonce="number-of-another"), now=999) == NotGood()
-    assert standing(used(), site="cluster", launch="l-1", now=999) == NotGood()
+    assert status(used(), site="cluster", launch="l-1", now=999) == NotGood()
 
 
 def test_it_expires() -> None:

@@ -13,7 +13,7 @@ from forestay.domain.pilots.lifetime import ASSUMED, ends_in_time, time_needed
 
 
 def stopped(wall: float, reason: str = "pilot-stopped") -> AttemptResult:
-    return AttemptResult(Token(1, 1), "c-1", AttemptOutcome.FAULT, reason, wall=wall)
+    return AttemptResult(Token(1, 1), "c-1", AttemptOutcome.FAILURE, reason, wall=wall)
 
 
 @pytest.mark.parametrize(

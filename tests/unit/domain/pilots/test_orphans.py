@@ -1,4 +1,4 @@
-"""When silence means death: patience by the scanner's own clock, the alarm, the dead that stay on sheets."""
+"""When silence means death: patience by the scanner's own clock, the alarm, the dead that stay on heartbeat pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from forestay.domain.pilots.orphans import (
     look,
     patience,
 )
-from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, newest_beats, newest_session
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, newest_heartbeats, newest_session
 
 PILOTS = tuple(f"p{number}" for number in range(8))
 LEASE = 60
@@ -43,45 +43,45 @@ class _Known:
 
 
 class ScannerMachine(RuleBasedStateMachine):
-    """One scanner over many scans; pilots beat, fall silent, come back, and older sheets turn up again."""
+    """One scanner over many scans; pilots heartbeat, fall silent, come back, and older heartbeat pages turn up again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.memory = ScannerMemory()
-        self.beats: dict[str, Heartbeat] = {}
+        self.heartbeats: dict[str, Heartbeat] = {}
         self.known: dict[str, _Known] = {}
         self.last: Scan | None = None
 
     @rule(pilot=st.sampled_from(PILOTS), session=st.integers(0, 99), claims=st.lists(st.sampled_from("abc")))
-    def beat(self, pilot: str, session: int, claims: list[str]) -> None:
-        before = self.beats.get(pilot)
+    def heartbeat(self, pilot: str, session: int, claims: list[str]) -> None:
+        before = self.heartbeats.get(pilot)
         counter = before.counter + 1 if before else 0
-        self.beats[pilot] = Heartbeat(counter, session, LEASE, tuple(claims))
+        self.heartbeats[pilot] = Heartbeat(counter, session, LEASE, tuple(claims))
 
     @rule(pilot=st.sampled_from(PILOTS), session=st.integers(0, 99))
-    def an_older_beat_is_read(self, pilot: str, session: int) -> None:
-        """A stale sheet: neither a sign of life nor of death."""
-        before = self.beats.get(pilot)
+    def an_older_heartbeat_is_read(self, pilot: str, session: int) -> None:
+        """A stale heartbeat page: neither a sign of life nor of death."""
+        before = self.heartbeats.get(pilot)
         if before is not None and before.counter > 0:
-            self.scan_with(self.beats | {pilot: Heartbeat(before.counter - 1, session, LEASE)}, 1.0)
+            self.scan_with(self.heartbeats | {pilot: Heartbeat(before.counter - 1, session, LEASE)}, 1.0)
 
     @rule(pilot=st.sampled_from(PILOTS))
-    def leaves_the_sheets(self, pilot: str) -> None:
-        self.beats.pop(pilot, None)
+    def leaves_the_heartbeat_pages(self, pilot: str) -> None:
+        self.heartbeats.pop(pilot, None)
 
     @rule(passed=st.floats(0.1, 100))
     def scan(self, passed: float) -> None:
-        self.scan_with(self.beats, passed)
+        self.scan_with(self.heartbeats, passed)
 
-    def scan_with(self, beats: dict[str, Heartbeat], passed: float) -> None:
+    def scan_with(self, heartbeats: dict[str, Heartbeat], passed: float) -> None:
         self.now += passed
-        self.known = {pilot: known for pilot, known in self.known.items() if pilot in beats}
-        for pilot, beat in beats.items():
+        self.known = {pilot: known for pilot, known in self.known.items() if pilot in heartbeats}
+        for pilot, heartbeat in heartbeats.items():
             known = self.known.get(pilot)
-            if known is None or beat.counter > known.counter:
-                self.known[pilot] = _Known(beat.counter, self.now)
-        self.last = look(self.memory, beats, now=self.now)
+            if known is None or heartbeat.counter > known.counter:
+                self.known[pilot] = _Known(heartbeat.counter, self.now)
+        self.last = look(self.memory, heartbeats, now=self.now)
         self.memory = self.last.memory
 
     @rule(data=st.data())
@@ -134,12 +134,12 @@ def scans(draw: st.DrawFn) -> tuple[Scan, frozenset[str]]:
 
 
 @given(scans())
-def test_the_verdict_on_the_silent(case: tuple[Scan, frozenset[str]]) -> None:
-    scan, holding = case
+def test_the_verdict_on_the_silent(run: tuple[Scan, frozenset[str]]) -> None:
+    scan, holding = run
     verdict = judge(scan, holding)
     assert set(verdict.dead) <= holding
     assert set(verdict.idle) == set(scan.silent) - holding
-    heard = [one for one, seen in scan.memory.pilots.items() if not seen.buried and one not in scan.silent]
+    heard = [name for name, seen in scan.memory.pilots.items() if not seen.buried and name not in scan.silent]
     too_many = len(holding) >= ALARM_LEAST and len(holding) > ALARM_SHARE * (len(heard) + len(holding))
     assert verdict.alarm == too_many
     if not verdict.alarm:
@@ -152,14 +152,14 @@ def test_the_verdict_on_the_silent(case: tuple[Scan, frozenset[str]]) -> None:
 
 def test_a_site_that_is_gone_for_good_is_given_up_in_the_end_and_others_are_not_kept_waiting_for_ever() -> None:
     """Ten of twelve pilots vanish at once: an alarm, then they are given up a few at a time."""
-    beats = {f"p{number}": Heartbeat(1, 1, LEASE, ("c",)) for number in range(12)}
-    memory, gone = ScannerMemory(), set(list(beats)[:10])
+    heartbeats = {f"p{number}": Heartbeat(1, 1, LEASE, ("c",)) for number in range(12)}
+    memory, gone = ScannerMemory(), set(list(heartbeats)[:10])
     alarmed_at = released_at = None
     for second in range(0, 2000, 5):
-        for pilot in set(beats) - gone:
-            beats[pilot] = Heartbeat(second, 1, LEASE, ("c",))
-        scan = look(memory, beats, now=float(second))
-        verdict = judge(scan, {one for one in scan.silent if one in gone})
+        for pilot in set(heartbeats) - gone:
+            heartbeats[pilot] = Heartbeat(second, 1, LEASE, ("c",))
+        scan = look(memory, heartbeats, now=float(second))
+        verdict = judge(scan, {name for name in scan.silent if name in gone})
         memory = bury(scan.memory, verdict.dead + verdict.idle)
         alarmed_at = second if verdict.alarm and alarmed_at is None else alarmed_at
         released_at = second if verdict.dead and released_at is None else released_at
@@ -180,7 +180,7 @@ def test_the_long_dead_neither_raise_the_alarm_nor_water_it_down() -> None:
     assert (verdict.dead, set(verdict.idle), verdict.alarm) == (("p0",), set(dead), False)
 
 
-def test_a_buried_pilot_that_beats_again_is_alive() -> None:
+def test_a_buried_pilot_that_heartbeats_again_is_alive() -> None:
     memory = bury(look(ScannerMemory(), {"p": Heartbeat(1, 1, LEASE)}, now=0.0).memory, ["p", "unheard of"])
     assert look(memory, {"p": Heartbeat(1, 1, LEASE)}, now=500.0).silent == ()
     again = look(memory, {"p": Heartbeat(2, 1, LEASE)}, now=500.0)
@@ -192,13 +192,13 @@ def test_a_buried_pilot_that_beats_again_is_alive() -> None:
     st.lists(
         st.tuples(
             st.floats(0.5, 60),  # seconds since the last sweep
-            st.integers(0, 3),  # beats since
+            st.integers(0, 3),  # heartbeats since
             st.sampled_from(["named", "unnamed", "unheard"]),
         ),
         max_size=40,
     )
 )
-def test_a_claim_is_forgotten_after_two_later_beats_or_when_nobody_was_ever_heard(
+def test_a_claim_is_forgotten_after_two_later_heartbeats_or_when_nobody_was_ever_heard(
     sweeps: list[tuple[float, int, str]],
 ) -> None:
     memory, now, counter = ScannerMemory(), 0.0, 5
@@ -207,8 +207,8 @@ def test_a_claim_is_forgotten_after_two_later_beats_or_when_nobody_was_ever_hear
     for passed, beaten, what in sweeps:
         now += passed
         counter += beaten
-        beats = {} if what == "unheard" else {"p": Heartbeat(counter, 1, LEASE, ("c",) if what == "named" else ())}
-        memory, lost = forgotten(memory, [HeldClaim("j", "c", "p")], beats, lease=LEASE, now=now)
+        heartbeats = {} if what == "unheard" else {"p": Heartbeat(counter, 1, LEASE, ("c",) if what == "named" else ())}
+        memory, lost = forgotten(memory, [HeldClaim("j", "c", "p")], heartbeats, lease=LEASE, now=now)
         if what != "unheard":
             unheard_since = None
         if what != "unnamed":
@@ -225,19 +225,19 @@ def test_a_claim_is_forgotten_after_two_later_beats_or_when_nobody_was_ever_hear
 def test_a_claim_of_a_buried_pilot_is_lost_at_once_unless_it_came_back() -> None:
     memory = ScannerMemory({"p": SeenPilot(7, 0.0, LEASE, buried=True)})
     held = [HeldClaim("j", "c", "p")]
-    for beats in ({}, {"p": Heartbeat(7, 1, LEASE, ("c",))}):
-        assert forgotten(memory, held, beats, lease=LEASE, now=1.0)[1] == tuple(held)
+    for heartbeats in ({}, {"p": Heartbeat(7, 1, LEASE, ("c",))}):
+        assert forgotten(memory, held, heartbeats, lease=LEASE, now=1.0)[1] == tuple(held)
     assert forgotten(memory, held, {"p": Heartbeat(8, 1, LEASE, ("c",))}, lease=LEASE, now=1.0)[1] == ()
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(PILOTS), st.integers(0, 9), st.integers(0, 9))))
-def test_the_newest_beat_wins_over_all_sheets(noted: list[tuple[str, str, int, int]]) -> None:
-    sheets = [
+def test_the_newest_heartbeat_wins_over_all_heartbeat_pages(noted: list[tuple[str, str, int, int]]) -> None:
+    heartbeat_pages = [
         HeartbeatPage(server, bucket, 1, "", {pilot: Heartbeat(counter, session, LEASE)})
         for bucket, (server, pilot, counter, session) in enumerate(noted)
     ]
-    newest = newest_beats(sheets)
+    newest = newest_heartbeats(heartbeat_pages)
     for pilot in {pilot for _, pilot, _, _ in noted}:
-        assert newest[pilot].counter == max(counter for _, one, counter, _ in noted if one == pilot)
-        assert newest_session(sheets, pilot) == max(session for _, one, _, session in noted if one == pilot)
-    assert newest_session(sheets, "nobody") == 0
+        assert newest[pilot].counter == max(counter for _, name, counter, _ in noted if name == pilot)
+        assert newest_session(heartbeat_pages, pilot) == max(session for _, name, _, session in noted if name == pilot)
+    assert newest_session(heartbeat_pages, "nobody") == 0

@@ -28,9 +28,9 @@ def rule(number: int, condition: str, state: RuleState = RuleState.ACTIVE) -> Ru
     return Rule(
         f"r{number}",
         condition,
-        Conclusion(exlet=f"do-{number}"),
+        Conclusion(playbook=f"do-{number}"),
         state,
-        cornerstone=f"i{number}",
+        reference_incident=f"i{number}",
         author="ann",
         description="why",
     )
@@ -38,7 +38,7 @@ def rule(number: int, condition: str, state: RuleState = RuleState.ACTIVE) -> Ru
 
 @st.composite
 def trees(draw: st.DrawFn, *, shadows: bool = False, largest: int = 12) -> RuleTree:
-    """A tree that grew as trees grow: each rule added for a cornerstone on which its condition is true."""
+    """A tree that grew as trees grow: each rule added for a reference incident on which its condition is true."""
     tree = RuleTree()
     for number in range(draw(st.integers(0, largest))):
         context = draw(clear_contexts)

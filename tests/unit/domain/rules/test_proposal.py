@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_check import check_exlet
-from forestay.domain.exlets.exlet_plain import step_from_plain
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_check import check_playbook
+from forestay.domain.playbooks.playbook_plain import step_from_plain
 from forestay.domain.rules.incident_outcome import AMOUNTS, Attempt, IncidentOutcome, ManualAction, OutcomeKind
 from forestay.domain.rules.proposal import EXCEPTIONS, LEAST, FollowUpKind, Proposal, Proposals, in_words, worth
 
@@ -21,17 +21,17 @@ GIB = 1 << 30
 
 
 class Seen(NamedTuple):
-    told: dict[str, object]
+    facts: dict[str, object]
     attempt: Attempt
     outcome: IncidentOutcome
 
 
-def seen(cause: str = "node", *, ok: bool = True, memory: int = 0, elsewhere: bool = False, **told: object) -> Seen:
-    """A fault, and the try that followed."""
+def seen(cause: str = "node", *, ok: bool = True, memory: int = 0, elsewhere: bool = False, **fields: object) -> Seen:
+    """A failure, and the try that followed."""
     after = Attempt(2, "" if ok else cause, "b" if elsewhere else "a", 10, (1, GIB + memory, 0, 0, 0), ok)
-    came = OutcomeKind.MENDED if ok else OutcomeKind.AGAIN
+    came = OutcomeKind.RECOVERED if ok else OutcomeKind.AGAIN
     more = frozenset({"memory"}) if memory else frozenset[str]()
-    facts = {name.replace("__", "."): value for name, value in told.items()}
+    facts = {name.replace("__", "."): value for name, value in fields.items()}
     return Seen(
         {"cause": cause, **facts},
         Attempt(1, cause, "a", 10, (1, GIB, 0, 0, 0)),
@@ -45,48 +45,55 @@ def by_hand(event: str, came: OutcomeKind, cause: str = "time") -> Seen:
 
 def proposed(*many: Seen) -> list[Proposal]:
     looked = Proposals()
-    for place, one in enumerate(many):
-        looked.take(f"i{place}", ABORT, one.told, one.attempt, one.outcome)
+    for place, entry in enumerate(many):
+        looked.take(f"i{place}", ABORT, entry.facts, entry.attempt, entry.outcome)
     return looked.made()
 
 
 @pytest.mark.ledger("P0-30")
 def test_what_helped_three_times_is_proposed_and_what_helped_twice_is_not() -> None:
     assert proposed(seen(), seen()) == []
-    (one,) = proposed(seen(), seen(), seen())
-    assert (one.condition, one.steps, one.helped, one.tried) == ('cause == "node"', ({"action": "ladder"},), 3, 3)
-    assert list(in_words(one)) == ["Of failures with cause node, a retry recovered 3 of 3."]
+    (proposal,) = proposed(seen(), seen(), seen())
+    assert (proposal.condition, proposal.steps, proposal.helped, proposal.tried) == (
+        'cause == "node"',
+        ({"action": "retry"},),
+        3,
+        3,
+    )
+    assert list(in_words(proposal)) == ["Of failures with cause node, a retry recovered 3 of 3."]
 
 
 @pytest.mark.ledger("P0-30")
 def test_too_many_exceptions_in_the_broad_leave_the_narrow() -> None:
     good = [seen("code", pattern="p1", evidence__exit_code=7) for _ in range(4)]
     bad = [seen("code", ok=False, pattern="p2", evidence__exit_code=8) for _ in range(4)]
-    found = {one.condition: one for one in proposed(*good, *bad)}
-    retry = found['cause == "code" && pattern == "p1" && evidence.exit_code == 7']
-    ask = found['cause == "code" && pattern == "p2" && evidence.exit_code == 8']
+    proposals = {proposal.condition: proposal for proposal in proposed(*good, *bad)}
+    retry = proposals['cause == "code" && pattern == "p1" && evidence.exit_code == 7']
+    ask = proposals['cause == "code" && pattern == "p2" && evidence.exit_code == 8']
     assert (retry.remedy.kind, ask.remedy.kind) == (FollowUpKind.RETRY, FollowUpKind.ASK)
 
 
 def test_a_cause_that_is_not_known_is_not_answered_by_that_alone() -> None:
     assert proposed(*[seen("unknown") for _ in range(5)]) == []
-    (one,) = proposed(*[seen("unknown", job__name="align") for _ in range(5)])
-    assert one.condition == 'cause == "unknown" && job.name == "align"'
+    (proposal,) = proposed(*[seen("unknown", job__name="align") for _ in range(5)])
+    assert proposal.condition == 'cause == "unknown" && job.name == "align"'
 
 
 def test_more_of_something_is_bounded_by_what_was_seen() -> None:
-    (one,) = proposed(seen("memory", memory=GIB), seen("memory", memory=3 * GIB), seen("memory", memory=GIB))
-    assert one.steps == (
+    (proposal,) = proposed(seen("memory", memory=GIB), seen("memory", memory=3 * GIB), seen("memory", memory=GIB))
+    assert proposal.steps == (
         {"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 4.0, "at_most": 4 * GIB}}},
     )
 
 
 def test_another_host_is_proposed_only_where_the_same_one_does_not_do() -> None:
     away = [seen(elsewhere=True) for _ in range(4)]
-    (one,) = proposed(*away)
-    assert one.remedy.kind is FollowUpKind.ELSEWHERE
-    assert {one.remedy.kind for one in proposed(*away, *[seen() for _ in range(4)])} == {FollowUpKind.RETRY}
-    assert FollowUpKind.ELSEWHERE in {one.remedy.kind for one in proposed(*away, *[seen(ok=False) for _ in range(4)])}
+    (proposal,) = proposed(*away)
+    assert proposal.remedy.kind is FollowUpKind.ELSEWHERE
+    assert {proposal.remedy.kind for proposal in proposed(*away, *[seen() for _ in range(4)])} == {FollowUpKind.RETRY}
+    assert FollowUpKind.ELSEWHERE in {
+        proposal.remedy.kind for proposal in proposed(*away, *[seen(ok=False) for _ in range(4)])
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,8 +105,8 @@ def test_another_host_is_proposed_only_where_the_same_one_does_not_do() -> None:
     ],
 )
 def test_what_people_did_by_hand_is_proposed(event: str, came: OutcomeKind, kind: FollowUpKind) -> None:
-    (one,) = proposed(*[by_hand(event, came) for _ in range(3)])
-    assert (one.remedy.kind, one.by_hand) == (kind, 3)
+    (proposal,) = proposed(*[by_hand(event, came) for _ in range(3)])
+    assert (proposal.remedy.kind, proposal.by_hand) == (kind, 3)
 
 
 def test_what_changes_nothing_or_is_wrong_too_often_is_not_worth_showing() -> None:
@@ -130,27 +137,27 @@ _seen = st.builds(
 @pytest.mark.ledger("P0-30")
 @given(st.lists(_seen, max_size=60))
 def test_every_proposal_has_its_support_and_is_true_of_it(many: list[Seen]) -> None:
-    found = proposed(*many)
-    for one in found:
-        assert one.helped >= LEAST
-        assert one.tried - one.helped <= EXCEPTIONS * one.tried
-        assert 0 <= one.by_hand <= one.helped
-        for example in one.examples:
-            told = many[int(example[1:])].told
-            for comparison in one.condition.split(" && "):
+    proposals = proposed(*many)
+    for proposal in proposals:
+        assert proposal.helped >= LEAST
+        assert proposal.tried - proposal.helped <= EXCEPTIONS * proposal.tried
+        assert 0 <= proposal.by_hand <= proposal.helped
+        for example in proposal.examples:
+            fields = many[int(example[1:])].facts
+            for comparison in proposal.condition.split(" && "):
                 name, _, value = comparison.partition(" == ")
-                assert told[name] == json.loads(value)
-        steps = tuple(step_from_plain(step) for step in one.steps)
-        assert check_exlet(Exlet("in-place", steps), ABORT) == []
-        assert list(in_words(one))
-    assert len({(one.condition, one.remedy) for one in found}) == len(found)
-    assert {one.condition for one in proposed(*many)} == {one.condition for one in found}
+                assert fields[name] == json.loads(value)
+        steps = tuple(step_from_plain(step) for step in proposal.steps)
+        assert check_playbook(Playbook("in-place", steps), ABORT) == []
+        assert list(in_words(proposal))
+    assert len({(proposal.condition, proposal.remedy) for proposal in proposals}) == len(proposals)
+    assert {proposal.condition for proposal in proposed(*many)} == {proposal.condition for proposal in proposals}
 
 
 @given(st.lists(_seen, max_size=40), st.randoms(use_true_random=False))
 def test_the_order_of_the_incidents_does_not_matter(many: list[Seen], chance: object) -> None:
     other = list(many)
     chance.shuffle(other)  # type: ignore[attr-defined]
-    assert {(one.condition, one.helped, one.tried) for one in proposed(*many)} == {
-        (one.condition, one.helped, one.tried) for one in proposed(*other)
+    assert {(proposal.condition, proposal.helped, proposal.tried) for proposal in proposed(*many)} == {
+        (proposal.condition, proposal.helped, proposal.tried) for proposal in proposed(*other)
     }

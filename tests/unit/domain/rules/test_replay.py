@@ -9,7 +9,7 @@ from tests.unit.services.recorded import Story
 
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.lifecycle import Event
-from forestay.domain.rules.answer import TRYING, Answer, AnswerKind, answer_of_decision, answer_of_steps, house_said
+from forestay.domain.rules.answer import TRYING, Answer, AnswerKind, answer_of_decision, answer_of_steps, default_said
 from forestay.domain.rules.incident_context import told_by
 from forestay.domain.rules.incident_outcome import (
     AMOUNTS,
@@ -24,37 +24,37 @@ from forestay.domain.rules.incident_outcome import (
 )
 from forestay.domain.rules.replay import DecisionError, Proof, Replay, cost, judge
 
-RULE = "domain/house#r1"
+RULE = "domain/site#r1"
 
 
 def came_of(story: Story) -> list[IncidentOutcome]:
     """What came of each of a job's incidents, in their order."""
-    document, told = story.made()
-    later, found = job_later(document), list[IncidentOutcome]()
-    for incident, _ in reversed(told):
+    document, results = story.made()
+    later, found_outcomes = job_later(document), list[IncidentOutcome]()
+    for incident, _ in reversed(results):
         attempt = incident_attempt(told_by(incident))
-        found.append(outcome_of(attempt, later))
+        found_outcomes.append(outcome_of(attempt, later))
         later = earlier(later, attempt)
-    return found[::-1]
+    return found_outcomes[::-1]
 
 
 @pytest.mark.parametrize(
     ("story", "came"),
     [
-        (Story("j", ["node"]), [OutcomeKind.MENDED]),
-        (Story("j", ["node", "node", "node"]), [OutcomeKind.MENDED] * 3),
-        (Story("j", ["node", {"cause": "node", "by": "ann"}]), [OutcomeKind.MENDED, OutcomeKind.BY_HAND]),
+        (Story("j", ["node"]), [OutcomeKind.RECOVERED]),
+        (Story("j", ["node", "node", "node"]), [OutcomeKind.RECOVERED] * 3),
+        (Story("j", ["node", {"cause": "node", "by": "ann"}]), [OutcomeKind.RECOVERED, OutcomeKind.BY_HAND]),
         (Story("j", ["code", "code"], end=State.FAILED), [OutcomeKind.AGAIN, OutcomeKind.GIVEN_UP]),
         (Story("j", ["node", "code"], end=State.FAILED), [OutcomeKind.OTHERWISE, OutcomeKind.GIVEN_UP]),
         (Story("j", ["code", "code"], end=State.CANCELLED), [OutcomeKind.AGAIN, OutcomeKind.CANCELLED]),
         (Story("j", ["code"], end=State.FORCED_COMPLETE), [OutcomeKind.FORCED]),
         (Story("j", ["code"], end=State.FAULTED), [OutcomeKind.OPEN]),
-        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), [OutcomeKind.MENDED]),
-        (Story("j", [{"cause": "code", "by": "case:c1"}]), [OutcomeKind.MENDED]),
+        (Story("j", [{"cause": "code", "by": "playbook:i:1:0"}]), [OutcomeKind.RECOVERED]),
+        (Story("j", [{"cause": "code", "by": "run:c1"}]), [OutcomeKind.RECOVERED]),
     ],
 )
 def test_what_came_of_an_incident_is_told_by_what_the_job_did_later(story: Story, came: list[OutcomeKind]) -> None:
-    assert [one.came for one in came_of(story)] == came
+    assert [outcome.came for outcome in came_of(story)] == came
 
 
 def test_what_the_next_attempt_had_more_and_where_it_ran() -> None:
@@ -68,20 +68,20 @@ def test_what_the_next_attempt_had_more_and_where_it_ran() -> None:
 @pytest.mark.parametrize(
     ("story", "came"),
     [
-        (Story("j", ["node", "code"]), OutcomeKind.MENDED),
+        (Story("j", ["node", "code"]), OutcomeKind.RECOVERED),
         (Story("j", ["node", {"cause": "node", "by": "ann"}]), OutcomeKind.BY_HAND),
-        (Story("j", [{"cause": "code", "by": "exlet:i:1:0"}]), OutcomeKind.MENDED),
+        (Story("j", [{"cause": "code", "by": "playbook:i:1:0"}]), OutcomeKind.RECOVERED),
         (Story("j", ["code", "code"], end=State.FAILED), OutcomeKind.GIVEN_UP),
         (Story("j", ["code"], end=State.CANCELLED), OutcomeKind.CANCELLED),
         (Story("j", ["code"], end=State.FORCED_COMPLETE), OutcomeKind.FORCED),
         (Story("j", ["code"], end=State.FAULTED), OutcomeKind.OPEN),
     ],
 )
-def test_what_came_of_a_job_with_faults_is_told_by_its_document_alone(story: Story, came: OutcomeKind) -> None:
+def test_what_came_of_a_job_with_failures_is_told_by_its_document_alone(story: Story, came: OutcomeKind) -> None:
     document, _ = story.made()
-    told, core_seconds = faulted_job_came(document)
-    assert told is came
-    assert (core_seconds > 0) == (came in (OutcomeKind.MENDED, OutcomeKind.BY_HAND))
+    outcome_kind, core_seconds = faulted_job_came(document)
+    assert outcome_kind is came
+    assert (core_seconds > 0) == (came in (OutcomeKind.RECOVERED, OutcomeKind.BY_HAND))
     assert faulted_job_came(None) == (OutcomeKind.UNKNOWN, 0.0)
 
 
@@ -93,12 +93,12 @@ def test_nothing_is_known_of_a_job_that_is_gone() -> None:
     ("steps", "way"),
     [
         ([{"action": "resubmit"}], AnswerKind.RETRY),
-        ([{"action": "ladder"}], AnswerKind.RETRY),
+        ([{"action": "retry"}], AnswerKind.RETRY),
         ([{"action": "resubmit", "needs": {"memory": {"factor": 2.0}}}], AnswerKind.CHANGED),
         ([{"action": "avoid-host"}, {"action": "resubmit"}], AnswerKind.ELSEWHERE),
         ([{"action": "resubmit", "how": "other-domain"}], AnswerKind.ELSEWHERE),
         ([{"action": "hold"}], AnswerKind.HOLD),
-        ([{"action": "suspend", "target": "case"}], AnswerKind.HOLD),
+        ([{"action": "suspend", "target": "run"}], AnswerKind.HOLD),
         ([{"action": "force-fail"}], AnswerKind.FAIL),
         ([{"action": "rollback"}], AnswerKind.FAIL),
         ([{"action": "force-complete"}], AnswerKind.COMPLETE),
@@ -106,43 +106,43 @@ def test_nothing_is_known_of_a_job_that_is_gone() -> None:
         ([{"action": "notify", "text": "look"}], AnswerKind.OTHER),
     ],
 )
-def test_what_an_exlet_comes_to(steps: list[dict[str, object]], way: AnswerKind) -> None:
+def test_what_a_playbook_comes_to(steps: list[dict[str, object]], way: AnswerKind) -> None:
     assert answer_of_steps(steps, RULE).way is way
 
 
-MENDED = IncidentOutcome(OutcomeKind.MENDED, Attempt(2, ok=True))
+RECOVERED = IncidentOutcome(OutcomeKind.RECOVERED, Attempt(2, ok=True))
 AGAIN = IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "code"))
 
 
 @pytest.mark.parametrize(
     ("answer", "outcome", "wrong"),
     [
-        (Answer(AnswerKind.HOLD, RULE), MENDED, DecisionError.STOPS),
-        (Answer(AnswerKind.FAIL, RULE), MENDED, DecisionError.STOPS),
-        (Answer(AnswerKind.COMPLETE, RULE), MENDED, DecisionError.COUNTS),
+        (Answer(AnswerKind.HOLD, RULE), RECOVERED, DecisionError.STOPS),
+        (Answer(AnswerKind.FAIL, RULE), RECOVERED, DecisionError.STOPS),
+        (Answer(AnswerKind.COMPLETE, RULE), RECOVERED, DecisionError.COUNTS),
         (Answer(AnswerKind.RETRY, RULE), AGAIN, DecisionError.IN_VAIN),
         (Answer(AnswerKind.HOLD, RULE), IncidentOutcome(OutcomeKind.BY_HAND, Attempt(2, ok=True)), None),
         (Answer(AnswerKind.FAIL, RULE), IncidentOutcome(OutcomeKind.BY_HAND, Attempt(2, ok=True)), DecisionError.STOPS),
         (Answer(AnswerKind.FAIL, RULE), IncidentOutcome(OutcomeKind.FORCED), DecisionError.STOPS),
-        (Answer(AnswerKind.RETRY, RULE), MENDED, None),
+        (Answer(AnswerKind.RETRY, RULE), RECOVERED, None),
         (Answer(AnswerKind.HOLD, RULE), AGAIN, None),
         # Nothing of the kind was tried: that it failed again says nothing.
         (Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), AGAIN, None),
         (Answer(AnswerKind.ELSEWHERE, RULE), AGAIN, None),
         (Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "x"), more=frozenset({"memory"})), DecisionError.IN_VAIN),
         (Answer(AnswerKind.ELSEWHERE, RULE), IncidentOutcome(OutcomeKind.AGAIN, Attempt(2, "x"), other_host=True), DecisionError.IN_VAIN),
-        # The house is compared, not judged.
-        (Answer(AnswerKind.FAIL), MENDED, None),
+        # The default policy is compared, not judged.
+        (Answer(AnswerKind.FAIL), RECOVERED, None),
     ],
 )  # fmt: skip
 def test_which_verdicts_are_wrong(answer: Answer, outcome: IncidentOutcome, wrong: DecisionError | None) -> None:
-    proof, found = judge(answer, outcome)
-    assert found is wrong
+    proof, error = judge(answer, outcome)
+    assert error is wrong
     assert (proof is Proof.WRONG) == (wrong is not None)
 
 
-def test_a_plain_retry_is_not_proven_by_what_more_memory_mended() -> None:
-    outcome = IncidentOutcome(OutcomeKind.MENDED, Attempt(2, ok=True), more=frozenset({"memory"}))
+def test_a_plain_retry_is_not_proven_by_what_more_memory_recovered() -> None:
+    outcome = IncidentOutcome(OutcomeKind.RECOVERED, Attempt(2, ok=True), more=frozenset({"memory"}))
     assert judge(Answer(AnswerKind.RETRY, RULE), outcome)[0] is Proof.UNPROVEN
     assert judge(Answer(AnswerKind.CHANGED, RULE, needs=frozenset({"memory"})), outcome)[0] is Proof.RIGHT
 
@@ -154,20 +154,20 @@ def test_what_another_answer_would_have_cost() -> None:
     retry, stop = Answer(AnswerKind.RETRY, RULE), Answer(AnswerKind.FAIL, RULE)
     assert cost(Answer(AnswerKind.RETRY), stop, failed, again) == (200, 0)
     assert cost(Answer(AnswerKind.FAIL), retry, failed, given_up) == (0, 400)
-    assert cost(Answer(AnswerKind.RETRY), stop, failed, MENDED) == (0, 0), "the job had to run"
+    assert cost(Answer(AnswerKind.RETRY), stop, failed, RECOVERED) == (0, 0), "the job had to run"
     assert cost(Answer(AnswerKind.HOLD), retry, failed, again) == (0, 0), "it was tried all the same"
 
 
-def test_the_house_says_what_it_said_or_what_follows_from_the_incident() -> None:
+def test_the_default_policy_says_what_it_said_or_what_follows_from_the_incident() -> None:
     (incident, decision), *_ = Story("j", ["node"], decisions=["hold"]).made()[1]
-    told = told_by(incident)
-    assert house_said(incident, answer_of_decision(decision), told).way is AnswerKind.HOLD
+    fields = told_by(incident)
+    assert default_said(incident, answer_of_decision(decision), fields).way is AnswerKind.HOLD
     by_rule = Answer(AnswerKind.RETRY, RULE)
-    assert house_said(incident, by_rule, told).way is AnswerKind.RETRY, "a lost node has free tries"
+    assert default_said(incident, by_rule, fields).way is AnswerKind.RETRY, "a lost node has free tries"
 
 
 ways = st.sampled_from([way for way in AnswerKind if way is not AnswerKind.NOTHING])
-answers = st.builds(Answer, ways, st.sampled_from([RULE, "domain/house#r2", "house policy"]), st.just(""))
+answers = st.builds(Answer, ways, st.sampled_from([RULE, "domain/site#r2", "default policy"]), st.just(""))
 attempts = st.builds(
     Attempt, st.integers(1, 3), st.sampled_from(["code", "node"]), st.just("n1"), st.floats(0, 1e4), st.just((1, 0, 0, 0, 0)), st.booleans()
 )  # fmt: skip
@@ -185,23 +185,27 @@ def test_the_report_adds_up(looked: list[tuple[int, Attempt, Answer, Answer, Inc
     assert report.incidents == len(looked) == report.same + report.differs == sum(report.came.values())
     assert report.differs == sum(group.count for group in report.groups.values()) + report.more_groups
     assert report.by_rule == sum(tally.answered for tally in report.rules.values()) == sum(report.proof.values())
-    assert report.wrongs == report.proof[Proof.WRONG] == sum(sum(one.wrong.values()) for one in report.rules.values())
-    assert report.saved == pytest.approx(sum(one.saved for one in report.rules.values()) + _of_house(looked)[0])
+    assert report.wrongs == report.proof[Proof.WRONG] == sum(sum(rule.wrong.values()) for rule in report.rules.values())
+    assert report.saved == pytest.approx(
+        sum(rule.saved for rule in report.rules.values()) + _by_default_policy(looked)[0]
+    )
     assert min(report.saved, report.spent) >= 0
     shown = report.examples()
     assert len(shown) <= 10
-    assert [one.wrong is None for one in shown] == sorted(one.wrong is None for one in shown), "the wrong ones first"
+    assert [incident.wrong is None for incident in shown] == sorted(incident.wrong is None for incident in shown), (
+        "the wrong ones first"
+    )
     for tally in report.rules.values():
         assert tally.peak_hour <= tally.answered
 
 
-def _of_house(looked: list[tuple[int, Attempt, Answer, Answer, IncidentOutcome]]) -> tuple[float, float]:
+def _by_default_policy(looked: list[tuple[int, Attempt, Answer, Answer, IncidentOutcome]]) -> tuple[float, float]:
     costs = [
         cost(then, now, attempt, outcome)
         for _, attempt, then, now, outcome in looked
         if not now.by_rule and not now.same_as(then)
     ]
-    return sum(one for one, _ in costs), sum(one for _, one in costs)
+    return sum(other_cost for other_cost, _ in costs), sum(other_cost for _, other_cost in costs)
 
 
 @given(answers, outcomes)
@@ -216,5 +220,5 @@ def test_no_verdict_that_nothing_is_known_of_is_wrong(answer: Answer, outcome: I
 
 def test_what_a_person_did_is_kept_with_the_outcome() -> None:
     forced = Story("j", [{"cause": "code", "by": "ann", "event": Event.FORCE_COMPLETE}], end=State.FORCED_COMPLETE)
-    (one,) = came_of(forced)
-    assert [(hand.event, hand.by) for hand in one.hands] == [("force-complete", "ann")]
+    (outcome,) = came_of(forced)
+    assert [(hand.event, hand.by) for hand in outcome.hands] == [("force-complete", "ann")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.rules.generated import LETTERS, Context, contexts, evaluate_in, rule, trees
 
-from forestay.domain.exceptions.incidents.exception_type import CASE_LEVEL, EXCEPTIONS, ExceptionType
+from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, RUN_LEVEL, ExceptionType
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.rule_set import (
     ANY_TASK,
@@ -28,7 +28,7 @@ from forestay.domain.rules.rule_set import (
 from forestay.domain.rules.rule_tree import RuleChangeRefused, RuleTree, add, check_tree, walk
 
 ABORT = ExceptionType.ABORT
-KEYS = [TreeKey(ExceptionType.CASE_PRE), TreeKey(ABORT, "align"), TreeKey(ABORT, ANY_TASK)]
+KEYS = [TreeKey(ExceptionType.RUN_PRE), TreeKey(ABORT, "align"), TreeKey(ABORT, ANY_TASK)]
 
 
 def _set(level: RuleSetLevel, name: str, trees_: dict[TreeKey, RuleTree]) -> RuleSet:
@@ -45,7 +45,7 @@ def _tree(number: int, condition: str) -> RuleTree:
 
 
 rule_sets = st.builds(
-    lambda one, two, three: _set(RuleSetLevel.DOMAIN, "house", dict(zip(KEYS, (one, two, three), strict=True))),
+    lambda first, two, three: _set(RuleSetLevel.DOMAIN, "site", dict(zip(KEYS, (first, two, three), strict=True))),
     trees(shadows=True), trees(shadows=True), trees(shadows=True),
 )  # fmt: skip
 
@@ -53,10 +53,10 @@ ALL_FALSE: Context = dict.fromkeys(LETTERS, False)
 
 
 @pytest.mark.ledger("P1-22")
-def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_case_level_type_and_one_a_task_otherwise() -> None:
+def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_run_level_type_and_one_a_task_otherwise() -> None:
     assert len(ExceptionType) == 11
     assert len(EXCEPTIONS) == 10
-    assert {"case-pre", "case-post", "case-external"} == CASE_LEVEL
+    assert {"run-pre", "run-post", "run-external"} == RUN_LEVEL
     number = 0
     rule_set = RuleSet(RuleSetId("lab", RuleSetLevel.FLOW, "reads"))
     for type_ in ExceptionType:
@@ -66,7 +66,7 @@ def test_a_rule_set_has_up_to_eleven_tree_sets_with_one_tree_a_case_level_type_a
     sets = rule_set.tree_sets()
     assert len(sets) == 11
     assert {type_: len(trees_) for type_, trees_ in sets.items()} == {
-        t: 1 if t in CASE_LEVEL else 2 for t in ExceptionType
+        t: 1 if t in RUN_LEVEL else 2 for t in ExceptionType
     }
     assert rule_set.find("r8") is not None
 
@@ -83,13 +83,13 @@ def test_the_flow_is_asked_first_then_the_domain_then_the_packs_and_the_task_bef
     flow = _set(
         RuleSetLevel.FLOW, "reads", {TreeKey(ABORT, "align"): _tree(1, "a"), TreeKey(ABORT, ANY_TASK): _tree(2, "b")}
     )
-    domain = _set(RuleSetLevel.DOMAIN, "house", {TreeKey(ABORT, ANY_TASK): _tree(3, "c")})
+    domain = _set(RuleSetLevel.DOMAIN, "site", {TreeKey(ABORT, ANY_TASK): _tree(3, "c")})
     packs = [
         _set(RuleSetLevel.PACK, name, {TreeKey(ABORT, ANY_TASK): _tree(n, "d")})
         for n, name in ((4, "slurm"), (5, "base"))
     ]
     sets = in_order([packs[0], domain, packs[1], flow])
-    assert [one.id.name for one in sets] == ["reads", "house", "base", "slurm"]
+    assert [rule_set.id.name for rule_set in sets] == ["reads", "site", "base", "slurm"]
     answers = {
         true: decide(sets, ABORT, "align", evaluate_in({**ALL_FALSE, **dict.fromkeys(true, True)})).rule
         for true in ("abcd", "bcd", "cd", "d", "")
@@ -105,7 +105,7 @@ def test_an_error_in_an_earlier_set_keeps_the_later_sets_from_acting(several: li
         if len(tree)
     ]
     ruling = decide(sets, ABORT, "align", evaluate_in(context))
-    verdicts = [one.walk.verdict for one in ruling.walks]
+    verdicts = [set_walk.walk.verdict for set_walk in ruling.walks]
     assert all(verdict is ConditionVerdict.FALSE for verdict in verdicts[:-1])
     if ConditionVerdict.ERROR in verdicts:
         assert (ruling.verdict, ruling.conclusion, ruling.rule) == (ConditionVerdict.ERROR, None, None)
@@ -135,11 +135,11 @@ def test_a_version_is_what_it_changed_and_the_way_back_is_another_version(old: R
 
 
 def test_a_version_that_does_not_follow_or_breaks_a_tree_is_refused() -> None:
-    empty = RuleSet(RuleSetId("lab", RuleSetLevel.DOMAIN, "house"))
+    empty = RuleSet(RuleSetId("lab", RuleSetLevel.DOMAIN, "site"))
     first = next_version(empty, with_tree(empty, KEYS[2], _tree(1, "a")), by="ann", at=1)
-    one = apply(empty, first)
-    assert isinstance(one, RuleSet)
-    assert isinstance(apply(one, first), RuleChangeRefused)
+    rule_set = apply(empty, first)
+    assert isinstance(rule_set, RuleSet)
+    assert isinstance(apply(rule_set, first), RuleChangeRefused)
     torn = RuleSetVersion(empty.id, 1, first.changes[:1], "ann", 1)
     refused = apply(empty, torn)
     assert isinstance(refused, RuleChangeRefused)

@@ -25,7 +25,7 @@ from forestay.domain.rules.rule_tree import (
 
 
 def _grown(*steps: tuple[str, str]) -> RuleTree:
-    """A tree grown by (condition, the letters that are true on its cornerstone)."""
+    """A tree grown by (condition, the letters that are true on its reference incident)."""
     tree = RuleTree()
     for number, (condition, true) in enumerate(steps, start=1):
         on = walk(tree, evaluate_in({letter: letter in true for letter in LETTERS}), shadow=True)
@@ -37,7 +37,7 @@ def _grown(*steps: tuple[str, str]) -> RuleTree:
 
 def _conclusion(tree: RuleTree, true: str) -> str | None:
     done = walk(tree, evaluate_in({letter: letter in true for letter in LETTERS}))
-    return done.conclusion.exlet if done.conclusion else None
+    return done.conclusion.playbook if done.conclusion else None
 
 
 @pytest.mark.ledger("P1-21")
@@ -67,20 +67,20 @@ def test_the_concert_of_the_paper_is_moved_or_cancelled_by_the_tickets_sold() ->
 def test_a_walk_names_its_whole_path_and_where_a_rule_would_go() -> None:
     tree = _grown(("a", "a"), ("b", "ab"), ("c", "c"))
     done = walk(tree, evaluate_in({**dict.fromkeys(LETTERS, False), "a": True}))
-    assert [(one.rule, one.verdict) for one in done.path] == [(ROOT, "true"), ("r1", "true"), ("r2", "false")]
+    assert [(tested.rule, tested.verdict) for tested in done.path] == [(ROOT, "true"), ("r1", "true"), ("r2", "false")]
     assert (done.last_satisfied, done.last_tested, done.verdict) == ("r1", "r2", ConditionVerdict.TRUE)
 
 
 @given(trees(), clear_contexts, st.sampled_from(LETTERS), contexts)
-def test_a_new_rule_answers_its_cornerstone_and_changes_no_walk_that_does_not_reach_it(
-    tree: RuleTree, cornerstone: Context, condition: str, other: Context
+def test_a_new_rule_answers_its_reference_incident_and_changes_no_walk_that_does_not_reach_it(
+    tree: RuleTree, reference_incident: Context, condition: str, other: Context
 ) -> None:
-    assume(cornerstone[condition] is True)
-    on = walk(tree, evaluate_in(cornerstone), shadow=True)
+    assume(reference_incident[condition] is True)
+    on = walk(tree, evaluate_in(reference_incident), shadow=True)
     grown = add(tree, rule(99, condition), on)
     assert isinstance(grown, RuleTree)
-    after = walk(grown, evaluate_in(cornerstone))
-    assert after.conclusion == Conclusion(exlet="do-99")
+    after = walk(grown, evaluate_in(reference_incident))
+    assert after.conclusion == Conclusion(playbook="do-99")
     assert after.path[:-1] == on.path
 
     was, is_ = walk(tree, evaluate_in(other)), walk(grown, evaluate_in(other))
@@ -91,8 +91,10 @@ def test_a_new_rule_answers_its_cornerstone_and_changes_no_walk_that_does_not_re
 
 
 @given(trees(), clear_contexts, st.sampled_from(LETTERS))
-def test_adding_and_removing_gives_the_same_tree_back(tree: RuleTree, cornerstone: Context, condition: str) -> None:
-    grown = add(tree, rule(99, condition), walk(tree, evaluate_in(cornerstone), shadow=True))
+def test_adding_and_removing_gives_the_same_tree_back(
+    tree: RuleTree, reference_incident: Context, condition: str
+) -> None:
+    grown = add(tree, rule(99, condition), walk(tree, evaluate_in(reference_incident), shadow=True))
     assert isinstance(grown, RuleTree)
     back = remove(grown, "r99")
     assert isinstance(back, RuleTree)
@@ -159,7 +161,7 @@ def test_an_erring_rule_never_lets_a_more_general_one_act(tree: RuleTree, contex
 def test_what_acts_is_what_would_act_without_the_shadows(tree: RuleTree, context: Context) -> None:
     """The reference has each shadow's condition made false: it can be satisfied no more, and cannot err."""
     silent = with_rules(
-        tree, *(Rule(r.id, "never", r.conclusion, RuleState.ACTIVE, r.cornerstone, r.author, r.description, r.created, r.parent,
+        tree, *(Rule(r.id, "never", r.conclusion, RuleState.ACTIVE, r.reference_incident, r.author, r.description, r.created, r.parent,
                      r.true_child, r.false_child) for r in tree.rules.values() if r.state is RuleState.SHADOW)
     )  # fmt: skip
     without = walk(silent, evaluate_in({**context, "never": False}))
@@ -193,7 +195,7 @@ def test_a_rule_is_refused_where_its_place_is_taken_or_a_rule_errs() -> None:
 
 def test_every_broken_link_is_found() -> None:
     whole = _grown(("a", "a"), ("b", "ab"))
-    lost = RuleTree({one: rule for one, rule in whole.rules.items() if one != "r2"})
+    lost = RuleTree({name: rule for name, rule in whole.rules.items() if name != "r2"})
     assert check_tree(lost) == ("rule r1 has a branch to r2, which does not exist",)
     assert check_tree(RuleTree({})) == ("there is no root whose condition is true",)
     ring = with_rules(whole, Rule("r2", "b", Conclusion("x"), parent="r1", true_child="r1"))

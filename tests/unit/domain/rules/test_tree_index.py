@@ -26,11 +26,11 @@ PARTS = (
     'cause == "memory"', 'cause == "disk"', "cause == 'time'", 'cause != "memory"', "job.attempt == 1", "job.attempt < 2",
     "job.attempt >= 2", "evidence.exit_code == 137", "evidence.exit_code > 100", "evidence.exit_code != null",
     "evidence.exit_code == null", "evidence.exit_code != 137", "host.closed", "!host.closed", "confidence > 0.5",
-    "evidence.wall_time < 10.5", 'pattern == "a && b"', 'pattern == "x || y"', "case.data.a == 1", 'items["a"] == "running"',
-    'cause in ["memory", "disk"]', 'pattern in ["a && b"]', '"a" in items', '"a" in case.data', "'b' in items", '"q" in job.labels',
+    "evidence.wall_time < 10.5", 'pattern == "a && b"', 'pattern == "x || y"', "run.data.a == 1", 'tasks["a"] == "running"',
+    'cause in ["memory", "disk"]', 'pattern in ["a && b"]', '"a" in tasks', '"a" in run.data', "'b' in tasks", '"q" in job.labels',
     'job.labels["q"] == "long"', '"q" in job.labels && job.labels["q"] == "long"', 'cause in ["disk", "disk"]',
     "history.cause_1h > 5", "history.cause_1h >= 2 && job.attempt < 3", "job.attempt <= 1", "evidence.peak_memory > job.memory",
-    "evidence.exit_code in [1, 137]", 'pattern.contains("||")', "has(items.a)", 'items.a == "running"', 'items.exists(k, k != "a")',
+    "evidence.exit_code in [1, 137]", 'pattern.contains("||")', "has(tasks.a)", 'tasks.a == "running"', 'tasks.exists(k, k != "a")',
     'evidence.log_tail.exists(l, l == "x")', "1 / (job.attempt - 1) == 1", '(cause == "memory" || job.attempt == 2)', "no.such == 1",
 )  # fmt: skip
 
@@ -40,7 +40,7 @@ texts = st.one_of(
     st.tuples(st.sampled_from(PARTS), st.sampled_from(PARTS)).map(lambda two: f"{two[0]} ? {two[1]} : true"),
 )
 
-told = st.fixed_dictionaries(
+strategy = st.fixed_dictionaries(
     {},
     optional={
         "cause": st.sampled_from(["memory", "disk", "time"]),
@@ -50,16 +50,16 @@ told = st.fixed_dictionaries(
         "host.closed": st.booleans(),
         "confidence": st.sampled_from([0.0, 0.5, 0.9]),
         "pattern": st.sampled_from(["a && b", "x || y", ""]),
-        "case.data": st.sampled_from([{}, {"a": 1}, {"a": "1"}]),
+        "run.data": st.sampled_from([{}, {"a": 1}, {"a": "1"}]),
         "job.labels": st.sampled_from([{}, {"q": "long"}, {"q": "short", "b": "x"}]),
-        "items": st.sampled_from([{}, {"a": "running"}]),
+        "tasks": st.sampled_from([{}, {"a": "running"}]),
         "history.cause_1h": st.integers(0, 7),
         "evidence.peak_memory": st.sampled_from([None, 0, 7]),
         "job.memory": st.integers(0, 7),
         "evidence.log_tail": st.sampled_from([[], ["x"], ["y"]]),
     },
 )
-contexts = told.map(lambda values: read_context(values)[0])
+contexts = strategy.map(lambda values: read_context(values)[0])
 
 
 @given(st.sampled_from(PARTS) | texts, contexts)
@@ -76,7 +76,7 @@ def test_what_is_read_off_a_text_is_what_the_language_says(text: str, context: C
     "text",
     [
         'cause == r"a"', 'cause == "a\\n"', "cause == '''a'''",
-        'cause == "a" // && job.attempt == 1', "cause == 1", "job.attempt == 1.5", "confidence == 1", "unknown == 1", "items == 1", "job.attempt == null",
+        'cause == "a" // && job.attempt == 1', "cause == 1", "job.attempt == 1.5", "confidence == 1", "unknown == 1", "tasks == 1", "job.attempt == null",
         "evidence.exit_code < null", "job.attempt == 9999999999999999999", "job.`attempt` == 1", "attempts.exists(a, evidence.log_tail.exists(l, l == a.host))",
         "!" * 5, "(" * 40 + "true" + ")" * 40, "true" + " ? true : true" * 60, "1 + " * 40 + "1 == 1", "true && " * 800 + "true",
     ],
@@ -87,7 +87,7 @@ def test_nothing_is_read_off_what_is_not_plain(text: str) -> None:
 
 def test_the_plain_parts_of_a_conjunction_are_read_off() -> None:
     read = conjunction_of('cause == "memory" && (job.attempt == 1 || host.closed)\n && evidence.exit_code>100')
-    assert [(one.field, one.sign, one.value) for one in read.comparisons] == [
+    assert [(comparison.field, comparison.sign, comparison.value) for comparison in read.comparisons] == [
         ("cause", "==", "memory"),
         ("evidence.exit_code", ">", 100),
     ]
@@ -114,8 +114,8 @@ def test_what_would_err_has_no_answer_but_a_false_part_decides() -> None:
 def _grown(drafts: list[tuple[str, Context, RuleState]], index: TreeIndex | None = None) -> RuleTree:
     """A tree grown rule by rule; an index that is given follows it."""
     tree = RuleTree()
-    for number, (condition, cornerstone, state) in enumerate(drafts):
-        on = walk(tree, CONDITIONS.over(cornerstone), shadow=True)
+    for number, (condition, reference_incident, state) in enumerate(drafts):
+        on = walk(tree, CONDITIONS.over(reference_incident), shadow=True)
         rule = Rule(f"r{number}", condition, Conclusion(f"do-{number}"), state)
         grown = add(tree, rule, on)
         if not isinstance(grown, RuleTree):
@@ -184,7 +184,7 @@ def test_the_quick_decision_is_the_plain_one(
         key = TreeKey(ExceptionType.ABORT, "*" if place % 2 else "align")
         sets.append(with_tree(RuleSet(RuleSetId("lab", RuleSetLevel.PACK, str(place))), key, _grown(rules)))
     evaluate = CONDITIONS.over(context)
-    ready = [IndexedSet(one, _compiles) for one in sets]
+    ready = [IndexedSet(rule_set, _compiles) for rule_set in sets]
     for set_indexes in ([RuleSetIndex(ready)], [RuleSetIndex(ready[:1]), RuleSetIndex(ready[1:])]):
         quick = decide_quickly(set_indexes, ExceptionType.ABORT, "align", context, evaluate, shadow=shadow)
         assert quick == decide(sets, ExceptionType.ABORT, "align", evaluate, shadow=shadow)
@@ -198,9 +198,9 @@ def test_a_panel_follows_its_sets(
     asked: list[Context],
 ) -> None:
     key = TreeKey(ExceptionType.ABORT, "*")
-    one, other = (RuleSet(RuleSetId("lab", RuleSetLevel.PACK, name)) for name in "ab")
+    rule_set, other = (RuleSet(RuleSetId("lab", RuleSetLevel.PACK, name)) for name in "ab")
     other = with_tree(other, key, _grown(others))
-    growing = IndexedSet(one, _compiles)
+    growing = IndexedSet(rule_set, _compiles)
     growing.indexes[key] = TreeIndex(RuleTree(), _compiles)
     set_index = RuleSetIndex([growing, IndexedSet(other, _compiles)])
     for count in range(1, len(rules) + 1):
@@ -216,9 +216,9 @@ def test_a_panel_follows_its_sets(
                 parent = grown.rules[added[0]].parent
                 assert parent is not None
                 index.follow(grown, changes_of(key, before, grown, (parent, added[0])))
-        for _ in set_index.learn(one.id, key, index):
+        for _ in set_index.learn(rule_set.id, key, index):
             pass
-        growing.indexes[key], growing.rule_set = index, with_tree(one, key, grown)
+        growing.indexes[key], growing.rule_set = index, with_tree(rule_set, key, grown)
         set_index.seat(set_index.sets)
         for context in asked:
             for shadow in (False, True):

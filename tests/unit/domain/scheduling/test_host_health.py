@@ -1,4 +1,4 @@
-"""When a host is closed, probed and opened again; and when it is not its fault."""
+"""When a host is closed, probed and opened again; and when it is not its failure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SECOND = 1000
 
 def after(*failures: HostFailure, host: str = "n1") -> HostHealth:
     health = HostHealth(host)
-    for one in failures:
-        health = failed(health, one, now=one.at, policy=POLICY)
+    for failure in failures:
+        health = failed(health, failure, now=failure.at, policy=POLICY)
     return health
 
 
@@ -72,7 +72,7 @@ def test_the_same_failure_is_not_counted_twice_unless_it_is_surer_now() -> None:
     health = after(unsure(1), unsure(1))
     assert len(health.failures) == 1
     health = failed(health, sure(1), now=0, policy=POLICY)
-    assert [one.sure for one in health.failures] == [True]
+    assert [failure.sure for failure in health.failures] == [True]
 
 
 def test_which_causes_are_the_hosts() -> None:
@@ -90,20 +90,20 @@ def test_a_closed_host_gets_nothing_but_a_probe_and_opens_when_that_goes_well() 
     health = probed(health, now=30 * SECOND)
     assert may(31 * SECOND) == 0
     health = failed(health, sure(9, 32 * SECOND), now=32 * SECOND, policy=POLICY)
-    assert health.standing is HostStatus.CLOSED
+    assert health.status is HostStatus.CLOSED
     assert (may(91 * SECOND), may(92 * SECOND)) == (0, 1), "the second wait is twice as long"
     assert allowance(went_well(probed(health, now=92 * SECOND)), proven=True, out=0, now=0, policy=POLICY) is None
 
 
 def test_a_probe_that_runs_for_long_opens_the_host_too() -> None:
     health = probed(close(after(*map(sure, range(5))), now=0, policy=POLICY), now=30 * SECOND)
-    assert passed(health, now=89 * SECOND, policy=POLICY).standing is HostStatus.PROBING
-    assert passed(health, now=90 * SECOND, policy=POLICY).standing is HostStatus.OPEN
+    assert passed(health, now=89 * SECOND, policy=POLICY).status is HostStatus.PROBING
+    assert passed(health, now=90 * SECOND, policy=POLICY).status is HostStatus.OPEN
 
 
 def test_a_closing_ends_by_itself() -> None:
     health = close(after(*map(sure, range(5))), now=0, policy=POLICY)
-    assert passed(health, now=3599 * SECOND, policy=POLICY).standing is HostStatus.CLOSED
+    assert passed(health, now=3599 * SECOND, policy=POLICY).status is HostStatus.CLOSED
     assert passed(health, now=3600 * SECOND, policy=POLICY).quiet
 
 
@@ -131,7 +131,7 @@ def test_an_unproven_host_never_has_more_than_it_may_lose(asks: list[int], slots
         for place in range(min(may, slots)):
             eaten += 1
             health = failed(health or HostHealth("n1"), sure(1000 * number + place), now=0, policy=POLICY)
-        if health is not None and health.standing is HostStatus.OPEN and too_many(health, 0, POLICY):
+        if health is not None and health.status is HostStatus.OPEN and too_many(health, 0, POLICY):
             health = close(health, now=0, policy=POLICY)
     assert eaten <= POLICY.most
 
@@ -139,7 +139,7 @@ def test_an_unproven_host_never_has_more_than_it_may_lose(asks: list[int], slots
 def test_it_is_read_back_as_it_was_written() -> None:
     health = close(after(*map(sure, range(5))), now=7, policy=POLICY)
     assert from_plain(as_plain({"n1": health, "n2": HostHealth("n2")})) == {"n1": health}
-    assert from_plain({"n1": {"standing": "something new"}}) == {}
+    assert from_plain({"n1": {"status": "something new"}}) == {}
 
 
 def test_the_words_say_why_and_when() -> None:

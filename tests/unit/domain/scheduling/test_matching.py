@@ -141,14 +141,14 @@ def test_with_a_price_a_pilot_that_is_busy_for_longer_is_not_waited_for() -> Non
 def test_producers_whose_outputs_meet_go_to_one_host() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=2)
     for number, key in enumerate("mnmn"):
-        matching.arrive(CandidateJob(number, number, meet=ColocationRequest(key, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, colocate=ColocationRequest(key, room=2, of=3)), 0)
     assert [matching.take(pilot, 0) for pilot in ("a0", "b0", "a1", "b1")] == [0, 1, 2, 3]
 
 
 def test_who_is_to_meet_goes_anywhere_when_the_host_has_no_slot_and_nothing_else_waits() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=1)
     for number in range(2):
-        matching.arrive(CandidateJob(number, number, meet=ColocationRequest("m", room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, colocate=ColocationRequest("m", room=2, of=3)), 0)
     assert matching.take("a0", 0) == 0
     assert matching.take("b0", 0) == 1
 
@@ -156,7 +156,7 @@ def test_who_is_to_meet_goes_anywhere_when_the_host_has_no_slot_and_nothing_else
 def test_who_is_to_meet_waits_for_its_host_while_others_find_something_else() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=1)
     for number in range(2):
-        matching.arrive(CandidateJob(number, number, meet=ColocationRequest("m", room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, colocate=ColocationRequest("m", room=2, of=3)), 0)
     matching.arrive(CandidateJob("other", 5), 0)
     assert [matching.take("a0", 0), matching.take("b0", 0)] == [0, "other"]
     matching.ended(0, 1)
@@ -168,26 +168,26 @@ def test_one_producer_of_two_readers_finds_room_for_both() -> None:
     """W2: a host with two slots gets one such producer, not two, while another host has room."""
     matching = two_hosts(LOOK_AHEAD, slots=2)
     for number in range(2):
-        matching.arrive(CandidateJob(number, number, meet=ColocationRequest(number, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(number, number, colocate=ColocationRequest(number, room=2, of=3)), 0)
     assert [matching.take("a0", 0), matching.take("a1", 0), matching.take("b0", 0)] == [0, None, 1]
     matching.ended(0, 9)
     matching.idle("a0")
     matching.cached("a0", [("out", 1)])
     for reader in ("r1", "r2"):
-        matching.arrive(CandidateJob(reader, 9, ("out",), meet=ColocationRequest(0, room=2, of=3)), 9)
+        matching.arrive(CandidateJob(reader, 9, ("out",), colocate=ColocationRequest(0, room=2, of=3)), 9)
     assert {matching.take("a0", 9), matching.take("a1", 9)} == {"r1", "r2"}
 
 
-def test_a_meeting_that_never_ends_gives_its_room_back() -> None:
+def test_a_colocation_that_never_ends_gives_its_room_back() -> None:
     matching = two_hosts(LOOK_AHEAD, slots=2)
-    matching.arrive(CandidateJob(0, 0, meet=ColocationRequest("m", room=2, of=3)), 0)
+    matching.arrive(CandidateJob(0, 0, colocate=ColocationRequest("m", room=2, of=3)), 0)
     assert matching.take("a0", 0) == 0
     matching.ended(0, 1)
     matching.idle("a0")
     matching.tick(LOOK_AHEAD.keep + 2)
     matching.busy("b0")
     matching.busy("b1")
-    matching.arrive(CandidateJob(1, 1, meet=ColocationRequest("n", room=2, of=3)), 5000)
+    matching.arrive(CandidateJob(1, 1, colocate=ColocationRequest("n", room=2, of=3)), 5000)
     assert matching.take("a1", 5000) == 1
 
 
@@ -221,21 +221,21 @@ def test_a_host_that_goes_takes_its_files_along_and_frees_what_was_kept_for_it()
 
 
 def test_a_file_is_at_a_host_until_its_last_copy_goes() -> None:
-    holdings = CacheIndex()
-    holdings.add("p", "h", [("x", 3)])
-    holdings.add("q", "h", [("x", 3), ("y", 4)])
-    assert holdings.bytes_at("h", ("x", "y", "z")) == 7
-    holdings.remove("p", "h", ["x"])
-    assert holdings.bytes_at("h", ("x",)) == 3
-    holdings.forget("q", "h")
-    assert (dict(holdings.at("h")), list(holdings.where("x"))) == ({}, [])
-    holdings.add("p", "h", [("x", 3)])
-    holdings.add("q", "h", [("x", 3)])
-    holdings.lose("h", "x")
-    assert holdings.bytes_at("h", ("x",)) == 0
-    holdings.forget("p", "h")
-    holdings.forget("q", "h")
-    assert list(holdings.where("x")) == []
+    cache_index = CacheIndex()
+    cache_index.add("p", "h", [("x", 3)])
+    cache_index.add("q", "h", [("x", 3), ("y", 4)])
+    assert cache_index.bytes_at("h", ("x", "y", "z")) == 7
+    cache_index.remove("p", "h", ["x"])
+    assert cache_index.bytes_at("h", ("x",)) == 3
+    cache_index.forget("q", "h")
+    assert (dict(cache_index.at("h")), list(cache_index.where("x"))) == ({}, [])
+    cache_index.add("p", "h", [("x", 3)])
+    cache_index.add("q", "h", [("x", 3)])
+    cache_index.lose("h", "x")
+    assert cache_index.bytes_at("h", ("x",)) == 0
+    cache_index.forget("p", "h")
+    cache_index.forget("q", "h")
+    assert list(cache_index.where("x")) == []
 
 
 @given(st.data())
@@ -259,18 +259,20 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
             job = next(numbers)
             files = tuple(data.draw(st.lists(st.sampled_from("xyz"), unique=True, max_size=2)))
             key = data.draw(st.sampled_from([None, "m", "n"]))
-            meet = ColocationRequest(key, data.draw(st.integers(1, 3)), data.draw(st.integers(0, 4))) if key else None
-            matching.arrive(CandidateJob(job, job, files, data.draw(st.integers(0, 1)), meet), now)
+            colocate = (
+                ColocationRequest(key, data.draw(st.integers(1, 3)), data.draw(st.integers(0, 4))) if key else None
+            )
+            matching.arrive(CandidateJob(job, job, files, data.draw(st.integers(0, 1)), colocate), now)
             arrived.add(job)
         elif what == "ask" and pilot not in running:
             matching.idle(pilot)
-            found = matching.take(pilot, now)
-            if found is not None:
-                assert isinstance(found, int)
-                assert found in arrived - left
-                assert found not in given_to
-                given_to[found] = pilot
-                running[pilot] = found
+            value = matching.take(pilot, now)
+            if value is not None:
+                assert isinstance(value, int)
+                assert value in arrived - left
+                assert value not in given_to
+                given_to[value] = pilot
+                running[pilot] = value
         elif what == "end" and pilot in running:
             matching.ended(running.pop(pilot), now)
             matching.idle(pilot)
@@ -293,13 +295,13 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
         if asker in running:
             matching.ended(running.pop(asker), now)
         matching.idle(asker)
-        found = matching.take(asker, now)
-        if found is None:  # kept for an idle pilot that never asks: for a bounded time
+        value = matching.take(asker, now)
+        if value is None:  # kept for an idle pilot that never asks: for a bounded time
             now += LOOK_AHEAD.quarantine + LOOK_AHEAD.wait
-            found = matching.take(asker, now)
-        assert isinstance(found, int)
-        got.add(found)
-        running[asker] = found
+            value = matching.take(asker, now)
+        assert isinstance(value, int)
+        got.add(value)
+        running[asker] = value
     assert got == open_jobs
 
 
@@ -323,7 +325,7 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
         heappush(ends, (now + chance.gauss(1000, 50), job, pilot))
 
     for job in range(2 * pairs):
-        matching.arrive(CandidateJob(job, job, meet=ColocationRequest(job // 2, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(job, job, colocate=ColocationRequest(job // 2, room=2, of=3)), 0)
     for pilot in range(pilots):
         matching.idle(pilot)
     for pilot in [*range(pilots), *range(pilots)]:

@@ -53,7 +53,7 @@ def ask(limits: Thresholds, wanted: list[TaskGroup], pilots: dict[str, PilotCoun
 def test_never_above_the_greatest_number(
     limits: Thresholds, wanted: list[TaskGroup], pilots: dict[str, PilotCount]
 ) -> None:
-    submitted = sum(one.submitted for one in pilots.values())
+    submitted = sum(pilot.submitted for pilot in pilots.values())
     decided = ask(limits, wanted, pilots)
     assert decided.total <= max(0, limits.max_pilots - submitted)
 
@@ -63,7 +63,7 @@ def test_never_above_the_greatest_number(
 def test_never_below_the_least_number_and_the_idle_ones_are_kept(
     limits: Thresholds, wanted: list[TaskGroup], pilots: dict[str, PilotCount]
 ) -> None:
-    submitted = sum(one.submitted for one in pilots.values())
+    submitted = sum(pilot.submitted for pilot in pilots.values())
     after = submitted + ask(limits, wanted, pilots).total
     assert after >= min(limits.min_pilots, limits.max_pilots)
     busy = sum(pilots[name].busy for name in ("small", "large"))
@@ -77,9 +77,9 @@ def test_tasks_are_covered_or_there_is_no_room(
     limits: Thresholds, wanted: list[TaskGroup], pilots: dict[str, PilotCount]
 ) -> None:
     decided = ask(limits, wanted, pilots)
-    after = sum(one.submitted for one in pilots.values()) + decided.total
+    after = sum(pilot.submitted for pilot in pilots.values()) + decided.total
     assert decided.uncovered == 0 or after >= limits.max_pilots
-    assert set(decided.unfit) == {one.name for one in wanted if one.need is GPU}
+    assert set(decided.unfit) == {group.name for group in wanted if group.need is GPU}
 
 
 @rows
@@ -119,7 +119,9 @@ def test_a_second_look_sends_nothing_more(
 ) -> None:
     """What was sent waits at the scheduler; until something changes that is enough."""
     first = ask(limits, wanted, pilots)
-    later = {name: replace(one, inactive=one.inactive + first.launches.get(name, 0)) for name, one in pilots.items()}
+    later = {
+        name: replace(pilot, inactive=pilot.inactive + first.launches.get(name, 0)) for name, pilot in pilots.items()
+    }
     assert ask(limits, wanted, later).total == 0
 
 
@@ -163,7 +165,7 @@ def test_launches_keep_to_a_pace() -> None:
         sent.append(decided.total)
         assert decided.paced == decided.wanted - decided.total
         history += [LaunchOutcome("small", now, good=True)] * decided.total
-        recent = sum(now - one.planned < 60_000 for one in history)
+        recent = sum(now - outcome.planned < 60_000 for outcome in history)
         assert recent <= 30
     assert sent[:3] == [20, 10, 0]
     assert sum(sent) == 90

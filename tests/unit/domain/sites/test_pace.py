@@ -25,7 +25,7 @@ def test_in_no_window_is_more_asked_than_the_burst_and_the_rate_allow(
         turns.append(now + wait)
     assert turns == sorted(turns), "nobody is passed by"
     for first in range(len(turns)):
-        inside = sum(turns[first] <= one <= turns[first] + window for one in turns)
+        inside = sum(turns[first] <= turn <= turns[first] + window for turn in turns)
         assert inside <= burst + rate * window + 1.000001
 
 

@@ -16,7 +16,7 @@ GPU = Resources(cpus=1, gpus=1)
 SMALL = PilotSize("small", Resources(cpus=1, memory=1 << 30))
 WIDE = PilotSize("wide", Resources(cpus=4, memory=1 << 30), slots=4)
 counts = st.builds(PilotCount, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-standings = st.builds(
+statuses = st.builds(
     SiteStatus,
     st.just("x"),
     st.sampled_from([(SMALL,), (WIDE,), (SMALL, WIDE)]),
@@ -24,8 +24,8 @@ standings = st.builds(
     st.integers(0, 40),
     st.booleans(),
 )
-several = st.lists(standings, min_size=1, max_size=4).map(
-    lambda found: [replace(one, name=f"s{number}") for number, one in enumerate(found)]
+several = st.lists(statuses, min_size=1, max_size=4).map(
+    lambda other_statuses: [replace(status, name=f"s{number}") for number, status in enumerate(other_statuses)]
 )
 
 
@@ -33,29 +33,29 @@ several = st.lists(standings, min_size=1, max_size=4).map(
 def test_what_is_not_covered_is_shared_out_once(tasks: int, sites: list[SiteStatus]) -> None:
     given_out = shares(tasks, ONE, sites)
     assert all(0 <= part <= tasks for part in given_out.values())
-    covered = {one.name: min(tasks, one.covers(ONE)) for one in sites}
+    covered = {site.name: min(tasks, site.covers(ONE)) for site in sites}
     left = max(0, tasks - sum(covered.values()))
-    room = sum(one.room(ONE) for one in sites)
+    room = sum(site.room(ONE) for site in sites)
     fresh = {name: given_out[name] - covered[name] for name in given_out}
     if left <= room:
         assert sum(fresh.values()) == left
-        assert all(fresh[one.name] <= one.room(ONE) for one in sites)
+        assert all(fresh[site.name] <= site.room(ONE) for site in sites)
     else:
-        assert all(fresh[one.name] >= min(one.room(ONE), tasks - covered[one.name]) for one in sites)
+        assert all(fresh[site.name] >= min(site.room(ONE), tasks - covered[site.name]) for site in sites)
 
 
 @given(st.integers(0, 100), several)
 def test_looking_one_after_the_other_they_send_no_more_than_is_needed(tasks: int, sites: list[SiteStatus]) -> None:
     """Each site sends for its share when it looks; in the end everything is covered once."""
-    sites = [replace(one, well=True, sizes=(SMALL,), pilots={}) for one in sites]
+    sites = [replace(site, well=True, sizes=(SMALL,), pilots={}) for site in sites]
     for _ in range(6):
-        for place, one in enumerate(sites):
-            part = shares(tasks, ONE, sites)[one.name]
-            had = one.pilots.get("small", PilotCount()).inactive
-            wanted = min(one.max_pilots, max(had, part))
-            sites[place] = replace(one, pilots={"small": PilotCount(inactive=wanted)})
-    sent = sum(one.pilots["small"].inactive for one in sites)
-    assert sent == min(tasks, sum(one.max_pilots for one in sites))
+        for place, site in enumerate(sites):
+            part = shares(tasks, ONE, sites)[site.name]
+            had = site.pilots.get("small", PilotCount()).inactive
+            wanted = min(site.max_pilots, max(had, part))
+            sites[place] = replace(site, pilots={"small": PilotCount(inactive=wanted)})
+    sent = sum(site.pilots["small"].inactive for site in sites)
+    assert sent == min(tasks, sum(site.max_pilots for site in sites))
 
 
 def test_a_site_alone_is_asked_for_everything() -> None:

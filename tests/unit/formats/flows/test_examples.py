@@ -9,7 +9,7 @@ from tests.unit.domain.flows.world import World
 
 from forestay.domain.flows.commands import RunOutcome
 from forestay.domain.flows.definition.flow import Flow
-from forestay.domain.flows.execution.flow_run import ItemState
+from forestay.domain.flows.execution.flow_run import InstanceState
 from forestay.formats.flows.yaml_flow import read_flow_text
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -23,10 +23,10 @@ def example(name: str) -> Flow:
 
 def jobs(world: World) -> dict[str, int]:
     """How many jobs each task had."""
-    found: dict[str, int] = {}
+    jobs: dict[str, int] = {}
     for batch in world.batches.values():
-        found[batch.task] = found.get(batch.task, 0) + len(batch.ends)
-    return found
+        jobs[batch.task] = jobs.get(batch.task, 0) + len(batch.ends)
+    return jobs
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -52,7 +52,7 @@ def test_the_sweep_tolerates_some_failures() -> None:
     )
     world.run_out()
     assert jobs(world) == {"try": 100, "best": 1}
-    assert world.run.items["try"].bad == 4
+    assert world.run.instances["try"].bad == 4
     assert world.run.outputs == {"best": 0.2}
 
 
@@ -65,7 +65,7 @@ def test_the_nightly_load_goes_through_and_is_undone_when_it_fails() -> None:
     assert bad.run.outcome is RunOutcome.FAILED
     assert bad.undone == ["extract@1!1.1"]
     few = World(flow, results=lambda work: {"rows": 3}, fate=lambda task, index, undo: task != "alarm").run_out()
-    assert few.run.items["load@1/otherwise/alarm"].state is ItemState.FAULTED
+    assert few.run.instances["load@1/otherwise/alarm"].state is InstanceState.FAULTED
 
 
 def test_the_loop_ends_when_it_has_converged() -> None:

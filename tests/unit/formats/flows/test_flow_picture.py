@@ -20,7 +20,7 @@ EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 
 def read(text: str) -> tuple[ElementTree.Element, str]:
     root = ElementTree.fromstring(text)  # noqa: S314 - our own
-    return root, " ".join(one.text or "" for one in root.iter(f"{SVG}desc"))
+    return root, " ".join(element.text or "" for element in root.iter(f"{SVG}desc"))
 
 
 def flow_of(text: str) -> Flow:
@@ -32,9 +32,9 @@ def flow_of(text: str) -> Flow:
 @pytest.mark.parametrize("place", EXAMPLES, ids=lambda place: place.stem)
 def test_every_task_of_an_example_is_in_its_picture(place: Path) -> None:
     flow = flow_of(place.read_text(encoding="utf-8"))
-    root, told = read(flow_picture(flow_as_plain(flow)))
+    root, text = read(flow_picture(flow_as_plain(flow)))
     for task in all_tasks(flow.tasks):
-        assert task.name in told
+        assert task.name in text
     assert len(list(root.iter(f"{SVG}g"))) == sum(1 for _ in all_tasks(flow.tasks))
 
 
@@ -52,21 +52,21 @@ def test_boxes_never_overlap_and_stay_inside(flow: Flow) -> None:
         assert x + w <= width
         assert y + h <= height
         boxes.append((x, y, x + w, y + h))
-    for at, one in enumerate(boxes):
+    for at, box in enumerate(boxes):
         for other in boxes[at + 1 :]:
-            apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
-            inside = one[0] < other[0] and one[1] < other[1] and other[2] < one[2] and other[3] < one[3]
+            apart = box[2] <= other[0] or other[2] <= box[0] or box[3] <= other[1] or other[3] <= box[1]
+            inside = box[0] < other[0] and box[1] < other[1] and other[2] < box[2] and other[3] < box[3]
             assert apart or inside
 
 
 def test_states_are_told_by_words() -> None:
     flow = flow_of("{forestay: 1, name: two, tasks: {a: {command: [x]}, b: {command: [x], after: a}}}")
-    items: list[dict[str, object]] = [
+    tasks: list[dict[str, object]] = [
         {"id": "a", "task": "a", "state": "completed", "count": 3, "well": 2, "bad": 1},
         {"id": "b", "task": "b", "state": "faulted", "reason": "exit code 1", "holders": ["ada"]},
     ]
-    _, told = read(flow_picture(flow_as_plain(flow), items))
-    assert told == "a (job): completed, 3 of 3, 1 failed. b (job, after a): faulted, held; exit code 1."
+    _, text = read(flow_picture(flow_as_plain(flow), tasks))
+    assert text == "a (job): completed, 3 of 3, 1 failed. b (job, after a): faulted, held; exit code 1."
 
 
 def test_what_people_wrote_is_escaped() -> None:
@@ -76,29 +76,29 @@ def test_what_people_wrote_is_escaped() -> None:
     read(text)
 
 
-def test_a_python_flow_is_drawn_by_its_items() -> None:
-    items = [
+def test_a_python_flow_is_drawn_by_its_tasks() -> None:
+    tasks = [
         {"id": "a", "task": "a", "state": "completed", "after": []},
         {"id": "b", "task": "b", "state": "running", "after": ["a"]},
         {"id": "c", "task": "c", "state": "running", "after": ["a"]},
     ]
-    root, told = read(flow_picture(None, items))
+    root, text = read(flow_picture(None, tasks))
     left = {}
     for group in root.iter(f"{SVG}g"):
         rect = group.find(f"{SVG}rect")
         assert rect is not None
         left[(group.findtext(f"{SVG}title") or "")[0]] = float(rect.attrib["x"])
     assert left["a"] < left["b"] == left["c"]
-    assert "b (job, after a): running." in told
+    assert "b (job, after a): running." in text
 
 
-def test_a_long_python_flow_shows_its_last_items() -> None:
-    items = [{"id": f"step.{n}", "task": "step", "state": "completed", "after": [f"step.{n - 1}"]} for n in range(500)]
-    root, told = read(flow_picture(None, items))
+def test_a_long_python_flow_shows_its_last_tasks() -> None:
+    tasks = [{"id": f"step.{n}", "task": "step", "state": "completed", "after": [f"step.{n - 1}"]} for n in range(500)]
+    root, text = read(flow_picture(None, tasks))
     assert len(list(root.iter(f"{SVG}g"))) == MOST
-    assert told.startswith("420 earlier items are not shown.")
-    assert "step.499" in told
+    assert text.startswith("420 earlier tasks are not shown.")
+    assert "step.499" in text
 
 
-def test_an_empty_case_has_a_picture() -> None:
+def test_an_empty_run_has_a_picture() -> None:
     assert "It has no tasks." in flow_picture(None, [])

@@ -32,12 +32,12 @@ async def helper(): ...
 def test_flows_are_found_and_nothing_is_run() -> None:
     read = read_python_flows(GOOD, "good.py")
     assert read.problems == ()
-    one, two = read.flows
-    assert (one.name, one.needed, dict(one.params)) == ("one", ("needed",), {"some": [1, {"a": None}], "rate": -0.5})
-    assert one.description == "First line, and its second."
+    flow, two = read.flows
+    assert (flow.name, flow.needed, dict(flow.params)) == ("one", ("needed",), {"some": [1, {"a": None}], "rate": -0.5})
+    assert flow.description == "First line, and its second."
     assert two.name == "two"
-    assert one.source == two.source == GOOD
-    assert one.version != two.version
+    assert flow.source == two.source == GOOD
+    assert flow.version != two.version
 
 
 def test_the_version_is_that_of_the_content() -> None:
@@ -72,12 +72,12 @@ def test_a_folder_is_read_again_when_it_changes(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("@flow\nasync def a(): ...\n")
     (tmp_path / "b.py").write_text("@flow\nasync def a(): ...\n@flow\nasync def b(): ...\n")
     (tmp_path / "c.py").write_bytes(b"\xff\xfe")
-    found = folder.flows()
-    assert sorted(found) == ["a", "b"]
-    assert found["a"].file == "a.py"
-    assert [one.split(":")[0] for one in folder.problems] == ["b.py", "c.py"]
+    flows = folder.flows()
+    assert sorted(flows) == ["a", "b"]
+    assert flows["a"].file == "a.py"
+    assert [problem.split(":")[0] for problem in folder.problems] == ["b.py", "c.py"]
     (tmp_path / "a.py").write_text("@flow\nasync def a(): ...\n# changed\n")
-    assert folder.flows()["a"].version != found["a"].version
+    assert folder.flows()["a"].version != flows["a"].version
     (tmp_path / "a.py").unlink()
     assert folder.flows()["a"].file == "b.py"
 

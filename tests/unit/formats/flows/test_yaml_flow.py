@@ -33,10 +33,10 @@ def schema() -> jsonschema_rs.Validator:
 
 
 def read(text: str) -> Flow:
-    found = read_flow_text(text)
-    assert found.problems == ()
-    assert found.flow is not None
-    return found.flow
+    flow_text = read_flow_text(text)
+    assert flow_text.problems == ()
+    assert flow_text.flow is not None
+    return flow_text.flow
 
 
 def flow_of(tasks: str, more: str = "") -> str:
@@ -215,9 +215,11 @@ MEANING = [
 
 @pytest.mark.parametrize(("text", "words"), SHAPE + MEANING)
 def test_what_is_wrong_is_said_with_its_place(text: str, words: str) -> None:
-    found = read_flow_text(text)
-    assert found.flow is None
-    assert any(words in str(problem) for problem in found.problems), [str(one) for one in found.problems]
+    flow_text = read_flow_text(text)
+    assert flow_text.flow is None
+    assert any(words in str(problem) for problem in flow_text.problems), [
+        str(problem) for problem in flow_text.problems
+    ]
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SHAPE + MEANING] + [path.read_text() for path in EXAMPLES])
@@ -237,10 +239,10 @@ def test_all_errors_are_reported_at_once() -> None:
     assert lines == [4, 4, 5, 5, 6, 6]
 
 
-def test_the_parameters_of_a_case_are_checked() -> None:
+def test_the_parameters_of_a_run_are_checked() -> None:
     flow = Flow("f", (Task("a", JobPattern(("x",))),), {"sample": None, "n": 1})
     assert missing_params(flow, {"sample": "a"}) == []
-    messages = [one.message for one in missing_params(flow, {"smple": 1})]
+    messages = [missing_parameter.message for missing_parameter in missing_params(flow, {"smple": 1})]
     assert any("did you mean 'sample'" in message for message in messages)
     assert any("'sample' must be given" in message for message in messages)
     assert "larger than" in missing_params(flow, {"sample": "x" * 70_000})[0].message
@@ -255,12 +257,12 @@ JSON = st.recursive(
 
 def places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Every place in a document."""
-    found = [at]
+    found_places = [at]
     if isinstance(value, dict):
-        found += [place for key, one in value.items() for place in places(one, (*at, key))]
+        found_places += [place for key, entry in value.items() for place in places(entry, (*at, key))]
     elif isinstance(value, list):
-        found += [place for key, one in enumerate(value) for place in places(one, (*at, key))]
-    return found
+        found_places += [place for key, entry in enumerate(value) for place in places(entry, (*at, key))]
+    return found_places
 
 
 @settings(max_examples=examples(200))
@@ -284,6 +286,6 @@ def test_whatever_is_spoilt_schema_and_reader_agree_and_nothing_breaks(flow: Flo
     _, findings = read_flow(document)
     assert schema().is_valid(document) == (findings == []), findings
     _, problems = check_document(document)
-    assert all(one.message for one in problems)
+    assert all(problem.message for problem in problems)
     text = read_flow_text(json.dumps(document))
     assert len(text.problems) == len(problems)

@@ -121,16 +121,16 @@ def test_what_a_server_shows_in_full_is_read_as_it_was_shown(task: TaskDocument)
 def test_each_view_hides_what_it_must(task: TaskDocument) -> None:
     assert task_json(task, TaskView.MINIMAL) == {"id": task.id, "state": task.state.value}
     full, basic = task_json(task, TaskView.FULL), task_json(task, TaskView.BASIC)
-    assert all("content" not in one for one in basic.get("inputs", ()))
+    assert all("content" not in input_ for input_ in basic.get("inputs", ()))
     for log, whole in zip(basic.get("logs", ()), full.get("logs", ()), strict=True):
         assert "system_logs" not in log
         assert {"logs", "outputs"} <= log.keys()
         for executor in log["logs"]:
             assert "exit_code" in executor
             assert not executor.keys() & {"stdout", "stderr"}
-        assert all(isinstance(one["size_bytes"], str) for one in whole["outputs"])
+        assert all(isinstance(output["size_bytes"], str) for output in whole["outputs"])
     assert basic.keys() == full.keys()
-    assert all("type" in one for kind in ("inputs", "outputs") for one in full.get(kind, ()))
+    assert all("type" in entry for kind in ("inputs", "outputs") for entry in full.get(kind, ()))
 
 
 @given(
@@ -151,7 +151,7 @@ def test_each_view_hides_what_it_must(task: TaskDocument) -> None:
 )
 def test_anything_is_read_or_refused_in_words(data: Any) -> None:
     read = read_task(data)
-    assert isinstance(read, TaskDocument) or all(one.message for one in read)
+    assert isinstance(read, TaskDocument) or all(problem.message for problem in read)
     if isinstance(data, dict):
         read_shown_task(data)
 
@@ -186,9 +186,9 @@ def test_anything_is_read_or_refused_in_words(data: Any) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(data: Any, where: str, word: str) -> None:
-    found = read_task(data)
-    assert isinstance(found, tuple)
-    assert any(one.where == where and word in one.message for one in found), found
+    task = read_task(data)
+    assert isinstance(task, tuple)
+    assert any(problem.where == where and word in problem.message for problem in task), task
 
 
 def test_null_is_the_same_as_not_given() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.apps.server.flows.case_routes import CaseState
+from forestay.apps.server.flows.run_routes import RunState
 from forestay.formats.ga4gh.wes_run import (
-    CASE_STATES,
     ENDED,
     OBJECTS,
+    RUN_STATES,
     TEXTS,
     WesRunState,
     read_request,
@@ -26,21 +26,21 @@ GOOD = {"workflow_type": "FORESTAY", "workflow_type_version": "1", "workflow_url
 OVER = {"finished", "completed", "forced_complete", "failed", "removed", "undone", "terminated", "broken"}
 
 
-def test_every_state_of_a_case_is_one_of_a_run() -> None:
-    assert set(CASE_STATES) == set(get_args(CaseState))
-    for case in CASE_STATES:
+def test_every_state_of_a_run_is_one_of_a_run() -> None:
+    assert set(RUN_STATES) == set(get_args(RunState))
+    for run in RUN_STATES:
         for cancelled in (False, True):
-            state = state_of(case, cancelled=cancelled)
+            state = state_of(run, cancelled=cancelled)
             assert state is not WesRunState.UNKNOWN
-            assert (state in ENDED) == (case in OVER), case
+            assert (state in ENDED) == (run in OVER), run
     assert state_of("something new") is WesRunState.UNKNOWN
 
 
-@pytest.mark.parametrize("case", ["suspended", "stopping", "compensating"])
-def test_a_run_that_is_held_or_undone_runs_to_its_client(case: str) -> None:
+@pytest.mark.parametrize("run", ["suspended", "stopping", "compensating"])
+def test_a_run_that_is_held_or_undone_runs_to_its_client(run: str) -> None:
     """A client that knows QUEUED, INITIALIZING and RUNNING alone as not ended goes on waiting."""
-    assert state_of(case) is WesRunState.RUNNING
-    assert state_of(case, cancelled=True) is WesRunState.CANCELING
+    assert state_of(run) is WesRunState.RUNNING
+    assert state_of(run, cancelled=True) is WesRunState.CANCELING
 
 
 def test_the_states_that_clients_do_not_understand_are_not_there() -> None:
@@ -60,7 +60,7 @@ def test_everything_wrong_is_said_at_once() -> None:
     fields = {"workflow_params": "[", "tags": '{"a": 1}', "workflow_engine_version": "1", "other": "x"}
     request, wrong = read_request(fields)
     assert request is None
-    assert {one.at for one in wrong} == {*GOOD, "workflow_params", "tags.a", "workflow_engine", "other"}
+    assert {error.at for error in wrong} == {*GOOD, "workflow_params", "tags.a", "workflow_engine", "other"}
 
 
 @given(st.dictionaries(st.sampled_from([*TEXTS, *OBJECTS, "other"]), st.text(max_size=50)))
@@ -77,8 +77,8 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_only_names_of_attachments_are_replaced(value: object) -> None:
-    found = with_places(value, {"a": "/at/a", "b/c": "/at/b/c"})
-    back = json.dumps(found).replace('"/at/a"', '"a"').replace('"/at/b/c"', '"b/c"')
+    entry = with_places(value, {"a": "/at/a", "b/c": "/at/b/c"})
+    back = json.dumps(entry).replace('"/at/a"', '"a"').replace('"/at/b/c"', '"b/c"')
     keys_alone = with_places(value, {})
     assert json.loads(back) == json.loads(json.dumps(keys_alone))
     assert keys_alone == json.loads(json.dumps(value))

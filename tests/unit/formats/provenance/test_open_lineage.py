@@ -24,8 +24,8 @@ from forestay.domain.jobs.job_document import (
     Token,
     Transition,
 )
-from forestay.formats.provenance.open_lineage import case_events, job_events, run_id
-from forestay.ports.flows.flow_engine import CaseSummary
+from forestay.formats.provenance.open_lineage import job_events, run_events, run_id
+from forestay.ports.flows.flow_engine import RunSummary
 
 FOLDER = Path(__file__).with_name("openlineage")
 NOW = 1_700_000_000_000
@@ -33,8 +33,8 @@ NOW = 1_700_000_000_000
 
 @cache
 def schemas() -> dict[str, Any]:
-    found = [json.loads(path.read_text()) for path in FOLDER.glob("*.json")]
-    return {one["$id"]: one for one in found}
+    documents = [json.loads(path.read_text()) for path in FOLDER.glob("*.json")]
+    return {document["$id"]: document for document in documents}
 
 
 @cache
@@ -94,8 +94,10 @@ def test_a_job_begins_and_ends(state: State, kind: str) -> None:
 
 def test_one_that_never_ran_begins_and_is_aborted() -> None:
     kinds = [
-        one["eventType"]
-        for one in job_events(told(job("j"), BEGUN[0], (NOW + 5, "cancel", State.CANCELLED, 0)), None, namespace="fs")
+        job_event["eventType"]
+        for job_event in job_events(
+            told(job("j"), BEGUN[0], (NOW + 5, "cancel", State.CANCELLED, 0)), None, namespace="fs"
+        )
     ]
     assert kinds == ["START", "ABORT"]
 
@@ -115,7 +117,7 @@ def test_files_are_datasets_and_what_one_job_wrote_is_what_the_next_reads() -> N
     _, end = job_events(document, spec, namespace="fs")
     check(end)
     place = f"fs/{document.tenant}"
-    assert [(one["namespace"], one["name"]) for one in end["inputs"]] == [
+    assert [(input_["namespace"], input_["name"]) for input_ in end["inputs"]] == [
         ("file", "/data/s1.fq"),
         ("s3://bucket", "key/b"),
         ("https://host:8443", "c"),
@@ -128,22 +130,22 @@ def test_files_are_datasets_and_what_one_job_wrote_is_what_the_next_reads() -> N
     assert "s3cret" not in json.dumps(end)
 
 
-def test_a_job_of_a_case_names_its_parent() -> None:
-    case = "22222222-2222-4222-8222-222222222222"
-    document = told(job("j", tie=FlowRef(case, "align@2", "f" * 64, -1, 0, 1)), *BEGUN)
+def test_a_job_of_a_run_names_its_parent() -> None:
+    run = "22222222-2222-4222-8222-222222222222"
+    document = told(job("j", flow_ref=FlowRef(run, "align@2", "f" * 64, -1, 0, 1)), *BEGUN)
     (start,) = job_events(document, None, namespace="fs", flow="reads")
     check(start)
     assert start["job"]["name"] == "reads.align"
     parent = start["run"]["facets"]["parent"]
-    assert (parent["run"]["runId"], parent["job"]["name"]) == (case, "reads")
-    summary = CaseSummary(case, document.tenant, "ada", "reads", "f" * 64, "completed", NOW, NOW + 9)
-    begun, end = case_events(summary, namespace="fs")
+    assert (parent["run"]["runId"], parent["job"]["name"]) == (run, "reads")
+    summary = RunSummary(run, document.tenant, "ada", "reads", "f" * 64, "completed", NOW, NOW + 9)
+    begun, end = run_events(summary, namespace="fs")
     check(begun)
     check(end)
-    assert begun["run"]["runId"] == case
+    assert begun["run"]["runId"] == run
     assert (begun["job"]["namespace"], begun["job"]["name"]) == (parent["job"]["namespace"], "reads")
     for state, kind in (("failed", "FAIL"), ("broken", "FAIL"), ("removed", "ABORT"), ("terminated", "ABORT")):
-        *_, end = case_events(summary._replace(state=state), namespace="fs")
+        *_, end = run_events(summary._replace(state=state), namespace="fs")
         check(end)
         assert end["eventType"] == kind
 

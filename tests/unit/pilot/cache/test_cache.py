@@ -166,7 +166,7 @@ def test_a_torn_index_is_read_as_far_as_it_goes(cache: Cache, tmp_path: Path) ->
     for cut in range(len(whole) + 1):
         index.write_bytes(whole[:cut])
         lines = whole[:cut].count(b"\n")
-        assert [one.name for one in AreaIndex(cache.area.path).all()] == ["lfn:1", "lfn:2"][:lines]
+        assert [file.name for file in AreaIndex(cache.area.path).all()] == ["lfn:1", "lfn:2"][:lines]
         reader.news()
     index.write_bytes(b'{"odd": 1}\n[1, 2]\n["n", "../../x", 1, 1, true]\nnonsense\n')
     assert list(AreaIndex(cache.area.path).all()) == []
@@ -185,7 +185,7 @@ def test_a_long_history_is_tidied_up(cache: Cache, tmp_path: Path) -> None:
     news = reader.news()
     assert news.whole, "its inode is another"
     assert len(Path(cache.area.path, "index").read_bytes().splitlines()) < 1000
-    assert {one.name for one in AreaIndex(cache.area.path).all()} == {f"lfn:{n}" for n in range(1195, 1200)}
+    assert {file.name for file in AreaIndex(cache.area.path).all()} == {f"lfn:{n}" for n in range(1195, 1200)}
 
 
 class Disk(RuleBasedStateMachine):
@@ -232,7 +232,7 @@ class Disk(RuleBasedStateMachine):
     def all_agree(self) -> None:
         files = {path.name for path in (Path(self.cache.area.path) / "files").iterdir()}
         assert files == set(self.cache._files) == set(self.cache._book)
-        assert {one.name for one in AreaIndex(self.cache.area.path).all()} == set(self.cache._names)
+        assert {file.name for file in AreaIndex(self.cache.area.path).all()} == set(self.cache._names)
         assert self.cache.used <= self.cache.capacity
         assert self.cache.host_used == self.cache.used
         assert self.cache._report._held.keys() == self.cache._names.keys()

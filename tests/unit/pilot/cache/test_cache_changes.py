@@ -44,11 +44,11 @@ def test_only_changes_are_told() -> None:
     exchange(report, server)
     report.added("b", 2)
     report.removed(["a"])
-    told = report.request()
-    assert (told["base"], told["added"], told["removed"]) == (1, [["b", 2]], ["a"])
-    report.answered(server.take(told))
-    told = report.request()
-    assert (told["version"], told["base"], told["added"], told["removed"]) == (2, 2, [], [])
+    reply = report.request()
+    assert (reply["base"], reply["added"], reply["removed"]) == (1, [["b", 2]], ["a"])
+    report.answered(server.take(reply))
+    reply = report.request()
+    assert (reply["version"], reply["base"], reply["added"], reply["removed"]) == (2, 2, [], [])
     assert server.files == {"b": 2}
 
 
@@ -61,10 +61,10 @@ def test_a_server_started_anew_is_told_everything_with_the_share() -> None:
     new = Server()
     exchange(report, new)
     assert new.files == {}
-    told = report.request()
-    assert told["base"] == 0
-    assert told["share"] == report.share
-    report.answered(new.take(told))
+    reply = report.request()
+    assert reply["base"] == 0
+    assert reply["share"] == report.share
+    report.answered(new.take(reply))
     assert new.files == {"a": 1, "b": 2}
     assert "share" not in report.request()
 

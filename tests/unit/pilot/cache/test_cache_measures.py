@@ -30,12 +30,12 @@ def test_policies_differ_as_the_docs_say() -> None:
         for name, trace in traces(1500).items()
     }
     for chain in ("W1", "W2", "W3"):
-        found = saved[chain]
-        assert found["fifo"] >= found["lru"] > found["gdsf"], "a file that was read will not be read again"
-        assert found["lru2"] < 0.5 * found["lru"], "what is read once or twice never becomes old enough for LRU-2"
+        fields = saved[chain]
+        assert fields["fifo"] >= fields["lru"] > fields["gdsf"], "a file that was read will not be read again"
+        assert fields["lru2"] < 0.5 * fields["lru"], "what is read once or twice never becomes old enough for LRU-2"
     for popular in ("Zipf 0.8", "Zipf 1.1", "Zipf 0.8 with scans"):
-        found = saved[popular]
-        assert min(found["lru2"], found["gdsf"], found["lfu"]) > found["lru"] >= found["fifo"] - 0.01
+        fields = saved[popular]
+        assert min(fields["lru2"], fields["gdsf"], fields["lfu"]) > fields["lru"] >= fields["fifo"] - 0.01
 
 
 @pytest.mark.ledger("P3-21")

@@ -26,7 +26,7 @@ SPACE = 1000
 
 
 def told(*caches: Cache) -> list[dict[str, Any]]:
-    return [{"pilot": f"p-{number}", "cache": one.area.path} for number, one in enumerate(caches)]
+    return [{"pilot": f"p-{number}", "cache": cache.area.path} for number, cache in enumerate(caches)]
 
 
 class Host:
@@ -35,13 +35,13 @@ class Host:
     def __init__(self, folder: Path, many: int, **changes: Any) -> None:
         self.folder = folder
         self.caches = [cache_in(folder / "cache", SPACE, **changes) for _ in range(many)]
-        self.neighbours = [Neighbours(one) for one in self.caches]
-        for one in self.neighbours:
-            one.told(told(*self.caches))
+        self.neighbours = [Neighbours(cache) for cache in self.caches]
+        for neighbour in self.neighbours:
+            neighbour.told(told(*self.caches))
 
     def look(self) -> None:
-        for one in self.neighbours:
-            one.look()
+        for neighbour in self.neighbours:
+            neighbour.look()
 
     def put(self, number: int, name: str, content: bytes) -> bool:
         kept = put(self.caches[number], self.folder / "job", name, content)
@@ -55,8 +55,8 @@ def host(tmp_path: Path) -> Host:
 
 
 def gone(cache: Cache) -> list[str]:
-    found: list[str] = cache._report.request()["gone"]
-    return found
+    result: list[str] = cache._report.request()["gone"]
+    return result
 
 
 @pytest.mark.ledger("P3-08")
@@ -84,7 +84,7 @@ def test_the_last_link_is_told_of_and_no_other(host: Host, tmp_path: Path) -> No
 @pytest.mark.ledger("P3-09")
 def test_the_space_follows_the_pilots(tmp_path: Path) -> None:
     host = Host(tmp_path, 3, keep=100)
-    assert [one.capacity for one in host.caches] == [2900] * 3
+    assert [cache.capacity for cache in host.caches] == [2900] * 3
     host.neighbours[0].told(told(host.caches[1]))
     assert host.caches[0].capacity == 1900
     host.put(0, "lfn:a", b"a" * 1000)
@@ -124,8 +124,8 @@ def test_the_host_is_not_filled_beyond_its_space(host: Host, tmp_path: Path) -> 
         assert host.put(number % 2, f"lfn:{number}", bytes([number]) * 500)
         host.look()
         host.look()
-        for one in host.caches:
-            one.trim()
+        for cache in host.caches:
+            cache.trim()
         assert cached_bytes(tmp_path / "cache") <= 2 * SPACE
 
 
@@ -158,14 +158,14 @@ class Crowd(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 2), others=st.sets(st.integers(0, 2)))
     def told(self, who: int, others: set[int]) -> None:
-        self.host.neighbours[who].told(told(*(self.host.caches[one] for one in others)))
+        self.host.neighbours[who].told(told(*(self.host.caches[number] for number in others)))
 
     @invariant()
     def sums_agree(self) -> None:
         for cache, neighbours in zip(self.host.caches, self.host.neighbours, strict=True):
             assert cache.used <= cache.capacity
             known = neighbours._known.values()
-            others = {one.sha256: one.size for neighbour in known for one in neighbour.held.values()}
+            others = {file.sha256: file.size for neighbour in known for file in neighbour.held.values()}
             own = {sha256: file.size for sha256, file in cache._files.items()}
             assert cache.host_used == sum({**others, **own}.values())
             for sha256 in own:
@@ -207,12 +207,12 @@ def never() -> bool:
 def test_misses_at_once_make_one_transfer(host: Host, tmp_path: Path) -> None:
     stagings = [CacheStaging(cache, near) for cache, near in zip(host.caches, host.neighbours, strict=True)]
     source = Fetches(b"content")
-    given = {"file": "lfn:a", "source": "lfn:a"}
+    fields = {"file": "lfn:a", "source": "lfn:a"}
     where: list[str] = []
 
     def bring(number: int) -> None:
         target = tmp_path / f"in-{number}"
-        where.append(stagings[number % 2].bring(given, str(target), source.to(target), f"c-{number}", never))
+        where.append(stagings[number % 2].bring(fields, str(target), source.to(target), f"c-{number}", never))
 
     threads = [threading.Thread(target=bring, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -230,15 +230,15 @@ def test_misses_at_once_make_one_transfer(host: Host, tmp_path: Path) -> None:
 def test_a_job_that_is_stopped_waits_for_no_transfer(host: Host, tmp_path: Path) -> None:
     staging = CacheStaging(host.caches[0], None)
     source = Fetches(b"content")
-    given = {"file": "lfn:a"}
+    fields = {"file": "lfn:a"}
     first = threading.Thread(
-        target=lambda: staging.bring(given, str(tmp_path / "1"), source.to(tmp_path / "1"), "c-1", never)
+        target=lambda: staging.bring(fields, str(tmp_path / "1"), source.to(tmp_path / "1"), "c-1", never)
     )
     first.start()
     while not source.count:
         threading.Event().wait(0.01)
     with pytest.raises(StoppedError):
-        staging.bring(given, str(tmp_path / "2"), source.to(tmp_path / "2"), "c-2", lambda: True)
+        staging.bring(fields, str(tmp_path / "2"), source.to(tmp_path / "2"), "c-2", lambda: True)
     source.go.set()
     first.join(10)
 

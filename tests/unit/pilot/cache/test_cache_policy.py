@@ -146,9 +146,9 @@ def test_lru_is_lru(capacity: int, trace: list[tuple[int, int]]) -> None:
             assert removed is None
             continue
         expected = []
-        if sum(sizes[one] for one in order) + size > capacity:
+        if sum(sizes[name] for name in order) + size > capacity:
             freed = 0
-            while order and (freed < size or sum(sizes[one] for one in order) + size > capacity):
+            while order and (freed < size or sum(sizes[name] for name in order) + size > capacity):
                 oldest = order.popitem(last=False)[0]
                 freed += sizes[oldest]
                 expected.append(oldest)

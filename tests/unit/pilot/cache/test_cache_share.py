@@ -45,9 +45,9 @@ def ask(share: CacheShare, name: str, shown: str | None, **headers: str) -> tupl
     """What is answered once there is room: a connection of before may take a moment to be counted as closed."""
     give_up = time.monotonic() + 20
     while True:
-        told = ask_once(share, name, shown, **headers)
-        if told[0] != 503 or time.monotonic() > give_up:
-            return told
+        result = ask_once(share, name, shown, **headers)
+        if result[0] != 503 or time.monotonic() > give_up:
+            return result
         time.sleep(0.05)
 
 
@@ -95,8 +95,8 @@ def test_readers_beyond_the_bound_are_sent_away_at_once(share: CacheShare) -> No
         while ask_once(share, NAME, ticket(share))[0] != 503:
             assert time.monotonic() < end, "both places are taken soon"
     finally:
-        for one in silent:
-            one.close()
+        for sock in silent:
+            sock.close()
     end = time.monotonic() + 5
     while ask(share, NAME, ticket(share))[0] != 200:
         assert time.monotonic() < end, "and free again"
@@ -114,8 +114,8 @@ def test_a_pilot_reads_from_another_hosts_cache_and_keeps_it(share: CacheShare, 
     def fetch() -> tuple[int, str]:
         raise AssertionError("the storage element was asked")
 
-    given = {"file": NAME, "sha256": sha256_of(CONTENT), "bytes": len(CONTENT), "from": peers}
-    assert staging.bring(given, str(tmp_path / "in"), fetch, "c-1", lambda: False) == PEER
+    fields = {"file": NAME, "sha256": sha256_of(CONTENT), "bytes": len(CONTENT), "from": peers}
+    assert staging.bring(fields, str(tmp_path / "in"), fetch, "c-1", lambda: False) == PEER
     assert (tmp_path / "in").read_bytes() == CONTENT
     assert own.find(NAME) == sha256_of(CONTENT)
 

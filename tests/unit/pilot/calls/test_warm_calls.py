@@ -30,7 +30,7 @@ def call(server: FakeServer, function: str, *args: object, **changes: Any) -> di
 def calls(server: FakeServer, *wanted: tuple[Any, ...], **changes: Any) -> list[dict[str, Any]]:
     """Queue several before any is claimed."""
     with server.work:
-        return [call(server, *one, **changes) for one in wanted]
+        return [call(server, *results, **changes) for results in wanted]
 
 
 def value(server: FakeServer, claim: dict[str, Any]) -> Any:
@@ -65,9 +65,9 @@ def test_the_call_that_kills_the_runner_is_the_one_that_fails(server: FakeServer
         server.end_of(claim)
     before = [("operator:add", n, 1) for n in range(10)]
     claims = calls(server, *before, ("tests.unit.client.executor.functions:dies",), *before)
-    ends = [server.end_of(claim) for claim in claims]
-    assert [(end["reason"], end["signal"]) for end in ends if end["outcome"] == "fault"] == [("signal", 9)]
-    assert ends[10]["signal"] == 9
+    completions = [server.end_of(claim) for claim in claims]
+    assert [(end["reason"], end["signal"]) for end in completions if end["outcome"] == "failure"] == [("signal", 9)]
+    assert completions[10]["signal"] == 9
 
 
 def test_what_waits_behind_a_long_call_is_given_back(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_what_waits_behind_a_long_call_is_given_back(server: FakeServer, pilot: 
         *[("operator:add", n, 1) for n in range(10)],
     )
     names = {claim["claim"] for claim in behind}
-    until(lambda: any(end["claim"] in names for end in server.seen.ends), "what is behind it to be given back")
-    assert {end["reason"] for end in server.seen.ends if end["claim"] in names} == {"not-started"}
+    until(lambda: any(end["claim"] in names for end in server.seen.completions), "what is behind it to be given back")
+    assert {end["reason"] for end in server.seen.completions if end["claim"] in names} == {"not-started"}
     gate.touch()
     assert value(server, long) == "done"
     (after,) = calls(server, ("operator:add", 1, 1))
@@ -111,7 +111,7 @@ def test_an_end_of_a_pilot_leaves_no_runner(server: FakeServer, pilot: StartPilo
 def test_a_command_that_is_no_interpreter_fails_its_call(server: FakeServer, pilot: StartPilot) -> None:
     pilot()
     end = server.end_of(call(server, "os:getpid", python="false"))
-    assert (end["outcome"], end["reason"]) == ("fault", "start-failed")
+    assert (end["outcome"], end["reason"]) == ("failure", "start-failed")
 
 
 def test_a_call_whose_runner_is_killed_from_outside_before_it_began_has_not_started(

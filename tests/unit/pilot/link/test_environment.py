@@ -35,7 +35,7 @@ def place(server: FakeServer, tmp_path: Path) -> Any:
 
 
 def failed(place: PilotEnvironment) -> dict[str, str]:
-    return {one.check: one.words for one in check_environment(place)}
+    return {failed_check.check: failed_check.words for failed_check in check_environment(place)}
 
 
 def script(folder: Path, text: str) -> str:
@@ -53,7 +53,7 @@ def test_a_good_place(place: Any, tmp_path: Path) -> None:
 
 def test_everything_that_is_wrong_is_said_at_once(place: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = failed(
+    fields = failed(
         place(
             work=str(tmp_path / "file" / "work"),
             outputs=str(tmp_path / "file"),
@@ -64,10 +64,10 @@ def test_everything_that_is_wrong_is_said_at_once(place: Any, tmp_path: Path) ->
             server_wait=0.0,
         )
     )
-    assert set(found) == {"work-folder", "outputs", "commands", "memory", "site-check", "server"}
-    assert "cannot be written" in found["work-folder"]
-    assert found["commands"] == "not on the PATH: no-such-program, nor-this"
-    assert NOWHERE in found["server"]
+    assert set(fields) == {"work-folder", "outputs", "commands", "memory", "site-check", "server"}
+    assert "cannot be written" in fields["work-folder"]
+    assert fields["commands"] == "not on the PATH: no-such-program, nor-this"
+    assert NOWHERE in fields["server"]
 
 
 def test_too_little_space(place: Any) -> None:
@@ -91,10 +91,10 @@ def test_a_clock_that_is_off(place: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_server_is_waited_for(place: Any, server: FakeServer) -> None:
-    server.faults.drop_requests = True
+    server.failures.drop_requests = True
     assert "does not respond" in failed(place(server_wait=0.3))["server"]
     assert failed(place(ring=ServerRing([NOWHERE, server.url]), server_wait=0.3)) != {}
-    server.faults.drop_requests = False
+    server.failures.drop_requests = False
     assert failed(place(ring=ServerRing([NOWHERE, server.url]))) == {}
 
 
@@ -112,8 +112,8 @@ def test_what_a_sites_own_check_says(place: Any, tmp_path: Path, text: str, word
 
 def test_a_check_that_does_not_end_is_ended(place: Any, tmp_path: Path) -> None:
     text = f"sleep 600 & echo $! > {tmp_path}/child; wait"
-    found = failed(place(scripts=[script(tmp_path, text)], script_seconds=1.0))
-    assert found == {"site-check": "own-check did not end within 1 s"}
+    fields = failed(place(scripts=[script(tmp_path, text)], script_seconds=1.0))
+    assert fields == {"site-check": "own-check did not end within 1 s"}
     give_up = time.monotonic() + 30
     while not _dead(tmp_path):  # a signal takes its time on a busy machine
         assert time.monotonic() < give_up, "the check's child lives on"

@@ -21,7 +21,7 @@ def test_a_claim_may_begin_while_the_lease_was_never_lost() -> None:
 
 @pytest.mark.finding("F-G2")
 def test_a_claim_from_before_a_lost_lease_never_begins() -> None:
-    """No later beat makes the claim good again: its job may be someone else's by now, and may have ended there."""
+    """No later heartbeat makes the claim good again: its job may be someone else's by now, and may have ended there."""
     lease = PilotLease(steady() + 60, lambda _until: None)
     before = steady()
     lease.extend(steady() - 1)  # it has passed

@@ -36,8 +36,8 @@ def test_a_pilot_that_is_stopped_while_its_guard_starts_does_not_give_it_up() ->
     assert os.WIFSTOPPED(status)
     time.sleep(3)
     pilot.send_signal(signal.SIGCONT)
-    _, told = pilot.communicate(timeout=60)
-    assert pilot.returncode == 0, told.decode()
+    _, data = pilot.communicate(timeout=60)
+    assert pilot.returncode == 0, data.decode()
 
 
 def test_a_process_without_an_environment_or_at_its_end_is_not_settled() -> None:

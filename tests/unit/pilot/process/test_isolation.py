@@ -97,7 +97,7 @@ def test_no_payload_sees_the_token(server: FakeServer, open_folder: Path) -> Non
     seen = json.loads(end["log_tail"].splitlines()[-1])
     assert seen["found"] == []
     assert seen["tried"] >= 4, "it met closed doors: the guard's and the pilot's at the least"
-    assert [one for one in seen["own"] if one in ("socket", "pipe")] == []
+    assert [entry for entry in seen["own"] if entry in ("socket", "pipe")] == []
     assert set(seen["names"]) <= {"PATH", "HOME", "LC_CTYPE"}
 
 
@@ -135,12 +135,12 @@ def test_a_container_is_run_by_apptainer(server: FakeServer, pilot: StartPilot, 
     assert end["log_tail"].split("\n")[0] == "inside A 1"
 
 
-def test_no_apptainer_is_a_plain_fault(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+def test_no_apptainer_is_a_plain_failure(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
     claim = server.submit("touch", str(tmp_path / "outside"))
     claim["specification"]["container"] = "docker://debian:12"
     pilot()
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["error"]) == ("fault", "start-failed", "no-container")
+    assert (end["outcome"], end["reason"], end["error"]) == ("failure", "start-failed", "no-container")
     assert "needs the container docker://debian:12, and there is no apptainer on this machine" in end["log_tail"]
     assert not (tmp_path / "outside").exists()
 
@@ -158,10 +158,10 @@ def memory_group() -> str:
 
 @pytest.fixture
 def group() -> str:
-    found = memory_group()
-    if not found:
+    group = memory_group()
+    if not group:
         pytest.skip("this process may make no control groups")
-    return found
+    return group
 
 
 def test_a_payload_is_kept_to_its_memory(server: FakeServer, pilot: StartPilot, group: str) -> None:
@@ -174,10 +174,13 @@ def test_a_payload_is_kept_to_its_memory(server: FakeServer, pilot: StartPilot, 
     good, bad = server.end_of(modest), server.end_of(greedy)
     assert good["outcome"] == "ok", good["log_tail"]
     assert 30 << 20 < good["peak_memory"] < 200 << 20
-    assert (bad["outcome"], bad["signal"]) == ("fault", 9)
+    assert (bad["outcome"], bad["signal"]) == ("failure", 9)
     assert bad["oom_kills"] >= 1
     assert bad["peak_memory"] <= 100 << 20
-    until(lambda: not any(Path(leaf_of(group, one["claim"])).exists() for one in (modest, greedy)), "the groups to go")
+    until(
+        lambda: not any(Path(leaf_of(group, record["claim"])).exists() for record in (modest, greedy)),
+        "the groups to go",
+    )
 
 
 def test_nothing_escapes_from_a_group(server: FakeServer, pilot: StartPilot, group: str, tmp_path: Path) -> None:

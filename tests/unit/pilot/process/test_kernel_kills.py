@@ -46,8 +46,10 @@ def test_where_it_is_kept(tmp_path: Path, line: str, expected: str | None) -> No
     for place in ("slurm/job_7/memory.events", "memory/a/memory.oom_control", "memory.events"):
         (tmp_path / "root" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / place).touch()
-    found = group_files("memory.events", "memory.oom_control", proc=str(tmp_path / "proc"), root=str(tmp_path / "root"))
-    assert found[:1] == ([str(tmp_path / "root" / expected)] if expected else [])
+    found_group_files = group_files(
+        "memory.events", "memory.oom_control", proc=str(tmp_path / "proc"), root=str(tmp_path / "root")
+    )
+    assert found_group_files[:1] == ([str(tmp_path / "root" / expected)] if expected else [])
 
 
 def test_the_memory_limit_is_the_least_of_all_groups_above(tmp_path: Path) -> None:

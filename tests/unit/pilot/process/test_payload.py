@@ -77,7 +77,7 @@ def test_exit_codes_and_signals_are_told_apart(server: FakeServer, pilot: StartP
     empty = server.submit()
     pilot()
     end = server.end_of(failing)
-    assert (end["outcome"], end["reason"], end["exit_code"], end["signal"]) == ("fault", "exit", 9, None)
+    assert (end["outcome"], end["reason"], end["exit_code"], end["signal"]) == ("failure", "exit", 9, None)
     assert end["disk_left"] > 0
     assert end.get("oom_kills", 0) == 0
     assert end["log_tail"] == "no luck\n"
@@ -96,7 +96,7 @@ def test_a_claim_that_cannot_be_run_harms_no_other(server: FakeServer, pilot: St
     pilot()
     assert server.end_of(good)["outcome"] == "ok"
     assert server.end_of(bad)["reason"] == "start-failed"
-    assert "../../escape" not in [end["claim"] for end in server.seen.ends]
+    assert "../../escape" not in [end["claim"] for end in server.seen.completions]
 
 
 def test_command_and_environment_are_filled_in() -> None:
@@ -204,16 +204,16 @@ def test_a_payload_stopped_before_it_has_begun_dies_at_once(server: FakeServer, 
 
 def test_a_cancel_that_overtakes_its_claim_is_kept(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
     early, other = server.submit("touch", str(tmp_path / "started")), server.submit("true")
-    given, server.jobs[:] = list(server.jobs), []
+    jobs, server.jobs[:] = list(server.jobs), []
     pilot()
     server.order("cancel", {"claim": early["claim"]})
     until(lambda: all(orders.empty() for orders in server.orders.values()), "the order to be on its way")
     with server.work:
-        server.jobs.extend(given[1:])
+        server.jobs.extend(jobs[1:])
         server.work.notify_all()
     server.end_of(other)  # by then the order has long been read
     with server.work:
-        server.jobs.extend(given[:1])
+        server.jobs.extend(jobs[:1])
         server.work.notify_all()
     assert server.end_of(early)["reason"] == "cancelled"
     assert not (tmp_path / "started").exists()
@@ -225,14 +225,14 @@ def test_a_stopped_payload_is_never_a_success(server: FakeServer, pilot: StartPi
     until((tmp_path / "begun").exists)
     running.end()
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["exit_code"]) == ("fault", "pilot-stopped", 0)
+    assert (end["outcome"], end["reason"], end["exit_code"]) == ("failure", "pilot-stopped", 0)
 
 
 def test_the_wall_limit_ends_a_payload_that_ignores_sigterm(server: FakeServer, pilot: StartPilot) -> None:
     claim = server.submit("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", resources={"wall": 0.3})
     pilot(surroundings=Surroundings(grace=0.3))
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["signal"]) == ("fault", "wall-limit", signal.SIGKILL)
+    assert (end["outcome"], end["reason"], end["signal"]) == ("failure", "wall-limit", signal.SIGKILL)
     assert 0.6 <= end["wall"] < 5
 
 
@@ -244,20 +244,21 @@ def test_a_cancel_order_kills_the_whole_process_group(server: FakeServer, pilot:
     server.order("cancel", {"claim": "another claim"})
     server.order("cancel", {"claim": claim["claim"]})
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"]) == ("fault", "cancelled")
+    assert (end["outcome"], end["reason"]) == ("failure", "cancelled")
     assert not alive(child)
 
 
-def test_a_beat_can_cancel_and_a_waiting_claim_is_never_started(
+def test_a_heartbeat_can_cancel_and_a_waiting_claim_is_never_started(
     server: FakeServer, pilot: StartPilot, tmp_path: Path
 ) -> None:
-    server.beat_every = 0.1
+    server.heartbeat_every = 0.1
     running = server.submit("sleep", "300")
     waiting = server.submit("touch", str(tmp_path / "started"))
     pilot(batch=2)
     until(
         lambda: (
-            set(server.seen.beats[-1]["claims"] if server.seen.beats else ()) == {running["claim"], waiting["claim"]}
+            set(server.seen.heartbeats[-1]["claims"] if server.seen.heartbeats else ())
+            == {running["claim"], waiting["claim"]}
         )
     )
     server.cancelled += [waiting["claim"], running["claim"]]
@@ -276,14 +277,14 @@ def test_processes_that_leave_their_session_die_with_their_payload(
     assert server.end_of(claim)["outcome"] == "ok"
     stray = written_pid(tmp_path / "stray")
     until(lambda: not alive(stray), "the stray's death")
-    assert other["claim"] not in [end["claim"] for end in server.seen.ends]
+    assert other["claim"] not in [end["claim"] for end in server.seen.completions]
 
 
 @pytest.mark.parametrize("effects", ["external", "internal"])
 def test_only_external_effects_end_with_the_lease(
     server: FakeServer, pilot: StartPilot, tmp_path: Path, effects: str
 ) -> None:
-    server.lease, server.beat_every = 0.6, 0.15
+    server.lease, server.heartbeat_every = 0.6, 0.15
     claim = server.submit("sh", "-c", f"touch {tmp_path}/begun; sleep 1.5", effects=effects)
     pilot()
     until((tmp_path / "begun").exists)
@@ -292,7 +293,7 @@ def test_only_external_effects_end_with_the_lease(
     server.start()
     end = server.end_of(claim)
     if effects == "external":
-        assert (end["outcome"], end["reason"], end["error"]) == ("fault", "pilot-stopped", "lease-lost")
+        assert (end["outcome"], end["reason"], end["error"]) == ("failure", "pilot-stopped", "lease-lost")
         assert (end["signal"], "lease-lost" in end["log_tail"]) == (signal.SIGTERM, True)
     else:
         assert end["outcome"] == "ok"
@@ -301,8 +302,8 @@ def test_only_external_effects_end_with_the_lease(
 def test_what_was_held_ready_when_the_lease_passed_is_given_back_unbegun(
     server: FakeServer, pilot: StartPilot, tmp_path: Path
 ) -> None:
-    """Another may have run it meanwhile, to its end: no later beat makes the claim good again."""
-    server.lease, server.beat_every = 0.6, 0.15
+    """Another may have run it meanwhile, to its end: no later heartbeat makes the claim good again."""
+    server.lease, server.heartbeat_every = 0.6, 0.15
     first = server.submit("sh", "-c", f"touch {tmp_path}/begun; while ! test -e {tmp_path}/gate; do sleep 0.02; done")
     ready = server.submit("touch", str(tmp_path / "ready"))
     pilot(batch=2)

@@ -71,11 +71,13 @@ def test_a_manifest_commits_what_the_patterns_name(server: FakeServer, pilot: St
     ]
 
 
-def test_a_missing_output_is_a_fault_and_commits_nothing(server: FakeServer, pilot: StartPilot, outputs: Path) -> None:
+def test_a_missing_output_is_a_failure_and_commits_nothing(
+    server: FakeServer, pilot: StartPilot, outputs: Path
+) -> None:
     claim = server.submit("sh", "-c", "echo x > a.txt", outputs=["a.txt", "b.txt"])
     pilot()
     end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["exit_code"], end["manifest"]) == ("fault", "output-missing", 0, None)
+    assert (end["outcome"], end["reason"], end["exit_code"], end["manifest"]) == ("failure", "output-missing", 0, None)
     assert "b.txt" in end["log_tail"]
     assert not list(outputs.rglob("*.json"))
 

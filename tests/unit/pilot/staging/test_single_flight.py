@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pilot.storage_server import Fault, Storage, serving
+from tests.unit.pilot.storage_server import Failure, Storage, serving
 
 from forestay_pilot.staging.single_flight import SingleFlight
 from forestay_pilot.staging.staging import StagingError, StoppedError, stage_in
@@ -43,8 +43,8 @@ def until(condition: Callable[[], object], what: str) -> None:
 def bring(tmp_path: Path, storage: Storage, number: int, stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     folder = tmp_path / f"job-{number}"
     folder.mkdir()
-    told: list[dict[str, Any]] = []
-    given = {
+    results: list[dict[str, Any]] = []
+    fields = {
         "name": "f",
         "source": "lfn:f",
         "file": "lfn:f",
@@ -53,17 +53,17 @@ def bring(tmp_path: Path, storage: Storage, number: int, stopped: Callable[[], b
         "transfer": {"tries": 1},
     }
     flight = SingleFlight(str(tmp_path / "flights"))
-    stage_in([given], str(folder), sequential=True, stopped=stopped, flight=flight, note=told.append)
+    stage_in([fields], str(folder), sequential=True, stopped=stopped, flight=flight, note=results.append)
     assert (folder / "f").read_bytes() == CONTENT
-    return told[0]
+    return results[0]
 
 
 def waiting(tmp_path: Path) -> int:
     """How many want the file now."""
     with open("/proc/locks") as locks:
         held = locks.read()
-    found = list((tmp_path / "flights").glob("*/interest"))
-    return held.count(f":{found[0].stat().st_ino} ") if found else 0
+    paths = list((tmp_path / "flights").glob("*/interest"))
+    return held.count(f":{paths[0].stat().st_ino} ") if paths else 0
 
 
 def test_many_misses_make_one_transfer(tmp_path: Path, storage: Storage) -> None:
@@ -72,9 +72,9 @@ def test_many_misses_make_one_transfer(tmp_path: Path, storage: Storage) -> None
         futures = [pool.submit(bring, tmp_path, storage, number) for number in range(12)]
         until(lambda: waiting(tmp_path) == 12, "all twelve")
         storage.hold.set()
-        told = [future.result() for future in futures]
+        results = [future.result() for future in futures]
     assert storage.bytes_out == len(CONTENT)
-    assert sorted(one["from"] for one in told) == ["element"] + ["neighbour"] * 11
+    assert sorted(result["from"] for result in results) == ["element"] + ["neighbour"] * 11
     assert not (tmp_path / "flights").exists(), "the last one clears up"
 
 
@@ -98,14 +98,14 @@ def test_one_alone_moves_the_file_and_copies_nothing(tmp_path: Path, storage: St
 
 
 def test_a_failure_is_that_of_all_who_waited_and_of_nobody_later(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(status=403)]
+    storage.failures = [Failure(status=403)]
     storage.hold = threading.Event()
     with ThreadPoolExecutor(5) as pool:
         futures = [pool.submit(bring, tmp_path, storage, number) for number in range(5)]
         until(lambda: waiting(tmp_path) == 5, "all five")
         storage.hold.set()
         errors = [future.exception() for future in futures]
-    assert [(type(one), getattr(one, "error", "")) for one in errors] == [(StagingError, "HTTP 403")] * 5
+    assert [(type(error), getattr(error, "error", "")) for error in errors] == [(StagingError, "HTTP 403")] * 5
     assert len(storage.asked) == 1
     bring(tmp_path, storage, 9)
 
@@ -139,21 +139,21 @@ def test_a_leader_that_is_killed_is_followed_at_once_from_where_it_was(tmp_path:
     half = threading.Event()
     sent = 12 << 14
 
-    original = storage.next_fault
+    original = storage.next_failure
 
-    def first_hangs() -> Fault:
+    def first_hangs() -> Failure:
         if not half.is_set():
             half.set()
-            return Fault(after=sent, hang=True)
+            return Failure(after=sent, hang=True)
         return original()
 
-    storage.next_fault = first_hangs  # type: ignore[method-assign]
+    storage.next_failure = first_hangs  # type: ignore[method-assign]
     (tmp_path / "leader").mkdir()
     words = [f"{storage.url}/f", str(tmp_path / "flights"), str(tmp_path / "leader"), SHA256]
     leader = subprocess.Popen([sys.executable, "-c", _PILOT, *words])
     try:
         drafts = tmp_path / "flights"
-        until(lambda: any(one.stat().st_size >= sent for one in drafts.glob("*/file.staging")), "half of the file")
+        until(lambda: any(path.stat().st_size >= sent for path in drafts.glob("*/file.staging")), "half of the file")
         with ThreadPoolExecutor(1) as pool:
             follower = pool.submit(bring, tmp_path, storage, 2)
             until(lambda: waiting(tmp_path) == 2, "the follower")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pilot.storage_server import Fault, Storage, serving
+from tests.unit.pilot.storage_server import Failure, Storage, serving
 
 from forestay_pilot.staging.staging import StagingError, StoppedError, stage_in
 
@@ -41,13 +41,13 @@ def web(storage: Storage, element: str = "", path: str = "f") -> dict[str, Any]:
     return {"kind": "http", "url": f"{storage.url}/{path}", "private": True, "element": element}
 
 
-def bring(folder: Path, *places: dict[str, Any], **told: Any) -> list[dict[str, Any]]:
+def bring(folder: Path, *places: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     job = folder / "job"
     job.mkdir(exist_ok=True)
     noted: list[dict[str, Any]] = []
-    given = {"name": "in.dat", "source": "lfn:f", "file": "lfn:f", "from": list(places), **told}
+    data = {"name": "in.dat", "source": "lfn:f", "file": "lfn:f", "from": list(places), **fields}
     try:
-        stage_in([given], str(job), sequential=False, stopped=lambda: False, note=noted.append)
+        stage_in([data], str(job), sequential=False, stopped=lambda: False, note=noted.append)
     except StagingError as error:
         error.noted = noted  # type: ignore[attr-defined]
         raise
@@ -59,9 +59,9 @@ def bring(folder: Path, *places: dict[str, Any], **told: Any) -> list[dict[str, 
 @pytest.mark.ledger("P0-12")
 def test_the_first_place_that_gives_the_file_serves(tmp_path: Path, storage: Storage, second: Storage) -> None:
     (storage.folder / "f").unlink()
-    told = bring(tmp_path, web(storage, "se1"), web(second, "se2"), **KNOWN)
-    assert told[0].pop("seconds") > 0
-    assert told == [
+    results = bring(tmp_path, web(storage, "se1"), web(second, "se2"), **KNOWN)
+    assert results[0].pop("seconds") > 0
+    assert results == [
         {
             "file": "lfn:f",
             "name": "in.dat",
@@ -79,16 +79,16 @@ def test_the_first_place_that_gives_the_file_serves(tmp_path: Path, storage: Sto
 def test_a_replica_that_is_not_what_was_registered_is_passed_over(
     tmp_path: Path, storage: Storage, second: Storage
 ) -> None:
-    storage.faults = [Fault(spoil=True)]
-    told = bring(tmp_path, web(storage, "se1"), web(second, "se2"), **KNOWN)
-    assert told[0]["element"] == "se2"
-    assert told[0]["failed"][0].startswith("se1: its SHA-256 is ")
+    storage.failures = [Failure(spoil=True)]
+    results = bring(tmp_path, web(storage, "se1"), web(second, "se2"), **KNOWN)
+    assert results[0]["element"] == "se2"
+    assert results[0]["failed"][0].startswith("se1: its SHA-256 is ")
     assert len(storage.asked) == 1, "one that came in one piece and is wrong is not fetched again"
 
 
-def test_when_all_fail_the_fault_is_the_one_that_may_pass(tmp_path: Path, storage: Storage, second: Storage) -> None:
+def test_when_all_fail_the_failure_is_the_one_that_may_pass(tmp_path: Path, storage: Storage, second: Storage) -> None:
     (storage.folder / "f").unlink()
-    second.faults = [Fault(status=503)] * 9
+    second.failures = [Failure(status=503)] * 9
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, web(storage, "se1"), web(second, "se2"), transfer={"tries": 2}, **KNOWN)
     assert (failed.value.reason, failed.value.error) == ("transfer", "HTTP 503")
@@ -113,11 +113,11 @@ def test_a_transfer_with_another_protocol(tmp_path: Path, storage: Storage) -> N
 
 @pytest.mark.ledger("P0-11")
 def test_a_transfer_with_another_time_limit(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(delay=0.5)]
+    storage.failures = [Failure(delay=0.5)]
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, web(storage), transfer={"timeout": 0.1, "tries": 1})
     assert (failed.value.reason, failed.value.error) == ("transfer", "ETIMEDOUT")
-    storage.faults = [Fault(delay=0.5)]
+    storage.failures = [Failure(delay=0.5)]
     bring(tmp_path, web(storage), transfer={"timeout": 5, "tries": 1})
 
 
@@ -130,24 +130,24 @@ def test_a_transfer_in_other_pieces(tmp_path: Path, storage: Storage, piece: int
 @pytest.mark.ledger("P0-10")
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_transfer_that_broke_off_goes_on_where_it_stopped(tmp_path: Path, storage: Storage, reset: bool) -> None:
-    storage.faults = [Fault(after=100_000, reset=reset)]
-    told = bring(tmp_path, web(storage), **KNOWN)
+    storage.failures = [Failure(after=100_000, reset=reset)]
+    results = bring(tmp_path, web(storage), **KNOWN)
     resumed = int((storage.ranges()[1] or "bytes=0")[6:])
     # A rough end may take with it what lay unread in the socket; nothing else is fetched twice.
     assert storage.bytes_out == 100_000 + len(CONTENT) - resumed
     assert reset or resumed == 100_000
-    assert told[0]["tries"] == 2
+    assert results[0]["tries"] == 2
 
 
 def test_one_that_gets_on_each_time_is_not_given_up(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(after=40_000)] * 7
-    told = bring(tmp_path, web(storage), transfer={"tries": 2}, **KNOWN)
-    assert told[0]["tries"] == 8
+    storage.failures = [Failure(after=40_000)] * 7
+    results = bring(tmp_path, web(storage), transfer={"tries": 2}, **KNOWN)
+    assert results[0]["tries"] == 8
     assert storage.bytes_out == len(CONTENT)
 
 
 def test_without_a_digest_only_the_same_version_is_gone_on_with(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(after=100_000)]
+    storage.failures = [Failure(after=100_000)]
     bring(tmp_path, web(storage))
     mark = storage.asked[1][2]["If-Range"]
     assert mark.startswith('"')
@@ -156,12 +156,12 @@ def test_without_a_digest_only_the_same_version_is_gone_on_with(tmp_path: Path, 
 
 def test_a_file_that_changed_meanwhile_is_fetched_anew(tmp_path: Path, storage: Storage) -> None:
     (storage.folder / "f").write_bytes(CONTENT[::-1])
-    storage.faults = [Fault(after=100_000)]
+    storage.failures = [Failure(after=100_000)]
     asked = storage.asked
 
     class Changing(list[Any]):
-        def append(self, item: Any) -> None:
-            super().append(item)
+        def append(self, value: Any) -> None:
+            super().append(value)
             if len(self) == 2:
                 (storage.folder / "f").write_bytes(CONTENT)
 
@@ -171,26 +171,26 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(tmp_path: Path, storage: 
 
 
 def test_a_server_that_promises_nothing_is_asked_from_the_start(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(after=100_000, weak=True), Fault(weak=True)]
+    storage.failures = [Failure(after=100_000, weak=True), Failure(weak=True)]
     bring(tmp_path, web(storage))
     assert storage.ranges() == ["", ""]
 
 
 @pytest.mark.ledger("P0-12")
 def test_another_replica_goes_on_where_the_first_broke_off(tmp_path: Path, storage: Storage, second: Storage) -> None:
-    storage.faults = [Fault(after=100_000), Fault(status=500)]
-    told = bring(tmp_path, web(storage, "se1"), web(second, "se2"), transfer={"tries": 1}, **KNOWN)
-    assert told[0]["element"] == "se2"
+    storage.failures = [Failure(after=100_000), Failure(status=500)]
+    results = bring(tmp_path, web(storage, "se1"), web(second, "se2"), transfer={"tries": 1}, **KNOWN)
+    assert results[0]["element"] == "se2"
     assert second.ranges() == ["bytes=100000"]
     assert second.bytes_out == len(CONTENT) - 100_000
 
 
 def test_parts_that_do_not_fit_are_fetched_once_more_in_one_piece(tmp_path: Path, storage: Storage) -> None:
     """A resumed file with a wrong digest says nothing about the source yet."""
-    storage.faults = [Fault(after=100_000, spoil=True)]
+    storage.failures = [Failure(after=100_000, spoil=True)]
     bring(tmp_path, web(storage), **KNOWN)
     assert storage.ranges() == ["", "bytes=100000", ""]
-    storage.faults = [Fault(after=100_000, spoil=True), Fault(), Fault(spoil=True)]
+    storage.failures = [Failure(after=100_000, spoil=True), Failure(), Failure(spoil=True)]
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, web(storage), **KNOWN)
     assert failed.value.reason == "data-corrupt"
@@ -212,7 +212,7 @@ def test_what_an_earlier_process_left_is_gone_on_with(tmp_path: Path, storage: S
 )  # fmt: skip
 def test_what_answers_mean(tmp_path: Path, storage: Storage, status: int, reason: str, tries: int) -> None:
     other = {"Location": f"{storage.url}/f"} if status == 302 else {}
-    storage.faults = [Fault(status=status, headers=other)] * 9
+    storage.failures = [Failure(status=status, headers=other)] * 9
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, web(storage))
     assert (failed.value.reason, failed.value.error) == (reason, f"HTTP {status}")
@@ -220,14 +220,14 @@ def test_what_answers_mean(tmp_path: Path, storage: Storage, status: int, reason
 
 
 def test_a_truncated_body_is_told_as_such(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(after=0)] * 9
+    storage.failures = [Failure(after=0)] * 9
     with pytest.raises(StagingError, match=r"interrupted after 0 of 300000 bytes") as failed:
         bring(tmp_path, web(storage))
     assert failed.value.reason == "transfer"
 
 
 def test_signs_of_an_address_are_never_told(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(status=403)]
+    storage.failures = [Failure(status=403)]
     place = {"kind": "s3", "url": f"{storage.url}/f?X-Amz-Signature=secret", "private": True, "element": "s3"}
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, place)
@@ -248,7 +248,7 @@ def test_signs_of_an_address_are_never_told(tmp_path: Path, storage: Storage) ->
 def test_what_an_object_store_says(
     tmp_path: Path, storage: Storage, status: int, body: bytes, reason: str, error: str, tries: int
 ) -> None:
-    storage.faults = [Fault(status=status, body=body)] * 9
+    storage.failures = [Failure(status=status, body=body)] * 9
     with pytest.raises(StagingError) as failed:
         bring(tmp_path, {"kind": "s3", "url": f"{storage.url}/f", "private": True})
     assert (failed.value.reason, failed.value.error) == (reason, error)
@@ -256,8 +256,8 @@ def test_what_an_object_store_says(
 
 
 def test_a_place_of_an_unknown_kind_is_passed_over(tmp_path: Path, storage: Storage) -> None:
-    told = bring(tmp_path, {"kind": "pigeon", "url": "coo"}, web(storage))
-    assert told[0]["failed"] == ["pigeon: this pilot does not support sources of kind 'pigeon'"]
+    results = bring(tmp_path, {"kind": "pigeon", "url": "coo"}, web(storage))
+    assert results[0]["failed"] == ["pigeon: this pilot does not support sources of kind 'pigeon'"]
 
 
 def test_a_private_address_is_not_called_unless_it_is_allowed(tmp_path: Path, storage: Storage) -> None:
@@ -267,7 +267,7 @@ def test_a_private_address_is_not_called_unless_it_is_allowed(tmp_path: Path, st
     assert storage.asked == []
 
 
-def test_a_full_disk_is_the_fault_whatever_else_could_be_tried(
+def test_a_full_disk_is_the_failure_whatever_else_could_be_tried(
     tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
@@ -285,8 +285,8 @@ def test_a_full_disk_is_the_fault_whatever_else_could_be_tried(
 
 
 def test_a_stopped_job_is_not_waited_for(tmp_path: Path, storage: Storage) -> None:
-    storage.faults = [Fault(status=503, headers={"Retry-After": "20"})] * 9
-    given = {"name": "in.dat", "source": "lfn:f", "from": [web(storage)]}
+    storage.failures = [Failure(status=503, headers={"Retry-After": "20"})] * 9
+    fields = {"name": "in.dat", "source": "lfn:f", "from": [web(storage)]}
     with pytest.raises(StoppedError):
-        stage_in([given], str(tmp_path), sequential=False, stopped=lambda: len(storage.asked) > 0)
+        stage_in([fields], str(tmp_path), sequential=False, stopped=lambda: len(storage.asked) > 0)
     assert len(storage.asked) == 1

@@ -1,4 +1,4 @@
-"""Outputs that go to a storage element: the manifest last, transfers tried again without the payload, faults in the storage's own words."""
+"""Outputs that go to a storage element: the manifest last, transfers tried again without the payload, failures in the storage's own words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pilot.storage_server import Fault, Storage, serving
+from tests.unit.pilot.storage_server import Failure, Storage, serving
 
 from forestay_pilot.process.payload import ClaimedJob, read_claim
 from forestay_pilot.staging.outputs import OutputFailedError, OutputMissingError
@@ -46,13 +46,13 @@ def no_sign(_job: ClaimedJob, _files: list[dict[str, Any]]) -> dict[str, str]:
 
 def element(storage: Storage, kind: str = "http", **transfer: Any) -> OutputStorage:
     base = f"{storage.url}/outputs"
-    given = {"element": "se1", "kind": kind, "base": base, "prefix": "outputs", "private": True, "transfer": transfer}
-    return OutputStorage.read(given)
+    fields = {"element": "se1", "kind": kind, "base": base, "prefix": "outputs", "private": True, "transfer": transfer}
+    return OutputStorage.read(fields)
 
 
 def store(folder: Path, where: OutputStorage, patterns: tuple[str, ...] = ("a b.txt", "deep"), **more: Any) -> Any:
-    told = {"sign": no_sign, "stopped": lambda: False, **more}
-    return store_outputs(job(), str(folder), list(patterns), where, **told)
+    fields = {"sign": no_sign, "stopped": lambda: False, **more}
+    return store_outputs(job(), str(folder), list(patterns), where, **fields)
 
 
 def puts(storage: Storage) -> list[str]:
@@ -64,9 +64,9 @@ def check(storage: Storage, manifest: Any) -> None:
     assert hashlib.sha256(content).hexdigest() == manifest.sha256
     assert manifest.path == f"element:se1/{WHERE}/manifest.json"
     assert (manifest.files, manifest.bytes) == (2, 200_005)
-    for one in json.loads(content)["files"]:
-        stored = (storage.folder / WHERE / one["path"].replace(" ", "%20")).read_bytes()
-        assert (len(stored), hashlib.sha256(stored).hexdigest()) == (one["bytes"], one["sha256"])
+    for file in json.loads(content)["files"]:
+        stored = (storage.folder / WHERE / file["path"].replace(" ", "%20")).read_bytes()
+        assert (len(stored), hashlib.sha256(stored).hexdigest()) == (file["bytes"], file["sha256"])
 
 
 def test_files_and_then_the_manifest(storage: Storage, folder: Path) -> None:
@@ -77,30 +77,30 @@ def test_files_and_then_the_manifest(storage: Storage, folder: Path) -> None:
 
 
 def test_a_transfer_that_fails_is_tried_again_and_what_went_well_is_not(storage: Storage, folder: Path) -> None:
-    storage.faults = [Fault(status=503), Fault(after=1000), Fault(status=500), Fault(after=0, reset=True)]
+    storage.failures = [Failure(status=503), Failure(after=1000), Failure(status=500), Failure(after=0, reset=True)]
     check(storage, store(folder, element(storage)))
     # Two files and a manifest went well, once each; the others are the four that failed.
     assert len(puts(storage)) == 3 + 4
 
 
 def test_the_manifest_is_tried_again_alone(storage: Storage, folder: Path) -> None:
-    storage.faults = [Fault(), Fault(), Fault(status=503)]
+    storage.failures = [Failure(), Failure(), Failure(status=503)]
     check(storage, store(folder, element(storage)))
     assert [path.rpartition("/")[2] for path in puts(storage)][2:] == ["manifest.json"] * 2
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"),
+    ("failure", "error"),
     [
-        (Fault(status=503), "HTTP 503"),
-        (Fault(status=403), "HTTP 403"),
-        (Fault(status=507), "HTTP 507"),
-        (Fault(after=0, reset=True), "connection ECONNRESET"),
-        (Fault(delay=0.6), "connection ETIMEDOUT"),
+        (Failure(status=503), "HTTP 503"),
+        (Failure(status=403), "HTTP 403"),
+        (Failure(status=507), "HTTP 507"),
+        (Failure(after=0, reset=True), "connection ECONNRESET"),
+        (Failure(delay=0.6), "connection ETIMEDOUT"),
     ],
 )
-def test_a_fault_has_the_storages_own_word(storage: Storage, folder: Path, fault: Fault, error: str) -> None:
-    storage.faults = [fault] * 9
+def test_a_failure_has_the_storages_own_word(storage: Storage, folder: Path, failure: Failure, error: str) -> None:
+    storage.failures = [failure] * 9
     with pytest.raises(OutputFailedError) as failed:
         store(folder, element(storage, tries=2, timeout=0.2), ("a b.txt",))
     assert failed.value.error == error
@@ -133,14 +133,14 @@ def test_an_output_must_not_be_called_as_the_manifest(storage: Storage, folder: 
 
 
 def test_a_stopped_job_is_not_waited_for(storage: Storage, folder: Path) -> None:
-    storage.faults = [Fault(status=503, headers={"Retry-After": "30"})] * 9
+    storage.failures = [Failure(status=503, headers={"Retry-After": "30"})] * 9
     with pytest.raises(StoppedError):
         store(folder, element(storage), stopped=lambda: len(storage.asked) > 0)
 
 
 def test_a_folder_that_pilots_see(tmp_path: Path, storage: Storage, folder: Path) -> None:
-    given = {"element": "se1", "kind": "file", "base": str(storage.folder / "outputs"), "prefix": "outputs"}
-    manifest = store(folder, OutputStorage.read(given))
+    fields = {"element": "se1", "kind": "file", "base": str(storage.folder / "outputs"), "prefix": "outputs"}
+    manifest = store(folder, OutputStorage.read(fields))
     assert manifest.path == f"element:se1/{WHERE}/manifest.json"
     content = (storage.folder / WHERE / "manifest.json").read_bytes()
     assert hashlib.sha256(content).hexdigest() == manifest.sha256
@@ -155,8 +155,8 @@ class Signing:
         self.asked: list[list[str]] = []
 
     def __call__(self, _job: ClaimedJob, files: list[dict[str, Any]]) -> dict[str, str]:
-        self.asked.append([one["path"] for one in files])
-        return {one["path"]: f"{self.storage.url}/{WHERE}/{one['path'].replace(' ', '%20')}?signed" for one in files}
+        self.asked.append([file["path"] for file in files])
+        return {file["path"]: f"{self.storage.url}/{WHERE}/{file['path'].replace(' ', '%20')}?signed" for file in files}
 
 
 def test_signed_addresses_are_asked_for_once(storage: Storage, folder: Path) -> None:
@@ -168,7 +168,7 @@ def test_signed_addresses_are_asked_for_once(storage: Storage, folder: Path) -> 
 def test_a_signed_address_that_is_too_old_is_asked_for_again(storage: Storage, folder: Path) -> None:
     sign = Signing(storage)
     body = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
-    storage.faults = [Fault(), Fault(), Fault(status=403, body=body)]
+    storage.failures = [Failure(), Failure(), Failure(status=403, body=body)]
     check(storage, store(folder, element(storage, "s3"), sign=sign))
     assert sign.asked[1:] == [["manifest.json"]]
 

@@ -52,9 +52,9 @@ def secure_files(certificate: Path, asked: list[str]) -> Iterator[int]:
         thread.join()
 
 
-def bring(folder: Path, source: str, ca_file: Path | None = None, **told: Any) -> None:
+def bring(folder: Path, source: str, ca_file: Path | None = None, **fields: Any) -> None:
     stage_in(
-        [{"name": "in.txt", "source": source, **told}],
+        [{"name": "in.txt", "source": source, **fields}],
         str(folder),
         sequential=False,
         stopped=lambda: False,
@@ -92,8 +92,8 @@ def test_nothing_is_taken_from_a_server_that_nobody_vouches_for(
 def test_a_name_that_the_certificate_does_not_have_is_refused(
     tmp_path: Path, secure_files: int, certificate: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", secure_files))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: found)
+    results = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", secure_files))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: results)
     with pytest.raises(StagingError, match="certificate verify failed"):
         bring(tmp_path, f"https://data.example.org:{secure_files}/f", certificate, private=True)
     assert asked == []

@@ -53,18 +53,18 @@ def listings(store: SqlJobStore, files: Any, **more: Any) -> Listings:
 
 
 async def test_two_who_watch_at_once_make_one_listing(store: SqlJobStore) -> None:
-    """A worker that was taken for dead, and the one in its place."""
+    """An orchestrator that was taken for dead, and the one in its place."""
     files = FakeFiles()
     mine, others = listings(store, files), listings(store, files)
     for n in range(20):
         files.names.append(f"/f/{(n * 7) % 20:02}")
-        told = await asyncio.gather(*(one.watch(ROUND, Watch("/f/*"), n) for one in (mine, others)))
-        assert {one.count for one in told} == {n + 1}
-        assert {one.ended for one in told} == {False}
-    found = await listings(store, files).members("lab", ROUND.name, range(20))
-    assert list(found.values()) == files.names, "in the order in which they appeared"
+        summaries = await asyncio.gather(*(listings.watch(ROUND, Watch("/f/*"), n) for listings in (mine, others)))
+        assert {summary.count for summary in summaries} == {n + 1}
+        assert {summary.ended for summary in summaries} == {False}
+    members = await listings(store, files).members("lab", ROUND.name, range(20))
+    assert list(members.values()) == files.names, "in the order in which they appeared"
     for keeping in (mine, others):
-        assert await keeping.members("lab", ROUND.name, range(20)) == found
+        assert await keeping.members("lab", ROUND.name, range(20)) == members
 
 
 async def test_a_member_is_found_in_pages_of_any_size(store: SqlJobStore) -> None:
@@ -105,16 +105,16 @@ async def test_many_files_that_come_together_are_told_together(store: SqlJobStor
     files = FakeFiles(["/f/0"])
     watching = listings(store, files, gather=((MAX_LISTED, 0.3),))
     assert (await watching.watch(ROUND, Watch("/f/*"), 0)).count == 1
-    told = asyncio.create_task(watching.watch(ROUND, Watch("/f/*"), 1))
+    task = asyncio.create_task(watching.watch(ROUND, Watch("/f/*"), 1))
     looks = files.looks
     for n in range(1, 50):
         files.names.append(f"/f/{n}")
-        while files.looks == looks and not told.done():  # noqa: ASYNC110 - the look itself is what is waited for
+        while files.looks == looks and not task.done():  # noqa: ASYNC110 - the look itself is what is waited for
             await asyncio.sleep(0)
         looks = files.looks
-        if told.done():
+        if task.done():
             break
-    assert (await told).count > 2
+    assert (await task).count > 2
 
 
 async def test_what_may_be_listed(tmp_path: Path) -> None:

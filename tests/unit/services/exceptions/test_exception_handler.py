@@ -1,4 +1,4 @@
-"""Exceptions other than the faults of our jobs: ignored, answered by a rule or by the house, once each, whoever raises them and however often."""
+"""Exceptions other than the failures of our jobs: ignored, answered by a rule or by the default policy, once each, whoever raises them and however often."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
 from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, IncidentState
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
@@ -44,13 +44,13 @@ from forestay.services.rules.rule_store import RuleStore
 from forestay.services.shared.checked_writer import CheckedWriter
 
 CONDITIONS = CelConditions()
-HOUSE = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
+DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
 SUSPEND: dict[str, object] = {"action": "hold", "target": "job", "reason": "someone should look"}
 VIOLATION = ExceptionType.CONSTRAINT_VIOLATION
 
 
 @dataclass
-class House:
+class Scenario:
     store: SqlJobStore
     policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
 
@@ -65,12 +65,12 @@ class House:
     def service(self) -> ExceptionHandler:
         store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
         writer = CheckedWriter(store)
-        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
-        exlets = PlaybookRunner(
-            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(documents), mend, clock
+        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+        playbooks = PlaybookRunner(
+            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(documents), recover, clock
         )
-        brakes = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds())
-        acting = IncidentActions(self.incidents, clock, exlets, brakes=brakes, approvals=self.approvals)
+        safeguards = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds())
+        acting = IncidentActions(self.incidents, clock, playbooks, safeguards=safeguards, approvals=self.approvals)
         rules = RuleCache(RuleStore(documents), CONDITIONS)
         return ExceptionHandler(self.incidents, store, rules, None, acting, clock, self.policy)
 
@@ -79,7 +79,7 @@ class House:
         kind: ExceptionType,
         condition: str,
         *steps: dict[str, object],
-        task: str = "",
+        for_task: str = "",
         active: bool = True,
         **true: Any,
     ) -> str:
@@ -87,11 +87,13 @@ class House:
         try:
             rules = RuleStore(SqlDocumentStore(self.store.database))
             edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
-            draft = RuleDraft(HOUSE, kind, task, condition, Conclusion(steps=steps), f"i{time.time_ns()}", true)
+            draft = RuleDraft(
+                DEFAULT_POLICY, kind, for_task, condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
+            )
             made = await edit.add(draft, by="ann", confirmed=True)
             assert isinstance(made, Edited), made
             if active:
-                assert isinstance(await edit.promote(HOUSE, made.rule, by="ben"), Edited)
+                assert isinstance(await edit.promote(DEFAULT_POLICY, made.rule, by="ben"), Edited)
         finally:
             await sandbox.close()
         return made.rule
@@ -104,164 +106,173 @@ class House:
         return (await self.store.get([name]))[name].document
 
     async def states(self) -> dict[str, IncidentState]:
-        found = (await self.incidents.find(IncidentQuery(tenant="lab"))).found
-        return {one.standing.id: one.standing.state for one in found}
+        stored_statuses = (await self.incidents.find(IncidentQuery(tenant="lab"))).statuses
+        return {stored_status.status.id: stored_status.status.state for stored_status in stored_statuses}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def scenario(tmp_path: Path) -> AsyncIterator[Scenario]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'house.db'}")
     await store.open()
-    yield House(store)
+    yield Scenario(store)
     await store.close()
 
 
 def raised(kind: ExceptionType = VIOLATION, event: str = "e1", **more: Any) -> ExceptionEvent:
-    known: dict[str, Any] = {"item": "" if kind.of_case else "eat", "case": "c1"}
+    known: dict[str, Any] = {"instance": "" if kind.of_run else "eat", "run": "c1"}
     return ExceptionEvent(kind, "lab", "ada", event, SystemClock().now(), **known | more)
 
 
 def hot(event: str = "e1", grams: int = 20, **more: Any) -> ExceptionEvent:
-    return raised(event=event, job="one", case="", context={"item": {"data": {"grams": grams}}}, **more)
+    return raised(event=event, job="one", run="", context={"task": {"data": {"grams": grams}}}, **more)
 
 
-HEAVY = "item.data.grams > 10"
+HEAVY = "task.data.grams > 10"
 
 
 @pytest.mark.ledger("P1-23")
-async def test_without_a_rule_constraints_and_triggers_are_ignored_and_leave_nothing_behind(house: House) -> None:
-    ignored = {one for one in EXCEPTIONS if "external" in one or one.endswith(("-pre", "-post"))}
-    answers = await house.service().answer([raised(kind) for kind in sorted(ignored)])
+async def test_without_a_rule_constraints_and_triggers_are_ignored_and_leave_nothing_behind(scenario: Scenario) -> None:
+    ignored = {
+        exception for exception in EXCEPTIONS if "external" in exception or exception.endswith(("-pre", "-post"))
+    }
+    answers = await scenario.service().answer([raised(kind) for kind in sorted(ignored)])
     assert len(answers) == 6
     assert answers == [HandledException("", "ignore")] * 6
-    assert await house.states() == {}
+    assert await scenario.states() == {}
 
 
-async def test_a_rule_acts_once_however_often_and_by_whomever_it_is_raised(house: House) -> None:
-    await house.job("one")
-    rule = await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
-    (first,) = await house.service().answer([hot()])
-    assert (first.verdict, first.decision and first.decision.by) == ("exlet", f"domain/house#{rule}")
-    await house.service().answer([hot(), hot()])
-    document = await house.now("one")
+async def test_a_rule_acts_once_however_often_and_by_whomever_it_is_raised(scenario: Scenario) -> None:
+    await scenario.job("one")
+    rule = await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
+    (first,) = await scenario.service().answer([hot()])
+    assert (first.verdict, first.decision and first.decision.by) == ("playbook", f"domain/site#{rule}")
+    await scenario.service().answer([hot(), hot()])
+    document = await scenario.now("one")
     assert (len(document.holders), document.state) == (1, State.AVAILABLE)
-    assert await house.states() == {first.incident: IncidentState.HELD}, "its exlet keeps the job for a person"
-    (second,) = await house.service().answer([hot("e2")])
+    assert await scenario.states() == {first.incident: IncidentState.HELD}, "its playbook keeps the job for a person"
+    (second,) = await scenario.service().answer([hot("e2")])
     assert second.incident != first.incident
-    assert (await house.service().answer([hot("e3", grams=1)])) == [HandledException("", "ignore")]
+    assert (await scenario.service().answer([hot("e3", grams=1)])) == [HandledException("", "ignore")]
 
 
-async def test_the_house_may_ask_a_person_fail_or_climb_its_ladder(house: House) -> None:
-    await house.job("one")
-    house.policy = ExceptionPolicy({VIOLATION: ExceptionAction.HOLD})
-    (held,) = await house.service().answer([hot("hold")])
-    assert (held.verdict, (await house.states())[held.incident]) == ("hold", IncidentState.HELD)
-    assert not (await house.now("one")).holders, "what goes on is not touched"
-    house.policy = ExceptionPolicy({VIOLATION: ExceptionAction.FAIL})
-    (failed,) = await house.service().answer([hot("fail")])
-    assert (failed.verdict, (await house.states())[failed.incident]) == ("fail", IncidentState.COMPLETE)
-    assert (await house.now("one")).state is State.FAILED
-    house.policy = ExceptionPolicy({ExceptionType.TIMEOUT: ExceptionAction.FAIL})
-    (nobody,) = await house.service().answer([raised(ExceptionType.TIMEOUT, item="", case="c1")])
+async def test_the_default_policy_may_ask_a_person_fail_or_climb_its_retry_policy(scenario: Scenario) -> None:
+    await scenario.job("one")
+    scenario.policy = ExceptionPolicy({VIOLATION: ExceptionAction.HOLD})
+    (held,) = await scenario.service().answer([hot("hold")])
+    assert (held.verdict, (await scenario.states())[held.incident]) == ("hold", IncidentState.HELD)
+    assert not (await scenario.now("one")).holders, "what goes on is not touched"
+    scenario.policy = ExceptionPolicy({VIOLATION: ExceptionAction.FAIL})
+    (failed,) = await scenario.service().answer([hot("fail")])
+    assert (failed.verdict, (await scenario.states())[failed.incident]) == ("fail", IncidentState.COMPLETE)
+    assert (await scenario.now("one")).state is State.FAILED
+    scenario.policy = ExceptionPolicy({ExceptionType.TIMEOUT: ExceptionAction.FAIL})
+    (nobody,) = await scenario.service().answer([raised(ExceptionType.TIMEOUT, instance="", run="c1")])
     assert nobody.verdict == "hold", "there is nothing that could be failed"
 
 
-async def test_what_a_shadow_would_have_done_is_recorded_and_not_done(house: House) -> None:
-    await house.job("one")
-    rule = await house.add_rule(VIOLATION, HEAVY, SUSPEND, active=False, item={"data": {"grams": 11}})
-    (answer,) = await house.service().answer([hot()])
+async def test_what_a_shadow_would_have_done_is_recorded_and_not_done(scenario: Scenario) -> None:
+    await scenario.job("one")
+    rule = await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, active=False, task={"data": {"grams": 11}})
+    (answer,) = await scenario.service().answer([hot()])
     assert answer.ignored
     assert answer.decision is not None
     assert answer.decision.detail["shadow"]["rule"].endswith(f"#{rule}")  # type: ignore[index]
-    assert await house.states() == {answer.incident: IncidentState.IGNORED}
-    assert not (await house.now("one")).holders
+    assert await scenario.states() == {answer.incident: IncidentState.IGNORED}
+    assert not (await scenario.now("one")).holders
 
 
-async def test_a_rule_that_errs_lets_nothing_act_and_one_added_later_answers(house: House) -> None:
-    await house.job("one")
-    wrong = await house.add_rule(
-        VIOLATION, "item.data.grams / item.data.none > 1", SUSPEND, item={"data": {"grams": 9, "none": 3}}
+async def test_a_rule_that_errs_lets_nothing_act_and_one_added_later_answers(scenario: Scenario) -> None:
+    await scenario.job("one")
+    wrong = await scenario.add_rule(
+        VIOLATION, "task.data.grams / task.data.none > 1", SUSPEND, task={"data": {"grams": 9, "none": 3}}
     )
-    service = house.service()
+    service = scenario.service()
     (answer,) = await service.answer([hot()])
     assert (answer.verdict, answer.acts) == ("hold", False)
-    assert (await house.states())[answer.incident] is IncidentState.HELD
-    assert not (await house.now("one")).holders
+    assert (await scenario.states())[answer.incident] is IncidentState.HELD
+    assert not (await scenario.now("one")).holders
     sandbox = CelSandbox()
     try:
         edit = RuleEditor(
-            RuleStore(SqlDocumentStore(house.store.database)), CONDITIONS, sandbox, SystemClock(), RandomIds().claim
+            RuleStore(SqlDocumentStore(scenario.store.database)), CONDITIONS, sandbox, SystemClock(), RandomIds().claim
         )
-        assert isinstance(await edit.remove(HOUSE, wrong, by="ann", confirmed=True), Edited)
+        assert isinstance(await edit.remove(DEFAULT_POLICY, wrong, by="ann", confirmed=True), Edited)
     finally:
         await sandbox.close()
-    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+    await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
     await service.rules.refresh()
     await service.look()
-    assert len((await house.now("one")).holders) == 1
-    assert [one.verdict for one in await house.incidents.decisions(answer.incident)] == ["hold", "exlet"]
+    assert len((await scenario.now("one")).holders) == 1
+    assert [decision.verdict for decision in await scenario.incidents.decisions(answer.incident)] == [
+        "hold",
+        "playbook",
+    ]
 
 
-async def test_what_the_brakes_put_off_is_due_and_done_when_they_let_go(house: House) -> None:
-    await house.job("one")
-    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
-    stops = EmergencyStop(SqlDocumentStore(house.store.database), SystemClock())
+async def test_what_the_safeguards_put_off_is_due_and_done_when_they_let_go(scenario: Scenario) -> None:
+    await scenario.job("one")
+    await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
+    stops = EmergencyStop(SqlDocumentStore(scenario.store.database), SystemClock())
     await stops.stop("lab", by="ann", why="look first")
-    service = house.service()
+    service = scenario.service()
     (answer,) = await service.answer([hot()])
-    assert (await house.states())[answer.incident] is IncidentState.WAITING
-    assert not (await house.now("one")).holders
+    assert (await scenario.states())[answer.incident] is IncidentState.WAITING
+    assert not (await scenario.now("one")).holders
     await stops.go("lab")
-    standing = (await house.incidents.get_standings([answer.incident]))[answer.incident]
-    await house.incidents.put_standings(
-        [(standing.standing.moved(IncidentState.WAITING, now=1, due=1, n=1), standing.version)]
+    status = (await scenario.incidents.get_statuses([answer.incident]))[answer.incident]
+    await scenario.incidents.put_statuses(
+        [(status.status.moved(IncidentState.WAITING, now=1, due=1, n=1), status.version)]
     )
     await service.look()
-    assert len((await house.now("one")).holders) == 1
+    assert len((await scenario.now("one")).holders) == 1
 
 
-async def test_what_its_recorder_left_behind_is_carried_out_by_a_keeper(house: House) -> None:
-    await house.job("one")
-    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
-    (answer,) = await house.service().record([hot()], left_behind=-1)
+async def test_what_its_recorder_left_behind_is_carried_out_by_a_reconciler(scenario: Scenario) -> None:
+    await scenario.job("one")
+    await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
+    (answer,) = await scenario.service().record([hot()], left_behind=-1)
     assert answer.acts
-    assert not (await house.now("one")).holders
-    await house.service().look()
-    assert len((await house.now("one")).holders) == 1
-    assert (await house.states())[answer.incident] is IncidentState.HELD
+    assert not (await scenario.now("one")).holders
+    await scenario.service().look()
+    assert len((await scenario.now("one")).holders) == 1
+    assert (await scenario.states())[answer.incident] is IncidentState.HELD
 
 
-async def test_an_abort_of_another_engine_waits_for_a_person_and_is_not_taken_for_one_of_our_jobs(house: House) -> None:
+async def test_an_abort_of_another_engine_waits_for_a_person_and_is_not_taken_for_one_of_our_jobs(
+    scenario: Scenario,
+) -> None:
     foreign = raised(ExceptionType.ABORT, engine="airflow", job="their-job", flow_name="etl")
-    (answer,) = await house.service().answer([foreign])
+    (answer,) = await scenario.service().answer([foreign])
     assert answer.verdict == "hold"
-    (found,) = (await house.incidents.find(IncidentQuery(tenant="lab", job=""))).found
-    assert found.standing.id == answer.incident
-    assert (await house.incidents.get_incidents([answer.incident]))[answer.incident].job == "their-job"
+    (stored,) = (await scenario.incidents.find(IncidentQuery(tenant="lab", job=""))).statuses
+    assert stored.status.id == answer.incident
+    assert (await scenario.incidents.get_incidents([answer.incident]))[answer.incident].job == "their-job"
 
 
-async def test_more_data_than_an_incident_has_room_for_is_left_out_and_named(house: House) -> None:
-    await house.job("one")
-    await house.add_rule(VIOLATION, HEAVY, SUSPEND, item={"data": {"grams": 11}})
+async def test_more_data_than_an_incident_has_room_for_is_left_out_and_named(scenario: Scenario) -> None:
+    await scenario.job("one")
+    await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
     data = {"grams": 20, "table": ["x" * 1000] * 100}
-    (answer,) = await house.service().answer([raised(job="one", case="", context={"item": {"data": data}})])
-    assert answer.verdict == "exlet"
-    kept = (await house.incidents.get_incidents([answer.incident]))[answer.incident].context
-    assert kept["left_out"] == ["item.data.table"]
+    (answer,) = await scenario.service().answer([raised(job="one", run="", context={"task": {"data": data}})])
+    assert answer.verdict == "playbook"
+    kept = (await scenario.incidents.get_incidents([answer.incident]))[answer.incident].context
+    assert kept["left_out"] == ["task.data.table"]
     assert len(str(kept)) < MAX_DOCUMENT
 
 
-async def test_what_one_persons_rule_may_not_do_alone_waits_for_another(house: House) -> None:
-    await house.job("one")
-    await house.add_rule(VIOLATION, HEAVY, {"action": "force-complete", "target": "job"}, item={"data": {"grams": 20}})
-    (answered,) = await house.service().answer([hot()])
-    assert await house.states() == {answered.incident: IncidentState.HELD}
-    assert (await house.now("one")).state is State.AVAILABLE
-    (request,) = await house.approvals.find("lab")
+async def test_what_one_persons_rule_may_not_do_alone_waits_for_another(scenario: Scenario) -> None:
+    await scenario.job("one")
+    await scenario.add_rule(
+        VIOLATION, HEAVY, {"action": "force-complete", "target": "job"}, task={"data": {"grams": 20}}
+    )
+    (answered,) = await scenario.service().answer([hot()])
+    assert await scenario.states() == {answered.incident: IncidentState.HELD}
+    assert (await scenario.now("one")).state is State.AVAILABLE
+    (request,) = await scenario.approvals.find("lab")
     assert request.asking.by == "ann", "its author asks"
-    assert not await house.service().resume(answered.incident, 7), "there is no such decision"
-    await house.approvals.answer("lab", request.id, agreed=True, by="zoe", approver=True, why="it is done indeed")
-    assert await house.service().resume(answered.incident, 1)
-    assert (await house.now("one")).state is State.FORCED_COMPLETE
-    assert await house.states() == {answered.incident: IncidentState.COMPLETE}
-    assert not await house.service().resume(answered.incident, 1), "once"
+    assert not await scenario.service().resume(answered.incident, 7), "there is no such decision"
+    await scenario.approvals.answer("lab", request.id, agreed=True, by="zoe", approver=True, why="it is done indeed")
+    assert await scenario.service().resume(answered.incident, 1)
+    assert (await scenario.now("one")).state is State.FORCED_COMPLETE
+    assert await scenario.states() == {answered.incident: IncidentState.COMPLETE}
+    assert not await scenario.service().resume(answered.incident, 1), "once"

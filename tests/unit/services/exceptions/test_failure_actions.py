@@ -1,4 +1,4 @@
-"""Rules behind the brakes: a storm is one group, loops end, and what a rule did is in the audit log."""
+"""Rules behind the safeguards: a storm is one group, loops end, and what a rule did is in the audit log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, status_of
-from forestay.domain.exceptions.incidents.ladder import RETRIES, Budgets
-from forestay.domain.exceptions.safeguards.brakes import Meter
+from forestay.domain.exceptions.incidents.retry_policy import RETRIES, Budgets
+from forestay.domain.exceptions.safeguards.safeguards import Meter
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.exceptions.decide.failure_decider import EXLET
+from forestay.services.exceptions.decide.failure_decider import PLAYBOOK
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
@@ -33,7 +33,7 @@ NEEDS = Resources(cpus=1, memory=1 << 30)
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'faults.db'}")
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
     yield Desk(store, SqlIncidentStore(store.database))
     await store.close()
@@ -46,9 +46,9 @@ async def test_in_a_storm_one_job_is_tried_and_the_others_are_one_group(desk: De
     await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
     states = [(await desk.now(f"job-{number}")).state for number in range(60)]
     assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
-    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).statuses
     assert len(kept) == 59
-    (group,) = {one.standing.group for one in kept}
+    (group,) = {stored.status.group for stored in kept}
     assert group.startswith("cause:memory of ada@")
     entries, _ = await audit.read("lab")
     (entry,) = entries
@@ -59,62 +59,62 @@ async def test_in_a_storm_one_job_is_tried_and_the_others_are_one_group(desk: De
 
 async def test_a_rule_that_acts_on_its_own_consequences_is_ended(desk: Desk) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
-    stored = await desk.put("one", attempt=6, faults=6, resources=NEEDS)
+    stored = await desk.put("one", attempt=6, failures=6, resources=NEEDS)
     for number in range(5):
         made = Incident(f"i{number}", "lab", "ada", ExceptionType.ABORT, 1_000 + number, job="one", attempt=number + 1)
         await desk.incidents.add_incidents([(made, replace(status_of(made), state=IncidentState.COMPLETE))])
-        acted = Decision(made.id, 1, "lab", made.at, EXLET, f"domain/house#{rule}")
+        acted = Decision(made.id, 1, "lab", made.at, PLAYBOOK, f"domain/site#{rule}")
         await desk.incidents.add_decisions([acted])
     handler = desk.handler()
     await handler.handle([(stored, OOM)])
-    held = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})))).found
+    held = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})))).statuses
     (known,) = held
-    assert f"#{rule} acted 5 times on this job" in known.standing.note
+    assert f"#{rule} acted 5 times on this job" in known.status.note
     assert (await desk.now("one")).state is State.FAULTED
 
 
-async def test_a_step_that_needs_a_second_person_waits_for_one(desk: Desk) -> None:
+async def test_a_step_that_needs_approval_waits_for_one(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
     stored = await desk.put("one", resources=NEEDS)
     await desk.handler().handle([(stored, OOM)])
     assert (await desk.now("one")).state is State.FAULTED
-    assert (await desk.standing("one"))[0] is IncidentState.HELD
+    assert (await desk.status("one"))[0] is IncidentState.HELD
 
 
-async def test_the_houses_own_retries_in_a_storm_are_one_group_with_one_tried_first(desk: Desk) -> None:
+async def test_retries_of_the_default_policy_in_a_storm_are_one_group_with_one_tried_first(desk: Desk) -> None:
     """The node is to blame, so nobody pays: but 60 resubmissions at once are a storm all the same."""
     handler = desk.handler()
     await handler.handle([(await desk.put(f"job-{number}"), LOST_NODE) for number in range(60)])
     documents = [await desk.now(f"job-{number}") for number in range(60)]
-    states = [one.state for one in documents]
+    states = [document.state for document in documents]
     assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
-    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
-    (group,) = {one.standing.group for one in kept}
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).statuses
+    (group,) = {stored.status.group for stored in kept}
     assert group.startswith("cause:node@"), "infrastructure is nobody's own: all owners are one storm"
-    (tried,) = [one for one in documents if one.state is State.AVAILABLE]
-    assert (tried.faults, tried.releases) == (0, 1), "the user did not pay"
-    waits = {one.not_before for one in documents if one.state is State.FAULTED}
+    (tried,) = [document for document in documents if document.state is State.AVAILABLE]
+    assert (tried.failures, tried.releases) == (0, 1), "the user did not pay"
+    waits = {document.not_before for document in documents if document.state is State.FAULTED}
     assert len(waits) > 1, "they do not all ask again in the same minute"
 
 
-async def test_a_few_faults_cost_one_write_of_slips_and_their_retries_are_counted(desk: Desk) -> None:
+async def test_a_few_failures_cost_one_write_of_documents_and_their_retries_are_counted(desk: Desk) -> None:
     handler = desk.handler()
-    brakes = handler.acting.brakes
-    assert brakes is not None
+    safeguards = handler.acting.safeguards
+    assert safeguards is not None
     puts: list[int] = []
-    real = brakes.documents.put
+    real = safeguards.documents.put
 
     async def counted(documents: Any) -> Any:
         puts.append(len(documents))
         return await real(documents)
 
-    brakes.documents.put = counted  # type: ignore[method-assign]
-    faults = [(await desk.put(f"job-{number}"), LOST_NODE) for number in range(10)]
-    await handler.handle(faults)
+    safeguards.documents.put = counted  # type: ignore[method-assign]
+    failures = [(await desk.put(f"job-{number}"), LOST_NODE) for number in range(10)]
+    await handler.handle(failures)
     assert len(puts) == 1, "what is noticed and what is leased is one write"
     assert all([(await desk.now(f"job-{number}")).state is State.AVAILABLE for number in range(10)])
     assert (await desk.now("job-0")).extra[RETRIES] == [["forestay", "node", 1]]
-    owner = [name for name in await brakes.buckets("lab") if name.meter is Meter.OWNER]
+    owner = [name for name in await safeguards.buckets("lab") if name.meter is Meter.OWNER]
     assert not owner, "infrastructure is not taken from the owner's limit"
 
 
@@ -129,11 +129,11 @@ async def test_one_owners_storm_does_not_hold_anothers_jobs(desk: Desk) -> None:
 
 async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_them(desk: Desk) -> None:
     """Snakemake has tried it twice and the batch system requeued it once: of four tries for this cause one is left."""
-    await desk.add_rule(IS_MEMORY, {"action": "ladder"})
+    await desk.add_rule(IS_MEMORY, {"action": "retry"})
     labels = {"snakemake_attempt": "3", "scheduler_restarts": "1"}
     handler = desk.handler()
-    assert handler.acting.exlets is not None
-    handler.acting.exlets.jobs.budgets = Budgets(causes={"memory": 4})
+    assert handler.acting.playbooks is not None
+    handler.acting.playbooks.jobs.budgets = Budgets(causes={"memory": 4})
     await handler.handle([(await desk.put("one", resources=NEEDS, labels=labels), OOM)])
     document = await desk.now("one")
     assert document.state is State.AVAILABLE
@@ -147,10 +147,10 @@ async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_the
     spent = await desk.put("two", resources=NEEDS, labels=labels | {"temporal_attempt": "2"})
     await handler.handle([(spent, OOM)])
     assert (await desk.now("two")).state is State.FAULTED
-    assert (await desk.standing("two"))[0] is IncidentState.HELD
+    assert (await desk.status("two"))[0] is IncidentState.HELD
 
 
-async def test_what_needs_a_second_person_goes_on_when_one_agrees(desk: Desk) -> None:
+async def test_what_needs_approval_goes_on_when_one_agrees(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
     handler = desk.handler()
     approvals = handler.acting.approvals = Approvals(desk.store, SystemClock())
@@ -163,7 +163,7 @@ async def test_what_needs_a_second_person_goes_on_when_one_agrees(desk: Desk) ->
     act = asked.asking.act
     assert await handler.resume(act["job"], act["incident"], act["n"])
     assert (await desk.now("one")).state is State.FORCED_COMPLETE
-    assert (await desk.standing("one"))[0] is IncidentState.COMPLETE
+    assert (await desk.status("one"))[0] is IncidentState.COMPLETE
 
 
 async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
@@ -171,15 +171,15 @@ async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
 ) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     handler = desk.handler()
-    brakes = handler.acting.brakes
-    assert brakes is not None
+    safeguards = handler.acting.safeguards
+    assert safeguards is not None
     await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
-    (group,) = await brakes.storms.groups("lab")
+    (group,) = await safeguards.storms.groups("lab")
     ((named, canary),) = group.canaries.items()
     assert named.endswith(rule)
-    await brakes.storms.tell("lab", [CanaryOutcome(group.id, named, act, well=False) for act in canary.pending])
+    await safeguards.storms.tell("lab", [CanaryOutcome(group.id, named, act, well=False) for act in canary.pending])
     await handler.handle([(await desk.put("before", resources=NEEDS), OOM)])
-    assert (await desk.standing("before"))[0] is IncidentState.HELD
+    assert (await desk.status("before"))[0] is IncidentState.HELD
     real = ActionLimits.permit
 
     async def spoken_meanwhile(self: ActionLimits, *asked: Any) -> Any:
@@ -189,7 +189,7 @@ async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
 
     monkeypatch.setattr(ActionLimits, "permit", spoken_meanwhile)
     await handler.handle([(await desk.put("after", resources=NEEDS), OOM)])
-    assert (await desk.standing("after"))[0] is IncidentState.WAITING, "nobody would have woken it"
+    assert (await desk.status("after"))[0] is IncidentState.WAITING, "nobody would have woken it"
     assert (await desk.now("after")).not_before is not None
     assert await handler.wake("lab", group.id) >= 1
-    assert (await desk.standing("before"))[0] is IncidentState.WAITING
+    assert (await desk.status("before"))[0] is IncidentState.WAITING

@@ -1,4 +1,4 @@
-"""Faults of jobs are answered once each, whoever handles them and however often."""
+"""Failures of jobs are answered once each, whoever handles them and however often."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.adapters.system.patterns import Patterns
+from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.house_policy import NEVER
 from forestay.domain.exceptions.incidents.incident import IncidentState
-from forestay.domain.exceptions.safeguards.brakes import BrakePolicy
 from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
@@ -61,7 +61,7 @@ LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:0
 class Desk:
     store: SqlJobStore
     incidents: SqlIncidentStore
-    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
 
     def handler(self) -> FailureHandler:
         store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
@@ -70,38 +70,40 @@ class Desk:
         deciding = FailureDecider(
             flows, RuleCache(RuleStore(documents), CONDITIONS), PlaybookStore(documents, flows, clock)
         )
-        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
-        exlets = PlaybookRunner(self.incidents, store, None, flows, FlowSuspensions(documents), mend, clock)
-        brakes = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds(), self.policy)
+        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+        playbooks = PlaybookRunner(self.incidents, store, None, flows, FlowSuspensions(documents), recover, clock)
+        safeguards = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds(), self.policy)
         chains = ChainCounter(self.incidents, store)
-        acting = FailureActions(self.incidents, writer, clock, exlets=exlets, brakes=brakes, chains=chains)
+        acting = FailureActions(
+            self.incidents, writer, clock, playbooks=playbooks, safeguards=safeguards, chains=chains
+        )
         return FailureHandler(store, self.incidents, clock, PATTERNS.classifier, deciding, acting)
 
     async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
-        """A rule of the house; its condition is true of a job that has nothing, so that it may be written."""
+        """A rule of the default policy; its condition is true of a job that has nothing, so that it may be written."""
         rules = RuleStore(SqlDocumentStore(self.store.database))
         sandbox = CelSandbox()
         try:
             edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
-            house = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
+            scenario = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
             true = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
             draft = RuleDraft(
-                house, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
+                scenario, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
             )
             made = await edit.add(draft, by="ann", confirmed=True)
             assert isinstance(made, Edited), made
             if active:
-                assert isinstance(await edit.promote(house, made.rule, by="ben"), Edited)
+                assert isinstance(await edit.promote(scenario, made.rule, by="ben"), Edited)
         finally:
             await sandbox.close()
         return made.rule
 
     async def put(self, name: str, **fields: Any) -> Stored:
-        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAULT, exit_code=1, host="n17")
+        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAILURE, exit_code=1, host="n17")
         known: dict[str, Any] = {
             "state": State.FAULTED,
             "attempt": 1,
-            "faults": 1,
+            "failures": 1,
             "last": last,
             "changed": OLD,
             "not_before": OLD,
@@ -114,43 +116,43 @@ class Desk:
     async def now(self, name: str) -> JobDocument:
         return (await self.store.get([name]))[name].document
 
-    async def standing(self, name: str) -> tuple[IncidentState, str]:
-        (found,) = (await self.incidents.find(IncidentQuery(job=name))).found
-        return found.standing.state, found.standing.cause
+    async def status(self, name: str) -> tuple[IncidentState, str]:
+        (stored,) = (await self.incidents.find(IncidentQuery(job=name))).statuses
+        return stored.status.state, stored.status.cause
 
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'faults.db'}")
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
     yield Desk(store, SqlIncidentStore(store.database))
     await store.close()
 
 
-async def test_a_fault_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:
+async def test_a_failure_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:
     stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
     await desk.handler().handle([(stored, "password=hunter2\n" + OOM)])
     document = await desk.now("one")
-    assert (document.state, document.faults) == (State.AVAILABLE, 1)
+    assert (document.state, document.failures) == (State.AVAILABLE, 1)
     assert document.history[-1].note == "attempt 2 of 2"
-    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
-    incident = (await desk.incidents.get_incidents([found.standing.id]))[found.standing.id]
-    assert (incident.cause, found.standing.state) == ("memory", IncidentState.COMPLETE)
+    (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
+    incident = (await desk.incidents.get_incidents([found_stored.status.id]))[found_stored.status.id]
+    assert (incident.cause, found_stored.status.state) == ("memory", IncidentState.COMPLETE)
     evidence, finding = incident.context["evidence"], incident.context["finding"]
     assert isinstance(evidence, dict)
     assert isinstance(finding, dict)
     assert "hunter2" not in evidence["log_tail"], "secrets are not kept"
     assert finding["retry"] == "changed"
     (decision,) = await desk.incidents.decisions(incident.id)
-    assert (decision.verdict, decision.by) == ("retry", "house policy")
+    assert (decision.verdict, decision.by) == ("retry", "default policy")
 
 
 async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
     stored = await desk.put("one")  # one attempt, and it was used
     await desk.handler().handle([(stored, LOST_NODE)])
     document = await desk.now("one")
-    assert (document.state, document.faults, document.releases) == (State.AVAILABLE, 0, 1)
-    assert await desk.standing("one") == (IncidentState.COMPLETE, "node")
+    assert (document.state, document.failures, document.releases) == (State.AVAILABLE, 0, 1)
+    assert await desk.status("one") == (IncidentState.COMPLETE, "node")
 
 
 async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None:
@@ -158,9 +160,9 @@ async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None
     waits = await desk.put("waits", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
     await desk.handler().handle([(fails, ""), (waits, "")])
     assert (await desk.now("fails")).state is State.FAILED
-    assert await desk.standing("fails") == (IncidentState.FAILED, "unknown")
+    assert await desk.status("fails") == (IncidentState.FAILED, "unknown")
     assert ((await desk.now("waits")).state, (await desk.now("waits")).not_before) == (State.FAULTED, NEVER)
-    assert await desk.standing("waits") == (IncidentState.HELD, "unknown")
+    assert await desk.status("waits") == (IncidentState.HELD, "unknown")
 
 
 @pytest.mark.ledger("P2-02")
@@ -172,12 +174,12 @@ async def test_what_a_dead_server_left_behind_is_found_and_many_handlers_answer_
         body = {"ending": {"claim": last.claim}, "pilot": "p", "log_tail": OOM}
         await desk.store.add_records([Record(f"e-{number}", "lab", "evidence", stored.document.id, OLD, body)])
     handlers = [desk.handler() for _ in range(4)]
-    await asyncio.gather(*(one.look() for one in handlers))
+    await asyncio.gather(*(handler.look() for handler in handlers))
     for number in range(30):
         document = await desk.now(f"job-{number}")
-        assert (document.state, document.faults) == (State.AVAILABLE, 1)
+        assert (document.state, document.failures) == (State.AVAILABLE, 1)
         assert [line.event for line in document.history].count("retry") == 1
-        assert await desk.standing(f"job-{number}") == (IncidentState.COMPLETE, "memory")
+        assert await desk.status(f"job-{number}") == (IncidentState.COMPLETE, "memory")
     await handlers[0].look()
     assert sum((await desk.incidents.count(IncidentQuery(), by="cause")).values()) == 30
 
@@ -204,7 +206,7 @@ async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> 
     assert (await desk.now("one")).state is State.AVAILABLE, "by the recorded decision"
 
 
-async def test_a_fault_that_someone_answered_meanwhile_is_left_alone(desk: Desk) -> None:
+async def test_a_failure_that_someone_answered_meanwhile_is_left_alone(desk: Desk) -> None:
     stored = await desk.put("one")
     moved = stored.document.having(state=State.CANCELLED)
     await desk.store.write([DocumentChange(moved, stored.version)])
@@ -221,7 +223,7 @@ IS_MEMORY = 'cause == "memory" && confidence > 0.7'
 
 
 @pytest.mark.ledger("P0-16", "P0-26", "P1-25")
-async def test_a_rule_answers_what_the_house_would_have_given_up(desk: Desk) -> None:
+async def test_a_rule_answers_what_the_default_policy_would_have_given_up(desk: Desk) -> None:
     """The second such failure, of a job that is there already, needs nobody; and no process was started anew."""
     needs = Resources(cpus=1, memory=1 << 30)
     handler = desk.handler()
@@ -234,11 +236,11 @@ async def test_a_rule_answers_what_the_house_would_have_given_up(desk: Desk) -> 
     await handler.handle([(second, OOM)])
     document = await desk.now("second")
     assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
-    assert await desk.standing("second") == (IncidentState.COMPLETE, "memory")
-    (found,) = (await desk.incidents.find(IncidentQuery(job="second"))).found
-    (decision,) = await desk.incidents.decisions(found.standing.id)
+    assert await desk.status("second") == (IncidentState.COMPLETE, "memory")
+    (stored,) = (await desk.incidents.find(IncidentQuery(job="second"))).statuses
+    (decision,) = await desk.incidents.decisions(stored.status.id)
     assert decision.by.endswith(f"#{rule}")
-    assert [one["verdict"] for one in decision.detail["path"]] == ["true", "true"]  # type: ignore[attr-defined]
+    assert [entry["verdict"] for entry in decision.detail["path"]] == ["true", "true"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.ledger("P1-35")
@@ -247,34 +249,34 @@ async def test_a_shadow_is_recorded_and_does_not_act(desk: Desk) -> None:
     stored = await desk.put("one", resources=Resources(memory=1 << 30))
     await desk.handler().handle([(stored, OOM)])
     assert (await desk.now("one")).state is State.FAILED
-    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
-    (decision,) = await desk.incidents.decisions(found.standing.id)
+    (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
+    (decision,) = await desk.incidents.decisions(found_stored.status.id)
     shadow = decision.detail["shadow"]
     assert isinstance(shadow, dict)
     assert shadow["rule"].endswith(f"#{rule}")
 
 
-async def test_a_rule_that_errs_holds_the_fault_and_lets_no_general_rule_act(desk: Desk) -> None:
+async def test_a_rule_that_errs_holds_the_failure_and_lets_no_general_rule_act(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await desk.add_rule(f"{IS_MEMORY} && 10 / (job.attempt - 2) != 0", {"action": "force-fail", "target": "job"})
     stored = await desk.put("one", attempt=2, resources=Resources(memory=1 << 30))
     await desk.handler().handle([(stored, OOM)])
     assert ((await desk.now("one")).state, (await desk.now("one")).not_before) == (State.FAULTED, NEVER)
-    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+    assert await desk.status("one") == (IncidentState.HELD, "memory")
 
 
-async def test_the_brakes_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -> None:
+async def test_the_safeguards_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     desk.policy = replace(desk.policy, rule_acts=RateLimit(3, 3_600_000))
     handler = desk.handler()
-    faults = [(await desk.put(f"job-{number}", resources=Resources(memory=1 << 30)), OOM) for number in range(8)]
-    await handler.handle(faults)
+    failures = [(await desk.put(f"job-{number}", resources=Resources(memory=1 << 30)), OOM) for number in range(8)]
+    await handler.handle(failures)
     states = [(await desk.now(f"job-{number}")).state for number in range(8)]
     assert states.count(State.AVAILABLE) == 3
     assert states.count(State.FAULTED) == 5
-    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).found
+    kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).statuses
     assert len(kept) == 5
-    assert all("used up" in one.standing.note for one in kept)
+    assert all("used up" in stored.status.note for stored in kept)
     await handler.look()  # not due yet
     assert [(await desk.now(f"job-{number}")).state for number in range(8)] == states
 
@@ -287,15 +289,18 @@ async def test_what_waits_for_a_person_goes_on_by_a_rule_that_is_added_meanwhile
     await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
     await handler.handle([(stored, OOM)])
     await handler.look()
-    assert await desk.standing("one") == (IncidentState.HELD, "memory")
+    assert await desk.status("one") == (IncidentState.HELD, "memory")
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await asyncio.sleep(FRESH)
     await handler.look()
     document = await desk.now("one")
     assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
-    assert await desk.standing("one") == (IncidentState.COMPLETE, "memory")
-    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
-    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["hold", "exlet"]
+    assert await desk.status("one") == (IncidentState.COMPLETE, "memory")
+    (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
+    assert [decision.verdict for decision in await desk.incidents.decisions(found_stored.status.id)] == [
+        "hold",
+        "playbook",
+    ]
 
 
 async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(desk: Desk) -> None:
@@ -314,7 +319,7 @@ async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(des
     states = {name: (await desk.now(name)).state for name in ("one", "two")}
     assert sorted(states.values()) == [State.AVAILABLE, State.FAULTED]
     (late,) = [name for name, state in states.items() if state is State.FAULTED]
-    assert (await desk.standing(late))[0] is IncidentState.WAITING
+    assert (await desk.status(late))[0] is IncidentState.WAITING
 
     async def answered() -> bool:
         document = await desk.now(late)
@@ -322,21 +327,21 @@ async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(des
             await handler.handle([((await desk.store.get([late]))[late], OOM)])
         return (await desk.now(late)).state is State.AVAILABLE
 
-    await until(answered, "the brakes to let it through", 20)
+    await until(answered, "the safeguards to let it through", 20)
 
 
 async def test_a_rule_is_not_asked_again_because_of_another(desk: Desk) -> None:
-    """It waits for a second person; that some other rule was added is no reason to ask one twice."""
+    """It waits for approval; that some other rule was added is no reason to ask one twice."""
     await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
     handler = desk.handler()
     stored = await desk.put("one", resources=Resources(memory=2 << 30))
     body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
     await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
     await handler.handle([(stored, OOM)])
-    (found,) = (await desk.incidents.find(IncidentQuery(job="one"))).found
-    assert "approval" in found.standing.note
+    (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
+    assert "approval" in found_stored.status.note
     await handler.look()
     await desk.add_rule(f"{IS_MEMORY} && job.memory < 2000000000", {"action": "resubmit"})
     await asyncio.sleep(FRESH)
     await handler.look()
-    assert [one.verdict for one in await desk.incidents.decisions(found.standing.id)] == ["exlet"]
+    assert [decision.verdict for decision in await desk.incidents.decisions(found_stored.status.id)] == ["playbook"]

@@ -53,12 +53,12 @@ class HandClock:
 class Engine:
     """Hears what shards are told."""
 
-    told: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
 
-    async def tell_shard(self, case: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
+    async def tell_shard(self, run: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
         for event in events:
             assert isinstance(event, BatchEnded)
-            self.told.append(event.well)
+            self.received.append(event.well)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Room:
 
 
 def ended(place: int, of: int, at: int) -> JobDocument:
-    asked = Submission(SPEC, "ann", index=place, tie=FlowRef("case", "each@1", "v", 0, place, of))
+    asked = Submission(SPEC, "ann", index=place, flow_ref=FlowRef("run", "each@1", "v", 0, place, of))
     return replace(new_job(asked, job=f"job-{place}", now=at, by="ann"), state=State.COMPLETED)
 
 
@@ -97,13 +97,13 @@ async def test_a_shard_is_told_of_half_its_ends_at_once_and_of_the_last_at_once(
     async with room(tmp_path) as here:
         await here.end(range(1999), of=4000)
         await here.relay.look()
-        assert here.engine.told == []
+        assert here.engine.received == []
         await here.end(range(1999, 2000), of=4000)
         await here.relay.look()
-        assert [well.bit_count() for well in here.engine.told] == [2000]
+        assert [well.bit_count() for well in here.engine.received] == [2000]
         await here.end(range(2000, 4000), of=4000)
         await here.relay.look()
-        assert [well.bit_count() for well in here.engine.told] == [2000, 2000]
+        assert [well.bit_count() for well in here.engine.received] == [2000, 2000]
 
 
 async def test_the_few_ends_of_a_shard_wait_longer_each_time(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_the_few_ends_of_a_shard_wait_longer_each_time(tmp_path: Path) -> 
         for number in range(6):
             await here.end(range(number, number + 1), of=5000)
             since = here.clock.at
-            while len(here.engine.told) == number:
+            while len(here.engine.received) == number:
                 here.clock.at += 5
                 await here.relay.look()
             waits.append(here.clock.at - since)
@@ -145,5 +145,5 @@ async def test_what_became_visible_late_is_found_by_counting(tmp_path: Path) -> 
         here.clock.at += 25
         before = here.store.read
         await here.relay.look()
-        assert sum(well.bit_count() for well in here.engine.told) == 1502
+        assert sum(well.bit_count() for well in here.engine.received) == 1502
         assert here.store.read - before < 100  # the 1,500 were counted, not read

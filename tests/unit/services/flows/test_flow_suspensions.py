@@ -1,4 +1,4 @@
-"""What a server knows of gates, and what it reads for it."""
+"""What a server knows of suspensions, and what it reads for it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from forestay.domain.jobs.job_document import FlowRef, JobDocument
 from forestay.domain.jobs.steering import MAX_HOLDERS
 from forestay.ports.errors import Transient
 from forestay.services.flows import flow_suspensions
-from forestay.services.flows.flow_suspensions import MARK, FlowSuspensions, gate_of
+from forestay.services.flows.flow_suspensions import MARK, FlowSuspensions, suspension_of
 
 FLOW, ABOVE = "f" * 64, "a" * 64
 
 
 @pytest.fixture
 async def documents(tmp_path: Path) -> AsyncIterator[SqlDocumentStore]:
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'gates.db'}")
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'suspensions.db'}")
     await store.open()
     yield SqlDocumentStore(store.database)
     await store.close()
 
 
 def tied(flow: str = FLOW, *above: str) -> JobDocument:
-    return job("tied", tenant="alpha", tie=FlowRef("case", "one@1", flow, -1, 0, 1, above=above))
+    return job("tied", tenant="alpha", flow_ref=FlowRef("run", "one@1", flow, -1, 0, 1, above=above))
 
 
-async def test_a_server_without_cases_reads_nothing(documents: SqlDocumentStore) -> None:
-    gates = FlowSuspensions(documents, every=0.01)
-    running = asyncio.create_task(gates.run())
-    assert not gates.gated(job("untied"))
+async def test_a_server_without_runs_reads_nothing(documents: SqlDocumentStore) -> None:
+    suspensions = FlowSuspensions(documents, every=0.01)
+    running = asyncio.create_task(suspensions.run())
+    assert not suspensions.suspended(job("untied"))
     await asyncio.sleep(0.1)  # ten looks, if it looked
-    assert gates.looks == 0
-    assert gates.gated(tied()), "not known yet"
-    await until(lambda: _is(not gates.gated(tied())), "the gates to be known")
+    assert suspensions.looks == 0
+    assert suspensions.suspended(tied()), "not known yet"
+    await until(lambda: _is(not suspensions.suspended(tied())), "the suspensions to be known")
     await stop(running)
 
 
@@ -51,41 +51,41 @@ async def test_when_nobody_asks_any_more_the_copy_is_given_up(
     documents: SqlDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_suspensions, "QUIET", 3)
-    gates = FlowSuspensions(documents, every=0.01)
-    running = asyncio.create_task(gates.run())
-    gates.gated(tied())
-    await until(lambda: _is(gates._known), "the gates to be known")
-    await until(lambda: _is(not gates._known), "the copy to be given up")
-    assert gates.gated(tied()), "an old copy is not believed"
-    await until(lambda: _is(not gates.gated(tied())), "the gates to be known again")
+    suspensions = FlowSuspensions(documents, every=0.01)
+    running = asyncio.create_task(suspensions.run())
+    suspensions.suspended(tied())
+    await until(lambda: _is(suspensions._known), "the suspensions to be known")
+    await until(lambda: _is(not suspensions._known), "the copy to be given up")
+    assert suspensions.suspended(tied()), "an old copy is not believed"
+    await until(lambda: _is(not suspensions.suspended(tied())), "the suspensions to be known again")
     await stop(running)
 
 
-async def test_another_server_learns_of_a_gate_and_of_those_above(documents: SqlDocumentStore) -> None:
-    told: list[int] = []
-    here, there = FlowSuspensions(documents), FlowSuspensions(documents, every=0.01, changed=lambda: told.append(1))
+async def test_another_server_learns_of_a_suspension_and_of_those_above(documents: SqlDocumentStore) -> None:
+    numbers: list[int] = []
+    here, there = FlowSuspensions(documents), FlowSuspensions(documents, every=0.01, changed=lambda: numbers.append(1))
     running = asyncio.create_task(there.run())
-    there.gated(tied())
-    await until(lambda: _is(not there.gated(tied())), "the gates to be known")
-    told.clear()
+    there.suspended(tied())
+    await until(lambda: _is(not there.suspended(tied())), "the suspensions to be known")
+    numbers.clear()
     await here.suspend("alpha", ABOVE, "ada")
-    await until(lambda: _is(there.gated(tied(FLOW, ABOVE))), "the gate above to be known")
-    assert not there.gated(tied())
-    assert told, "whoever waits for work is woken"
+    await until(lambda: _is(there.suspended(tied(FLOW, ABOVE))), "the suspension above to be known")
+    assert not there.suspended(tied())
+    assert numbers, "whoever waits for work is woken"
     assert await here.closed("alpha", (FLOW, ABOVE))
     assert not await here.closed("beta", (FLOW, ABOVE))
     await here.let_go("alpha", ABOVE, "ada")
-    await until(lambda: _is(not there.gated(tied(FLOW, ABOVE))), "the gate to be open")
+    await until(lambda: _is(not there.suspended(tied(FLOW, ABOVE))), "the suspension to be open")
     await stop(running)
 
 
-async def test_a_gate_whose_writer_died_before_it_set_the_mark_is_found(
+async def test_a_suspension_whose_writer_died_before_it_set_the_mark_is_found(
     documents: SqlDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gates = FlowSuspensions(documents)
-    await gates.refresh()
+    suspensions = FlowSuspensions(documents)
+    await suspensions.refresh()
 
-    async def dies(_gates: FlowSuspensions, _name: str) -> None:
+    async def dies(_suspensions: FlowSuspensions, _name: str) -> None:
         raise Transient("killed")
 
     with monkeypatch.context() as patched:
@@ -93,14 +93,14 @@ async def test_a_gate_whose_writer_died_before_it_set_the_mark_is_found(
         with pytest.raises(Transient):
             await FlowSuspensions(documents).suspend("alpha", FLOW, "ada")
     assert MARK not in await documents.get([MARK])
-    await gates.refresh()
-    assert not gates.gated(tied())
-    gates._looked = flow_suspensions.THOROUGH
-    await gates.refresh()
-    assert gates.gated(tied())
+    await suspensions.refresh()
+    assert not suspensions.suspended(tied())
+    suspensions._looked = flow_suspensions.THOROUGH
+    await suspensions.refresh()
+    assert suspensions.suspended(tied())
 
 
-async def test_many_who_change_gates_at_once_lose_nothing(documents: SqlDocumentStore) -> None:
+async def test_many_who_change_suspensions_at_once_lose_nothing(documents: SqlDocumentStore) -> None:
     flows = [f"{number:064x}" for number in range(4)]
 
     async def changes(flow: str) -> None:
@@ -110,45 +110,45 @@ async def test_many_who_change_gates_at_once_lose_nothing(documents: SqlDocument
         await own.suspend("alpha", flow, "eve")
 
     await asyncio.gather(*(changes(flow) for flow in flows))
-    found = await documents.get([MARK])
-    assert found[MARK].document.body["gates"] == sorted(gate_of("alpha", flow) for flow in flows)
+    stored_documents = await documents.get([MARK])
+    assert stored_documents[MARK].document.body["suspensions"] == sorted(suspension_of("alpha", flow) for flow in flows)
     reader = FlowSuspensions(documents)
     await reader.refresh()
-    assert all(reader.gated(tied(flow)) for flow in flows)
+    assert all(reader.suspended(tied(flow)) for flow in flows)
 
 
-async def test_an_order_closes_the_gate_until_it_is_passed_on(documents: SqlDocumentStore) -> None:
-    gates = FlowSuspensions(documents)
+async def test_an_order_closes_the_suspension_until_it_is_passed_on(documents: SqlDocumentStore) -> None:
+    suspensions = FlowSuspensions(documents)
     verb = Verb(1, "v1", VerbKind.REMOVE, by="ada", begun_by=1)
-    await gates.order("alpha", FLOW, verb)
-    await gates.order("alpha", FLOW, Verb(2, "v1", VerbKind.REMOVE, by="ada", begun_by=2))
-    ((tenant, gate),) = await gates.ordered()
-    assert (tenant, gate.orders) == ("alpha", (verb,))
-    assert gates.gated(tied())
-    await gates.passed_on("alpha", FLOW, "v1")
-    assert not gates.gated(tied())
-    assert await gates.ordered() == []
-    assert not (await gates.order("alpha", FLOW, verb)).orders, "a repeat of what was passed on changes nothing"
+    await suspensions.order("alpha", FLOW, verb)
+    await suspensions.order("alpha", FLOW, Verb(2, "v1", VerbKind.REMOVE, by="ada", begun_by=2))
+    ((tenant, suspension),) = await suspensions.ordered()
+    assert (tenant, suspension.orders) == ("alpha", (verb,))
+    assert suspensions.suspended(tied())
+    await suspensions.passed_on("alpha", FLOW, "v1")
+    assert not suspensions.suspended(tied())
+    assert await suspensions.ordered() == []
+    assert not (await suspensions.order("alpha", FLOW, verb)).orders, "a repeat of what was passed on changes nothing"
 
 
-def test_what_a_gate_takes() -> None:
+def test_what_a_suspension_takes() -> None:
     raised = FlowSuspension(FLOW).order(Verb(1, "r", VerbKind.RAISE))
     assert isinstance(raised, FlowSuspension)
     assert not raised.closed, "an exception that is raised stops nothing"
-    gate: FlowSuspension | str = FlowSuspension(FLOW)
+    suspension: FlowSuspension | str = FlowSuspension(FLOW)
     for number in range(MAX_HOLDERS):
-        assert isinstance(gate, FlowSuspension)
-        gate = gate.hold(f"holder-{number}")
-    assert isinstance(gate, FlowSuspension)
-    assert gate.hold("holder-0") == gate
-    assert isinstance(gate.hold("one-more"), str)
+        assert isinstance(suspension, FlowSuspension)
+        suspension = suspension.hold(f"holder-{number}")
+    assert isinstance(suspension, FlowSuspension)
+    assert suspension.hold("holder-0") == suspension
+    assert isinstance(suspension.hold("one-more"), str)
     for number in range(MAX_ORDERS):
-        assert isinstance(gate, FlowSuspension)
-        gate = gate.order(Verb(1, f"v{number}", VerbKind.REDO))
-    assert isinstance(gate, FlowSuspension)
-    assert isinstance(gate.order(Verb(1, "one-more", VerbKind.REDO)), str)
+        assert isinstance(suspension, FlowSuspension)
+        suspension = suspension.order(Verb(1, f"v{number}", VerbKind.REDO))
+    assert isinstance(suspension, FlowSuspension)
+    assert isinstance(suspension.order(Verb(1, "one-more", VerbKind.REDO)), str)
     assert isinstance(FlowSuspension(FLOW).order(Verb(1, "v", VerbKind.REPLACE, changes={"x": "y" * 20_000})), str)
-    assert FlowSuspension.from_plain(gate.pass_on("v3").as_plain()) == gate.pass_on("v3")
+    assert FlowSuspension.from_plain(suspension.pass_on("v3").as_plain()) == suspension.pass_on("v3")
 
 
 async def _is(value: bool) -> bool:

@@ -135,20 +135,20 @@ class FakeService:
     away: bool = False
 
     async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
-        self.events += [dict(one) for one in events]
+        self.events += [dict(event) for event in events]
         return [EventReply("c-1", self.incident, "") for _ in events]
 
     async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
         if self.away:
             raise Transient("nobody answers")
-        return EngineNews([one for one in self.orders if one.id not in self.answers], self.closed)
+        return EngineNews([order for order in self.orders if order.id not in self.answers], self.closed)
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:
         self.answers[order] = (outcome, detail)
 
 
-def job(name: str = "7", case: str = "") -> WatchedJob:
-    return WatchedJob(name, "", 1000, "/home/ann", case, 50)
+def job(name: str = "7", run: str = "") -> WatchedJob:
+    return WatchedJob(name, "", 1000, "/home/ann", run, 50)
 
 
 def order(verb: str = "resubmit", **more: Any) -> OrderedAction:
@@ -173,7 +173,7 @@ class Room:
     spool: FakeSpool = field(default_factory=lambda: FakeSpool({"7": job()}))
     clock: HandClock = field(default_factory=lambda: HandClock())
 
-    def mending(self, *, acting: bool = True, hold: bool = False, override: bool = False) -> BatchJobRecovery:
+    def recovery(self, *, acting: bool = True, hold: bool = False, override: bool = False) -> BatchJobRecovery:
         return BatchJobRecovery(
             self.spool,
             self.batch,
@@ -188,24 +188,24 @@ class Room:
 
 async def test_a_job_that_goes_on_is_left_alone_and_one_that_is_done_is_settled() -> None:
     room = Room()
-    mending = room.mending()
-    await mending.look()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
+    await recovery.look()
     assert not room.batch.done
     room.batch.now = DONE
-    await mending.look()
+    await recovery.look()
     assert not room.spool.words
     assert not room.service.events
 
 
-async def test_a_fault_is_reported_once_with_its_evidence_and_mended_under_its_id() -> None:
+async def test_a_failure_is_reported_once_with_its_evidence_and_recovered_under_its_id() -> None:
     room = Room(FakeBatch(OOM))
     room.service.orders = [order(needs={"memory": {"factor": 2.0}}, wait=30)]
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     (event,) = room.service.events
-    assert (event["kind"], event["case"], event["item"], event["owner"]) == (
-        "item-aborted",
+    assert (event["kind"], event["run"], event["task"], event["owner"]) == (
+        "task-aborted",
         "slurm-7",
         "align-reads:7",
         "ann",
@@ -226,24 +226,24 @@ async def test_a_fault_is_reported_once_with_its_evidence_and_mended_under_its_i
     assert room.service.answers == {"o-1": ("done", "")}
     assert room.spool.words
     room.batch.now = DONE
-    await mending.look()
+    await recovery.look()
     assert not room.spool.words
 
 
-async def test_the_second_fault_of_a_job_is_another_event() -> None:
+async def test_the_second_failure_of_a_job_is_another_event() -> None:
     room = Room(FakeBatch(OOM))
     room.service.orders = [order()]
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     room.batch.now = replace(OOM, restarts=1, ended=200)
-    await mending.look()
-    assert [one["attempt"] for one in room.service.events] == [1, 2]
-    assert len({one["id"] for one in room.service.events}) == 2
+    await recovery.look()
+    assert [event["attempt"] for event in room.service.events] == [1, 2]
+    assert len({event["id"] for event in room.service.events}) == 2
 
 
 async def test_no_rule_and_nobody_asked_leaves_it_to_the_user() -> None:
     room = Room(FakeBatch(OOM), FakeService(incident=None))
-    await room.mending().look()
+    await room.recovery().look()
     assert not room.spool.words
     assert not room.batch.done
 
@@ -251,12 +251,12 @@ async def test_no_rule_and_nobody_asked_leaves_it_to_the_user() -> None:
 async def test_who_looks_on_touches_nothing() -> None:
     room = Room(FakeBatch(RUNS))
     room.service.orders = [order()]
-    mending = room.mending(acting=False, hold=True)
-    await mending.look()
+    recovery = room.recovery(acting=False, hold=True)
+    await recovery.look()
     room.batch.now = OOM
-    await mending.look()
+    await recovery.look()
     assert not room.batch.done
-    await mending.vouch()
+    await recovery.vouch()
     assert room.spool.promised == 0
     assert room.service.events[0]["otherwise"] == "go-on"
     assert room.service.answers == {"o-1": ("refused", ONLY_LOOKS)}
@@ -264,34 +264,34 @@ async def test_who_looks_on_touches_nothing() -> None:
 
 async def test_silence_is_no_end() -> None:
     room = Room(FakeBatch(away=True))
-    await room.mending().look()
+    await room.recovery().look()
     assert room.spool.words
     assert not room.service.events
 
 
 async def test_an_order_waits_for_a_batch_system_that_is_away_and_is_carried_out_once() -> None:
     room = Room(FakeBatch(OOM))
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     room.service.orders = [order()]
     room.batch.away = True
-    await mending.look()
+    await recovery.look()
     assert not room.service.answers
     room.batch.away = False
     room.batch.now = OOM
-    await mending.look()
+    await recovery.look()
     # Killed before it answered: whoever comes next is told the order again.
     del room.service.answers["o-1"]
     room.batch.now = replace(OOM, restarts=1, ended=300)
-    await room.mending().look()
+    await room.recovery().look()
     assert [what for what, _ in room.batch.done].count("again") == 1
     assert room.service.answers == {"o-1": ("done", "")}
 
 
-async def test_what_slurm_has_forgotten_cannot_be_mended() -> None:
+async def test_what_slurm_has_forgotten_cannot_be_recovered() -> None:
     room = Room(FakeBatch(OOM, known=False))
-    room.service.orders = [order(item="job:7")]
-    await room.mending().look()
+    room.service.orders = [order(instance="job:7")]
+    await room.recovery().look()
     outcome, detail = room.service.answers["o-1"]
     assert outcome == "refused"
     assert "no longer has" in detail
@@ -306,7 +306,7 @@ async def test_other_orders() -> None:
     ):
         room = Room(FakeBatch(OOM))
         room.service.orders = [order(verb)]
-        await room.mending().look()
+        await room.recovery().look()
         assert room.batch.done == done, verb
         assert room.service.answers["o-1"][0] == outcome, verb
         assert bool(room.spool.words) is (verb != "force-fail"), verb
@@ -314,14 +314,14 @@ async def test_other_orders() -> None:
 
 async def test_an_incident_that_is_closed_without_an_order_is_the_users() -> None:
     room = Room(FakeBatch(OOM))
-    mending = room.mending(hold=True)
-    await mending.look()
+    recovery = room.recovery(hold=True)
+    await recovery.look()
     assert room.spool.words
     assert room.service.events[0]["otherwise"] == "hold"
     room.service.closed = {"i-1": "somebody gave it up"}
-    await mending.look()
+    await recovery.look()
     assert not room.spool.words
-    assert room.service.events[-1]["kind"] == "case-failed"
+    assert room.service.events[-1]["kind"] == "run-failed"
 
 
 @pytest.mark.finding("F-A1")
@@ -330,10 +330,10 @@ async def test_an_incident_that_is_closed_without_an_order_is_the_users() -> Non
 async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: JobKind, words: str, verb: str) -> None:
     room = Room(FakeBatch(RUNS, kind=kind))
     room.service.orders = [order(verb)]
-    mending = room.mending(hold=True)
-    await mending.look()
+    recovery = room.recovery(hold=True)
+    await recovery.look()
     room.batch.now = OOM
-    await mending.look()
+    await recovery.look()
     assert not room.batch.done
     assert words in room.service.events[0]["evidence"]["not_recovered"]
     assert room.service.events[0]["otherwise"] == "go-on"
@@ -344,11 +344,11 @@ async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: J
 @pytest.mark.finding("F-A4")
 async def test_it_vouches_only_while_the_service_answers() -> None:
     room = Room()
-    mending = room.mending()
-    await mending.vouch()
+    recovery = room.recovery()
+    await recovery.vouch()
     assert room.spool.promised >= 30
     room.service.away = True
-    await mending.vouch()
+    await recovery.vouch()
     assert room.spool.promised == 0
     assert room.spool.since is None
 
@@ -356,16 +356,16 @@ async def test_it_vouches_only_while_the_service_answers() -> None:
 @pytest.mark.finding("F-A4")
 async def test_a_job_that_is_not_decided_on_in_time_is_given_up_and_a_late_order_refused() -> None:
     room = Room(FakeBatch(OOM))
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     assert room.spool.words
     room.clock.at = 251.0
-    await mending.look()
+    await recovery.look()
     assert not room.spool.words
-    assert room.service.events[-1]["kind"] == "case-failed"
+    assert room.service.events[-1]["kind"] == "run-failed"
     room.spool.words = {"7": job()}
     room.service.orders = [order()]
-    await room.mending().look()
+    await room.recovery().look()
     assert not room.batch.done
     assert "within 120 seconds" in room.service.answers["o-1"][1]
 
@@ -374,11 +374,11 @@ async def test_a_job_that_is_not_decided_on_in_time_is_given_up_and_a_late_order
 async def test_a_job_that_a_person_holds_waits_in_the_queue_for_as_long_as_it_takes() -> None:
     room = Room(FakeBatch(OOM))
     room.service.orders = [order("suspend")]
-    mending = room.mending(hold=True)
-    await mending.look()
+    recovery = room.recovery(hold=True)
+    await recovery.look()
     room.clock.at = 100_000.0
     room.service.orders = [order("continue", id="o-2")]
-    await mending.look()
+    await recovery.look()
     assert room.service.answers["o-2"] == ("done", "")
     assert [what for what, _ in room.batch.done] == ["hold", "again"]
 
@@ -396,7 +396,7 @@ async def test_only_an_end_that_somebody_vouched_for_is_acted_on(since: float | 
         room.batch.done.clear()
         room.batch.now, room.spool.words = OOM, {"7": job()}
         room.service.orders = [order(verb, id=f"o-{verb}")]
-        await room.mending(hold=True).look()
+        await room.recovery(hold=True).look()
         assert bool(room.batch.done) is acts
         assert ("no watcher was active" in room.service.answers[f"o-{verb}"][1]) is not acts
         assert bool(room.spool.words) is acts
@@ -409,18 +409,18 @@ async def test_a_job_that_was_submitted_while_somebody_vouched_may_end_at_once(e
     room = Room(FakeBatch(replace(OOM, ended=ended)))
     room.spool.since, room.spool.words = 129.4, {"7": job()._replace(since=129.5)}
     room.service.orders = [order()]
-    await room.mending().look()
+    await room.recovery().look()
     assert bool(room.batch.done) is acts
 
 
 @pytest.mark.finding("F-A5")
 async def test_what_is_ordered_after_the_promise_was_broken_is_refused() -> None:
     room = Room(FakeBatch(OOM))
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     room.spool.since = 131.0
     room.service.orders = [order()]
-    await mending.look()
+    await recovery.look()
     assert not room.batch.done
     assert "may have seen it fail" in room.service.answers["o-1"][1]
 
@@ -429,12 +429,12 @@ async def test_what_is_ordered_after_the_promise_was_broken_is_refused() -> None
 async def test_a_job_that_must_not_be_requeued_is_reported_and_stays_as_it_is() -> None:
     room = Room(FakeBatch(RUNS, requeue=False))
     room.service.orders = [order()]
-    mending = room.mending(hold=True)
-    await mending.look()
+    recovery = room.recovery(hold=True)
+    await recovery.look()
     room.batch.now = OOM
-    await mending.look()
+    await recovery.look()
     assert not room.batch.done
-    (event,) = [event for event in room.service.events if event["kind"] == "item-aborted"]
+    (event,) = [event for event in room.service.events if event["kind"] == "task-aborted"]
     assert "--no-requeue" in event["evidence"]["not_recovered"]
     assert event["otherwise"] == "go-on"
     outcome, detail = room.service.answers["o-1"]
@@ -449,11 +449,11 @@ async def test_user_or_site_may_let_such_a_job_be_requeued(who: str) -> None:
     room = Room(FakeBatch(RUNS, requeue=False))
     room.spool.words = {"7": job()._replace(allow_requeue=who == "user")}
     room.service.orders = [order()]
-    mending = room.mending(override=who == "site")
-    await mending.look()
-    await mending.look()
+    recovery = room.recovery(override=who == "site")
+    await recovery.look()
+    await recovery.look()
     room.batch.now = OOM
-    await mending.look()
+    await recovery.look()
     assert room.batch.done == [("allow", "7"), ("again", ({}, 0))]
 
 
@@ -462,17 +462,17 @@ async def test_a_word_of_another_user_is_ignored_and_said_and_the_owners_word_st
     forged = job()._replace(owner=1001, file="7.0.1")
     room = Room(FakeBatch(OOM), spool=FakeSpool({}, foreign=[forged]))
     room.service.orders = [order()]
-    said: list[str] = []
-    mending = room.mending()
-    mending.troubled = said.append
-    await mending.look()
+    names: list[str] = []
+    recovery = room.recovery()
+    recovery.troubled = names.append
+    await recovery.look()
     assert not room.batch.done
     assert not room.service.events
     assert not room.spool.foreign
-    assert mending.rejected == 1
-    assert said == ["record 7.0.1 of user 1001 is ignored: job 7 belongs to user 1000"]
+    assert recovery.rejected == 1
+    assert names == ["record 7.0.1 of user 1001 is ignored: job 7 belongs to user 1000"]
     room.spool.foreign, room.spool.words = [forged], {"7": job()}
-    await mending.look()
+    await recovery.look()
     assert [event["evidence"]["scheduler_state"] for event in room.service.events] == ["OUT_OF_MEMORY"]
     assert [what for what, _ in room.batch.done] == ["again"]
 
@@ -481,7 +481,7 @@ async def test_a_word_of_a_job_in_another_cluster_is_not_taken_for_the_job_here_
     elsewhere = job()._replace(cluster="other", file="7.other.1")
     room = Room(FakeBatch(OOM), spool=FakeSpool({}, foreign=[elsewhere]))
     room.service.orders = [order()]
-    await room.mending().look()
+    await room.recovery().look()
     assert not room.batch.done
     assert not room.service.events
     assert not room.spool.foreign
@@ -489,7 +489,7 @@ async def test_a_word_of_a_job_in_another_cluster_is_not_taken_for_the_job_here_
 
 async def test_a_job_that_the_batch_system_does_not_know_is_left_alone() -> None:
     room = Room(Unidentified(OOM))
-    await room.mending().look()
+    await room.recovery().look()
     assert not room.service.events
     assert room.spool.words
 
@@ -526,7 +526,7 @@ LOST = replace(WAITS, restarts=1, node_events=("n1: NODE_FAIL",))
 
 
 def waiting(known: Mapping[BatchId, JobDetails], mark: str = "") -> Mapping[BatchId, JobDetails]:
-    return {name: replace(one, waiting=True, mark=mark) for name, one in known.items()}
+    return {name: replace(details, waiting=True, mark=mark) for name, details in known.items()}
 
 
 class QueuedAgain(FakeBatch):
@@ -539,54 +539,59 @@ class QueuedAgain(FakeBatch):
 async def test_a_start_that_was_lost_with_its_node_is_told_once_and_the_next_one_is_elsewhere() -> None:
     room = Room(QueuedAgain(LOST))
     room.service.orders = [order()]
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     (event,) = room.service.events
     assert (event["attempt"], event["evidence"]["scheduler_state"], event["evidence"]["node"]) == (1, "NODE_FAIL", "n1")
     assert room.batch.done == [("again", ({}, 0))]
     assert room.batch.avoided == ("n1",)
     room.batch.now = LOST
-    await mending.look()
+    await recovery.look()
     assert len(room.service.events) == 1
 
 
 async def test_a_lost_start_that_no_rule_answers_is_left_in_the_queue() -> None:
     room = Room(QueuedAgain(LOST), FakeService(incident=None))
-    await room.mending().look()
+    await room.recovery().look()
     assert len(room.service.events) == 1
     assert room.spool.words
     assert not room.batch.done
 
 
-async def test_a_lost_start_that_was_mended_before_a_restart_is_not_told_again() -> None:
+async def test_a_lost_start_that_was_recovered_before_a_restart_is_not_told_again() -> None:
     batch = QueuedAgain(LOST)
     batch.mark = "o-1"
     room = Room(batch)
-    mending = room.mending()
-    await mending.look()
+    recovery = room.recovery()
+    await recovery.look()
     assert not room.service.events
     room.batch.now = replace(LOST, restarts=2)
-    await mending.look()
-    assert [one["attempt"] for one in room.service.events] == [2]
+    await recovery.look()
+    assert [event["attempt"] for event in room.service.events] == [2]
 
 
 async def test_with_other_needs_the_same_nodes_will_do() -> None:
     room = Room(FakeBatch(OOM))
     room.service.orders = [order(needs={"memory": {"factor": 2.0}})]
-    await room.mending().look()
+    await room.recovery().look()
     assert room.batch.avoided == ()
 
 
 def test_what_a_job_wrote_down_itself_is_told_beside_what_its_batch_system_says() -> None:
     record = PayloadRecord("node17", 100, 160, 500, 3, None, "the last line")
-    told = evidence(replace(OOM, started=None), None, "", 400, record)
-    assert (told["peak_memory"], told["payload_host"], told["wall_time"], told["log_tail"]) == (
+    returned_evidence = evidence(replace(OOM, started=None), None, "", 400, record)
+    assert (
+        returned_evidence["peak_memory"],
+        returned_evidence["payload_host"],
+        returned_evidence["wall_time"],
+        returned_evidence["log_tail"],
+    ) == (
         500,
         "node17",
         60.0,
         "the last line",
     )
-    assert (told["exit_code"], told["signal"]) == (0, 9)
+    assert (returned_evidence["exit_code"], returned_evidence["signal"]) == (0, 9)
     silent = evidence(BatchOutcome(BatchState.LOST, "NODE_FAIL"), None, "a log", 600, record)
     assert (silent["exit_code"], silent["log_tail"], silent["peak_memory"]) == (3, "a log", 600)
     assert evidence(OOM, None, "", 400)["wall_time"] == 30.0
@@ -595,9 +600,9 @@ def test_what_a_job_wrote_down_itself_is_told_beside_what_its_batch_system_says(
 async def test_many_that_wait_are_asked_for_a_few_at_a_time() -> None:
     """The service tells of twenty incidents in one answer, and refuses to tell of more."""
     room = Room(FakeBatch(OOM), CountingService(), FakeSpool({str(n): job(str(n)) for n in range(60)}))
-    mending = room.mending()
+    recovery = room.recovery()
     for _ in range(3):
-        await mending.look()
+        await recovery.look()
     assert len(room.service.events) == 60
     assert isinstance(room.service, CountingService)
     assert max(room.service.asked) == 20
@@ -609,8 +614,8 @@ class CountingService(FakeService):
     asked: list[int] = field(default_factory=list)
 
     async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
-        self.events += [dict(one) for one in events]
-        return [EventReply(one["case"], f"i-{one['case']}", "") for one in events]
+        self.events += [dict(event) for event in events]
+        return [EventReply(event["run"], f"i-{event['run']}", "") for event in events]
 
     async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
         self.asked.append(len(incidents))

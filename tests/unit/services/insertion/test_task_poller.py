@@ -34,7 +34,11 @@ class Tasks:
         self, *, tags: Mapping[str, str], state: str = "", full: bool = False, page: str = "", size: int = 256
     ) -> TaskPage:
         self.calls.append(f"list {state}".strip())
-        known = [one for one in self.states.items() if not state or not self.filters or one[1] == state][::-1]
+        known = [
+            other_state
+            for other_state in self.states.items()
+            if not state or not self.filters or other_state[1] == state
+        ][::-1]
         start = int(page or 0)
         more = str(start + size) if start + size < len(known) else ""
         return TaskPage([{"id": task, "state": now} for task, now in known[start : start + size]], more)
@@ -66,33 +70,33 @@ class Looking:
             cast(JobStore, None),
             self.clock,
             spawn=self.strays.append,
-            told=lambda _event, _facts: None,
+            on_event=lambda _event, _facts: None,
         )
 
     def hold(self, *names: str, state: str = "RUNNING") -> None:
         for name in names:
             self.tasks.states[name] = state
             job = new_job(Submission(SPEC, "o"), job=f"job {name}", now=1, by="o")
-            given = claim(job, claim_id=f"claim {name}", pilot="p", host="h", now=2)
-            assert isinstance(given, JobDocument)
-            assert given.claim is not None
-            self.held.add(given, given.claim).task = name
+            document = claim(job, claim_id=f"claim {name}", pilot="p", host="h", now=2)
+            assert isinstance(document, JobDocument)
+            assert document.claim is not None
+            self.held.add(document, document.claim).task = name
 
-    async def ends(self) -> list[str]:
+    async def completions(self) -> list[str]:
         self.tasks.calls.clear()
-        return [one.task for one, _ in await self.look_at.look(self.held.watched, whole=True)]
+        return [held_task.task for held_task, _ in await self.look_at.look(self.held.watched, whole=True)]
 
 
 async def test_one_page_of_the_newest_says_how_all_stand() -> None:
     here = Looking()
     here.hold(*(f"old {n}" for n in range(5000)), state="COMPLETE")
-    for one in here.held:
-        here.held.drop(one)
+    for task in here.held:
+        here.held.drop(task)
     here.hold(*(f"new {n}" for n in range(50)))
-    assert await here.ends() == []
+    assert await here.completions() == []
     assert here.tasks.calls == ["list"]
     here.tasks.states |= {"new 3": "COMPLETE", "new 7": "EXECUTOR_ERROR"}
-    assert await here.ends() == ["new 3", "new 7"]
+    assert await here.completions() == ["new 3", "new 7"]
     assert here.tasks.calls == ["list", "get new 3", "get new 7"]
 
 
@@ -100,7 +104,7 @@ async def test_old_tasks_are_found_by_their_state() -> None:
     here = Looking()
     here.hold(*(f"mine {n}" for n in range(50)))
     here.tasks.states |= {f"later {n}": "COMPLETE" for n in range(5000)}
-    assert await here.ends() == []
+    assert await here.completions() == []
     assert here.tasks.calls == ["list", "list QUEUED", "list INITIALIZING", "list RUNNING"]
 
 
@@ -110,9 +114,9 @@ async def test_of_a_server_that_does_not_filter_each_is_asked_for() -> None:
     here.tasks.states |= {f"later {n}": "COMPLETE" for n in range(500)}
     here.tasks.filters = False
     here.tasks.states["mine 4"] = "COMPLETE"
-    assert await here.ends() == ["mine 4"]
+    assert await here.completions() == ["mine 4"]
     assert sum(call.startswith("get") for call in here.tasks.calls) == 5
-    await here.ends()
+    await here.completions()
     assert "list QUEUED" not in here.tasks.calls, "it is not asked again for what it does not do"
 
 
@@ -123,16 +127,16 @@ async def test_tasks_of_others_are_looked_at_late_and_seldom() -> None:
     looks = []
     for seconds in (0.0, 0.1, 5.0, 5.0, STRAY_AGAIN):
         here.clock.at += seconds
-        await here.ends()
+        await here.completions()
         looks.append(len(here.strays))
     assert looks == [0, 0, 1, 1, 2], "it may just be in the making, and is most likely another server's"
-    for one in here.strays:
-        one.close()
+    for stray in here.strays:
+        stray.close()
 
 
 @pytest.mark.parametrize("many", [1, 3])
 async def test_few_are_asked_for_at_once(many: int) -> None:
     here = Looking()
     here.hold(*(f"mine {n}" for n in range(many)))
-    await here.ends()
+    await here.completions()
     assert here.tasks.calls == [f"get mine {n}" for n in range(many)]

@@ -14,26 +14,26 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, status_of
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Claim, State, Token
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import DocumentChange
-from forestay.services.exceptions.detect.fault_incident import fault_incident_id
+from forestay.services.exceptions.detect.failure_incident import failure_incident_id
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.shared.checked_writer import Answer, CheckedWriter, ProposedWrite, WriteUnsettled
 
 
 async def test_jobs_that_were_cancelled_already_are_cancelled_again(tmp_path: Path) -> None:
-    """As a case does it that is rolled back while one of its blocks ends."""
+    """As a run does it that is rolled back while one of its blocks ends."""
     store = SqlJobStore(f"sqlite:///{tmp_path / 'steer.db'}")
     await store.open()
     try:
-        steer = JobControl(store, CheckedWriter(store), SystemClock(), leave_fault)
+        steer = JobControl(store, CheckedWriter(store), SystemClock(), leave_failure)
         await store.write([DocumentChange(job(name), None) for name in ("one", "two")])
         for jobs in (["one"], ["one", "two"]):
-            await steer.many(jobs, "cancel", holder="case", by="case")
-        found = await store.get(["one", "two"])
-        assert {one.document.state for one in found.values()} == {State.CANCELLED}
+            await steer.many(jobs, "cancel", holder="run", by="run")
+        stored_jobs = await store.get(["one", "two"])
+        assert {stored_job.document.state for stored_job in stored_jobs.values()} == {State.CANCELLED}
     finally:
         await store.close()
 
@@ -51,9 +51,9 @@ async def test_what_runs_is_ordered_to_stop_although_the_store_did_not_settle_al
     try:
         runs: dict[str, Any] = {"state": State.RUNNING, "attempt": 1, "claim": Claim("c", "pilot-1", "n17", 1)}
         await store.write([DocumentChange(job("one"), None), DocumentChange(job("two", **runs), None)])
-        steer = JobControl(store, Forgetful(store), SystemClock(), leave_fault)
+        steer = JobControl(store, Forgetful(store), SystemClock(), leave_failure)
         with pytest.raises(Transient):
-            await steer.many(["one", "two"], "cancel", holder="case", by="case")
+            await steer.many(["one", "two"], "cancel", holder="run", by="run")
         (order,) = await store.find_records(kind="order")
         assert (order.job, order.body["order"]) == ("two", "cancel")
     finally:
@@ -62,15 +62,15 @@ async def test_what_runs_is_ordered_to_stop_although_the_store_did_not_settle_al
 
 @pytest.mark.finding("F-D1")
 @pytest.mark.parametrize("answers", [True, False])
-async def test_a_retry_lets_go_of_what_the_exlet_of_its_fault_holds_before_the_incident_is_settled(
+async def test_a_retry_lets_go_of_what_the_playbook_of_its_failure_holds_before_the_incident_is_settled(
     tmp_path: Path, *, answers: bool
 ) -> None:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'steer.db'}")
     await store.open()
     try:
-        last = AttemptResult(Token(0, 1), "claim-1", AttemptOutcome.FAULT, exit_code=1, host="n17")
+        last = AttemptResult(Token(0, 1), "claim-1", AttemptOutcome.FAILURE, exit_code=1, host="n17")
         document = job("one", state=State.FAULTED, attempt=1, last=last)
-        name = fault_incident_id(document)
+        name = failure_incident_id(document)
         await store.write([DocumentChange(document.having(holders=(f"{name}:1:0", "ann")), None)])
         incidents = SqlIncidentStore(store.database)
         incident = Incident(name, document.tenant, "ann", ExceptionType.ABORT, 1, job="one", attempt=1)
@@ -82,17 +82,17 @@ async def test_a_retry_lets_go_of_what_the_exlet_of_its_fault_holds_before_the_i
             if not answers:
                 raise Transient("the engine does not answer")
 
-        steer = JobControl(store, CheckedWriter(store), SystemClock(), leave_fault, incidents, released)
+        steer = JobControl(store, CheckedWriter(store), SystemClock(), leave_failure, incidents, released)
         if not answers:
             with pytest.raises(Transient):
                 await steer.retry("one", by="ann", reason="looked at")
             assert (await store.get(["one"]))["one"].document.state is State.FAULTED, "the command can be repeated"
-            assert (await incidents.get_standings([name]))[name].standing.state is IncidentState.HELD
+            assert (await incidents.get_statuses([name]))[name].status.state is IncidentState.HELD
             return
         await steer.retry("one", by="ann", reason="looked at")
         now = (await store.get(["one"]))["one"].document
         assert (now.state, now.holders) == (State.AVAILABLE, ("ann",)), "what a person holds stays held"
         assert asked == [name]
-        assert (await incidents.get_standings([name]))[name].standing.state is IncidentState.COMPLETE
+        assert (await incidents.get_statuses([name]))[name].status.state is IncidentState.COMPLETE
     finally:
         await store.close()

@@ -25,7 +25,7 @@ def spec(name: str, size: int = 10) -> Specification:
 
 
 def knowing(*specs: Specification) -> tuple[SpecificationCache, Store]:
-    store = Store({one.id: one for one in specs})
+    store = Store({spec.id: spec for spec in specs})
     return SpecificationCache(cast(Any, store)), store
 
 

@@ -19,7 +19,7 @@ from forestay.domain.jobs.submission import Submission
 from forestay.domain.peers.placing import Placing
 from forestay.ports.documents import Document
 from forestay.ports.errors import Conflict, NotFound, Transient
-from forestay.ports.flows.flow_engine import CaseQuery
+from forestay.ports.flows.flow_engine import RunQuery
 from forestay.ports.jobs.job_store import DocumentChange, Stored
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.operations.job_pruner import DAY, JobPruner, Pruned, pruned_before
@@ -30,25 +30,25 @@ BEFORE = 2_000_000
 
 @dataclass
 class FakeEngine:
-    """Knows of cases when they began and ended, and what was above them."""
+    """Knows of runs when they began and ended, and what was above them."""
 
     ended: dict[str, int | None] = field(default_factory=dict)
     above: dict[str, str] = field(default_factory=dict)
     began: int = OLD - 1
     asked: list[str] = field(default_factory=list)
 
-    async def describe(self, case: str) -> Any:
-        self.asked.append(case)
-        if case not in self.ended:
-            raise NotFound(case)
-        return SimpleNamespace(ended=self.ended[case], above=self.above.get(case, ""))
+    async def describe(self, run: str) -> Any:
+        self.asked.append(run)
+        if run not in self.ended:
+            raise NotFound(run)
+        return SimpleNamespace(ended=self.ended[run], above=self.above.get(run, ""))
 
-    async def find(self, query: CaseQuery, *, limit: int, cursor: str | None) -> Any:
+    async def find(self, query: RunQuery, *, limit: int, cursor: str | None) -> Any:
         """One a page."""
         assert (query.tenant, query.open, limit > 0) == ("alpha", True, True)
-        there, at = [case for case, ended in self.ended.items() if ended is None], int(cursor or 0)
-        cases = [SimpleNamespace(started=self.began + at) for _ in there[at : at + 1]]
-        return SimpleNamespace(cases=cases, cursor=str(at + 1) if at + 1 < len(there) else None)
+        there, at = [run for run, ended in self.ended.items() if ended is None], int(cursor or 0)
+        runs = [SimpleNamespace(started=self.began + at) for _ in there[at : at + 1]]
+        return SimpleNamespace(runs=runs, cursor=str(at + 1) if at + 1 < len(there) else None)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Desk:
     prune: JobPruner
 
     async def put(self, *documents: JobDocument) -> None:
-        await self.store.write([DocumentChange(one, None) for one in documents])
+        await self.store.write([DocumentChange(document, None) for document in documents])
 
     async def there(self, *names: str) -> set[str]:
         return set(await self.store.get(names))
@@ -74,8 +74,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.close()
 
 
-def tie(case: str) -> FlowRef:
-    return FlowRef(case, "align@1", "f" * 64, -1, 0, 1)
+def flow_ref(run: str) -> FlowRef:
+    return FlowRef(run, "align@1", "f" * 64, -1, 0, 1)
 
 
 async def test_only_what_has_ended_and_is_old_goes(desk: Desk) -> None:
@@ -86,10 +86,12 @@ async def test_only_what_has_ended_and_is_old_goes(desk: Desk) -> None:
     assert await desk.there(*(state.value for state in State), "new") == left
 
 
-async def test_jobs_of_a_case_stay_until_it_has_ended(desk: Desk) -> None:
+async def test_jobs_of_a_run_stay_until_it_has_ended(desk: Desk) -> None:
     desk.engine.ended = {"open": None, "over": 5}
-    names = [f"{case}-{number}" for case in ("open", "over") for number in range(3)]
-    await desk.put(*(job(name, state=State.COMPLETED, changed=OLD, tie=tie(name.split("-")[0])) for name in names))
+    names = [f"{run}-{number}" for run in ("open", "over") for number in range(3)]
+    await desk.put(
+        *(job(name, state=State.COMPLETED, changed=OLD, flow_ref=flow_ref(name.split("-")[0])) for name in names)
+    )
     assert await desk.prune.prune(BEFORE) == Pruned(3, 3)
     assert await desk.there(*names) == {"open-0", "open-1", "open-2"}
     assert sorted(desk.engine.asked) == ["open", "over"], "each is asked after once"
@@ -98,16 +100,16 @@ async def test_jobs_of_a_case_stay_until_it_has_ended(desk: Desk) -> None:
 
 
 async def test_jobs_of_a_sub_flow_stay_until_all_above_it_have_ended(desk: Desk) -> None:
-    """The cases above may still read what they made: whether the engine started it, it was placed, or it is a worklet."""
-    cases = ("by-engine", "by-worklet", "by-placing")
-    desk.engine.ended = {"root": None, "middle": 7, **dict.fromkeys(cases, 5)}
+    """The runs above may still read what they made: whether the engine started it, it was placed, or it is a worklet."""
+    runs = ("by-engine", "by-worklet", "by-placing")
+    desk.engine.ended = {"root": None, "middle": 7, **dict.fromkeys(runs, 5)}
     desk.engine.above = {"by-engine": "middle", "middle": "root"}
     await desk.store.add_records(
-        [record("worklet:by-worklet", kind="worklet", job="by-worklet", body={"case": "middle"})]
+        [record("worklet:by-worklet", kind="worklet", job="by-worklet", body={"run": "middle"})]
     )
     placed = Placing("by-placing", "alpha", "ada", parent="middle", work="w", index=0, flow="f", name="n", wanted="any")
     await desk.documents.put([(Document("placing:by-placing", "alpha", "placing-here", placed.as_plain()), None)])
-    await desk.put(*(job(case, state=State.COMPLETED, changed=OLD, tie=tie(case)) for case in cases))
+    await desk.put(*(job(run, state=State.COMPLETED, changed=OLD, flow_ref=flow_ref(run)) for run in runs))
     assert await desk.prune.prune(BEFORE) == Pruned(0, 3)
     # The store knows what was above these two; of the third the engine alone did.
     desk.engine.ended = {"root": None, "middle": 7}
@@ -117,26 +119,26 @@ async def test_jobs_of_a_sub_flow_stay_until_all_above_it_have_ended(desk: Desk)
 
 
 @pytest.mark.parametrize(("began", "others", "gone"), [(OLD - 1, 1, 0), (OLD + 1, 2, 1), (OLD - 1, 0, 1)])
-async def test_jobs_of_a_case_that_the_engine_forgot_go_if_no_case_is_older(
+async def test_jobs_of_a_run_that_the_engine_forgot_go_if_no_run_is_older(
     desk: Desk, began: int, others: int, gone: int
 ) -> None:
     """Nobody knows any more what was above it; one that began later was not."""
     desk.engine.began = began
     desk.engine.ended = {f"other-{number}": None for number in range(others)}
-    await desk.put(job("one", state=State.COMPLETED, changed=OLD, tie=tie("forgotten")))
+    await desk.put(job("one", state=State.COMPLETED, changed=OLD, flow_ref=flow_ref("forgotten")))
     assert await desk.prune.prune(BEFORE) == Pruned(gone, 1 - gone)
 
 
-async def test_where_nobody_knows_of_cases_their_jobs_stay(desk: Desk) -> None:
-    await desk.put(job("one", state=State.COMPLETED, changed=OLD, tie=tie("any")))
+async def test_where_nobody_knows_of_runs_their_jobs_stay(desk: Desk) -> None:
+    await desk.put(job("one", state=State.COMPLETED, changed=OLD, flow_ref=flow_ref("any")))
     desk.prune.engine = None
     assert await desk.prune.prune(BEFORE) == Pruned(0, 1)
 
 
 async def test_an_end_that_is_still_to_be_told_stays(desk: Desk) -> None:
-    told = Delivery("https://example.org", done=True)
+    delivery = Delivery("https://example.org", done=True)
     await desk.put(
-        job("told", state=State.FAILED, changed=OLD, delivery=told),
+        job("told", state=State.FAILED, changed=OLD, delivery=delivery),
         job("untold", state=State.FAILED, changed=OLD, delivery=Delivery("https://example.org", 3, due=OLD)),
     )
     assert await desk.prune.prune(BEFORE) == Pruned(1, 1)
@@ -146,7 +148,7 @@ async def test_an_end_that_is_still_to_be_told_stays(desk: Desk) -> None:
 async def test_a_dry_run_removes_nothing(desk: Desk) -> None:
     await desk.put(job("one", state=State.CANCELLED, changed=OLD))
     seen: list[Pruned] = []
-    assert await desk.prune.prune(BEFORE, dry_run=True, told=seen.append) == Pruned(1, 0)
+    assert await desk.prune.prune(BEFORE, dry_run=True, on_progress=seen.append) == Pruned(1, 0)
     assert seen == [Pruned(1, 0)]
     assert await desk.there("one")
     assert await pruned_before(desk.documents) == 0
@@ -157,14 +159,19 @@ async def test_more_than_a_page_goes_beside_some_that_stay(desk: Desk) -> None:
     names = [f"job-{number:04}" for number in range(1200)]
     await desk.put(
         *(
-            job(name, state=State.COMPLETED, changed=OLD + place // 7, tie=tie("open") if place % 3 == 0 else None)
+            job(
+                name,
+                state=State.COMPLETED,
+                changed=OLD + place // 7,
+                flow_ref=flow_ref("open") if place % 3 == 0 else None,
+            )
             for place, name in enumerate(names)
         )
     )
     await desk.store.add_records([record(f"r-{name}", job=name) for name in names])
     assert await desk.prune.prune(BEFORE) == Pruned(800, 400)
     assert await desk.there(*names) == set(names[::3])
-    assert {one.job for one in await desk.store.find_records(limit=2000)} == set(names[::3])
+    assert {other_record.job for other_record in await desk.store.find_records(limit=2000)} == set(names[::3])
 
 
 async def test_one_that_is_written_meanwhile_stays(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +188,7 @@ async def test_one_that_is_written_meanwhile_stays(desk: Desk, monkeypatch: pyte
     assert await desk.there("one", "two") == {"one"}
 
 
-async def test_a_keeper_removes_what_is_older_than_the_domain_keeps(desk: Desk) -> None:
+async def test_a_reconciler_removes_what_is_older_than_the_domain_keeps(desk: Desk) -> None:
     now = SystemClock().now()
     await desk.put(
         job("old", state=State.COMPLETED, changed=now - 31 * DAY), job("new", state=State.COMPLETED, changed=now - DAY)
@@ -213,14 +220,14 @@ async def test_what_was_removed_is_not_run_again_by_a_repeat(desk: Desk) -> None
 
     gone, stays = [await submit(key) for key in ("gone", "stays")]
     known = await desk.store.get([gone[0].id])
-    ended = [DocumentChange(one.document.having(state=State.COMPLETED), one.version) for one in known.values()]
+    ended = [DocumentChange(stored.document.having(state=State.COMPLETED), stored.version) for stored in known.values()]
     await desk.store.write(ended)
     assert await desk.prune.prune(clock.now()) == Pruned(1, 0)
     with pytest.raises(Conflict, match="removed; use a new key"):
         await submit("gone")
     assert await desk.there(gone[0].id) == set()
-    assert [one.created for one in await submit("stays")] == [False, False]
-    assert [one.id for one in await submit("stays")] == [one.id for one in stays]
+    assert [entry.created for entry in await submit("stays")] == [False, False]
+    assert [entry.id for entry in await submit("stays")] == [stay.id for stay in stays]
 
 
 async def test_a_store_that_does_not_answer_is_asked_another_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Which pilots stand on a server's sheet, and until when."""
+"""Which pilots stand on a server's heartbeat page, and until when."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import SystemClock
-from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, newest_beats
+from forestay.domain.pilots.pilot import Heartbeat, HeartbeatPage, newest_heartbeats
 from forestay.services.pilots.heartbeats import Heartbeats, HeartbeatSettings
 
 
 async def test_a_pilot_that_moved_stays_while_only_we_know_its_newest_channel(tmp_path: Path) -> None:
-    """It opened a channel here a moment ago; its beats still go elsewhere and name the channel before."""
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'beats.db'}")
+    """It opened a channel here a moment ago; its heartbeats still go elsewhere and name the channel before."""
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'heartbeats.db'}")
     await store.open()
     desk = Heartbeats(SqlPilotStore(store.database), SystemClock(), server="ours")
     running = asyncio.create_task(desk.run())
     try:
         await desk.open_session("p1", 6, 60)
         desk._look([_elsewhere(Heartbeat(counter=50, session=5, lease=60, claims=("c",)))])
-        assert desk.last_beat("p1") is not None, "whoever lost the channel before must find the newer one"
+        assert desk.last_heartbeat("p1") is not None, "whoever lost the channel before must find the newer one"
         desk._look([_elsewhere(Heartbeat(counter=51, session=6, lease=60, claims=("c",)))])
-        assert desk.last_beat("p1") is None
+        assert desk.last_heartbeat("p1") is None
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -32,20 +32,20 @@ async def test_a_pilot_that_moved_stays_while_only_we_know_its_newest_channel(tm
         await store.close()
 
 
-def _elsewhere(beat: Heartbeat) -> HeartbeatPage:
-    return HeartbeatPage("other", 0, 1, "", {"p1": beat})
+def _elsewhere(heartbeat: Heartbeat) -> HeartbeatPage:
+    return HeartbeatPage("other", 0, 1, "", {"p1": heartbeat})
 
 
 class _Shelf:
-    """Remembers the sheets as a store does."""
+    """Remembers the heartbeat pages as a store does."""
 
     def __init__(self) -> None:
-        self.sheets: dict[int, HeartbeatPage] = {}
+        self.heartbeat_pages: dict[int, HeartbeatPage] = {}
         self.written: list[int] = []
 
-    async def put_sheet(self, sheet: HeartbeatPage) -> None:
-        self.sheets[sheet.bucket] = sheet
-        self.written.append(len(sheet.beats))
+    async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
+        self.heartbeat_pages[heartbeat_page.bucket] = heartbeat_page
+        self.written.append(len(heartbeat_page.heartbeats))
 
 
 class _Hand(SystemClock):
@@ -55,8 +55,8 @@ class _Hand(SystemClock):
         return self.now_at
 
 
-async def test_with_many_pilots_a_beat_is_written_about_once() -> None:
-    """Those that beat together stand on one sheet; the newest beat of everyone is always on some sheet, and those gone on none."""
+async def test_with_many_pilots_a_heartbeat_is_written_about_once() -> None:
+    """Those that heartbeat together stand on one heartbeat page; the newest heartbeat of everyone is always on some heartbeat page, and those gone on none."""
     shelf, clock = _Shelf(), _Hand()
     settings = HeartbeatSettings(many=10, phases=5, flush_many=1.0, sweep=3.0)
     desk = Heartbeats(shelf, clock, server="ours", settings=settings)  # type: ignore[arg-type]
@@ -64,22 +64,22 @@ async def test_with_many_pilots_a_beat_is_written_about_once() -> None:
     for counter in range(1, 4):
         for phase in range(5):
             clock.now_at = 100.0 + 5 * counter + phase
-            beats = [
-                asyncio.ensure_future(desk.beat(pilot, Heartbeat(counter, 1, 60)))
+            heartbeats = [
+                asyncio.ensure_future(desk.heartbeat(pilot, Heartbeat(counter, 1, 60)))
                 for pilot in pilots[10 * phase : 10 * phase + 10]
             ]
             await asyncio.sleep(0)
             before = len(shelf.written)
             await desk._write_dirty()
-            await asyncio.gather(*beats)
+            await asyncio.gather(*heartbeats)
             if counter > 1:
-                assert sum(shelf.written[before:]) <= 20, "not everyone's beats, but those of now"
-    newest = newest_beats(shelf.sheets.values())
+                assert sum(shelf.written[before:]) <= 20, "not everyone's heartbeats, but those of now"
+    newest = newest_heartbeats(shelf.heartbeat_pages.values())
     assert {pilot: newest[pilot].counter for pilot in pilots} == dict.fromkeys(pilots, 3)
     desk.forget("p7")
     for bucket in desk._buckets:
         bucket.dirty = bucket.dirty or bucket.stale_since is not None
     await desk._write_dirty()
-    assert "p7" not in newest_beats(shelf.sheets.values())
-    assert desk.last_beat("p7") is None
-    assert desk.last_beat("p8") == Heartbeat(3, 1, 60)
+    assert "p7" not in newest_heartbeats(shelf.heartbeat_pages.values())
+    assert desk.last_heartbeat("p7") is None
+    assert desk.last_heartbeat("p8") == Heartbeat(3, 1, 60)

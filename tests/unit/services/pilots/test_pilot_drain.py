@@ -28,6 +28,6 @@ async def test_those_that_are_gone_hide_none_that_is_there(tmp_path: Path, monke
             await pilots.put_pilot(pilot(f"gone-{number}", state=PilotState.GONE, registered=NOW + 1 + number), None)
         drains = PilotDrain(store, pilots, SystemClock(), lambda _pilot, _order, _body: True)
         chosen = await drains.choose("alpha", PilotSelection((), "site", ""))
-        assert {one.id for one in chosen} == {"alive", "silent"}
+        assert {other_pilot.id for other_pilot in chosen} == {"alive", "silent"}
     finally:
         await store.close()

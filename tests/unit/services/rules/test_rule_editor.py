@@ -1,4 +1,4 @@
-"""Adding rules for their cornerstones, on a real SQLite store and with real conditions; copies of the rules follow within a second."""
+"""Adding rules for their reference incidents, on a real SQLite store and with real conditions; copies of the rules follow within a second."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from forestay.services.rules.rule_cache import RuleCache, Rulings
 from forestay.services.rules.rule_editor import Edited, NotEdited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_store import RuleStore
 
-HOUSE = RuleSetId("lab", RuleSetLevel.DOMAIN, "house")
+DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, "site")
 HOLD = Conclusion(steps=({"action": "hold"},))
-LADDER = Conclusion(steps=({"action": "ladder"},))
+RETRY = Conclusion(steps=({"action": "retry"},))
 
 
 class Clock:
@@ -44,14 +44,14 @@ class Desk:
     cache: RuleCache
 
     async def add(
-        self, condition: str, told: dict[str, object], conclusion: Conclusion = HOLD, *, confirmed: bool = False
+        self, condition: str, context: dict[str, object], conclusion: Conclusion = HOLD, *, confirmed: bool = False
     ) -> Edited | NotEdited:
         place = next(_numbers)
-        draft = RuleDraft(HOUSE, ExceptionType.ABORT, "", condition, conclusion, f"i{place}", told, "why")
+        draft = RuleDraft(DEFAULT_POLICY, ExceptionType.ABORT, "", condition, conclusion, f"i{place}", context, "why")
         return await self.edit.add(draft, by="ann", confirmed=confirmed)
 
-    async def added(self, condition: str, told: dict[str, object], conclusion: Conclusion = HOLD) -> str:
-        done = await self.add(condition, told, conclusion)
+    async def added(self, condition: str, fields: dict[str, object], conclusion: Conclusion = HOLD) -> str:
+        done = await self.add(condition, fields, conclusion)
         assert isinstance(done, Edited), done
         return done.rule
 
@@ -89,103 +89,108 @@ MEMORY: dict[str, object] = {"cause": "memory", "job.attempt": 1}
 
 
 @pytest.mark.ledger("P1-33")
-async def test_a_rule_is_added_for_its_cornerstone_and_one_that_overturns_an_earlier_one_is_shown_and_refused(
+async def test_a_rule_is_added_for_its_reference_incident_and_one_that_overturns_an_earlier_one_is_shown_and_refused(
     tmp_path: Path,
 ) -> None:
-    async with desk(tmp_path) as one:
-        general = await one.added('cause == "memory"', MEMORY)
-        refused = await one.add("job.attempt >= 1", {"cause": "memory", "job.attempt": 3}, LADDER)
+    async with desk(tmp_path) as other_desk:
+        general = await other_desk.added('cause == "memory"', MEMORY)
+        refused = await other_desk.add("job.attempt >= 1", {"cause": "memory", "job.attempt": 3}, RETRY)
         assert isinstance(refused, NotEdited)
         (shown,) = refused.overturned
         assert (shown.rule, shown.before, shown.after[:5]) == (general, f"rule {general}", "rule ")
-        assert await one.edit.rules.newest(HOUSE) == 1
-        # One that is true of the new case alone changes no earlier answer, and is taken.
-        refined = await one.added("job.attempt >= 3", {"cause": "memory", "job.attempt": 3}, LADDER)
-        confirmed = await one.add('job.owner == ""', {"cause": "memory", "job.attempt": 2}, LADDER, confirmed=True)
+        assert await other_desk.edit.rules.newest(DEFAULT_POLICY) == 1
+        # One that is true of the new run alone changes no earlier answer, and is taken.
+        refined = await other_desk.added("job.attempt >= 3", {"cause": "memory", "job.attempt": 3}, RETRY)
+        confirmed = await other_desk.add(
+            'job.owner == ""', {"cause": "memory", "job.attempt": 2}, RETRY, confirmed=True
+        )
         assert isinstance(confirmed, Edited)
         assert [overturned.rule for overturned in confirmed.overturned] == [general]
-        tree = next(iter((await one.edit.rules.load(HOUSE)).trees.values()))
+        tree = next(iter((await other_desk.edit.rules.load(DEFAULT_POLICY)).trees.values()))
         assert tree.rules[refined].parent == general
-        assert tree.rules[refined].cornerstone
+        assert tree.rules[refined].reference_incident
         assert tree.rules[refined].author == "ann"
 
 
 async def test_what_is_wrong_with_a_rule_is_told_all_at_once(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        refused = await one.add(
-            "cuase == 'x' && foo", {"hots": 1}, Conclusion(steps=({"action": "restart", "target": "case"},))
+    async with desk(tmp_path) as other_desk:
+        refused = await other_desk.add(
+            "cuase == 'x' && foo", {"hots": 1}, Conclusion(steps=({"action": "restart", "target": "run"},))
         )
         assert isinstance(refused, NotEdited)
         assert [f"{problem.line}:{problem.column}" for problem in refused.problems] == ["1:1", "1:17"]
         assert len(refused.reasons) >= 2
-        for condition, word in (('cause == "disk"', "not true"), ("case.data.nothing == 1", "has an error")):
-            refused = await one.add(condition, MEMORY)
+        for condition, word in (('cause == "disk"', "not true"), ("run.data.nothing == 1", "has an error")):
+            refused = await other_desk.add(condition, MEMORY)
             assert isinstance(refused, NotEdited)
             assert word in refused.reasons[0]
-        assert await one.edit.rules.newest(HOUSE) == 0
+        assert await other_desk.edit.rules.newest(DEFAULT_POLICY) == 0
 
 
 @pytest.mark.ledger("P1-25")
 async def test_a_rule_that_is_added_reaches_every_copy_within_a_second_and_acts_when_promoted(tmp_path: Path) -> None:
     context, _ = read_context(MEMORY)
-    async with desk(tmp_path) as one:
-        await one.cache.refresh()
-        running = asyncio.create_task(one.cache.run())
+    async with desk(tmp_path) as other_desk:
+        await other_desk.cache.refresh()
+        running = asyncio.create_task(other_desk.cache.run())
         try:
 
             def ask() -> Rulings:
-                return one.cache.decide("lab", "reads", ExceptionType.ABORT, "align", context)
+                return other_desk.cache.decide("lab", "reads", ExceptionType.ABORT, "align", context)
 
             assert (ask().active.verdict, ask().shadow) == (ConditionVerdict.FALSE, None)
-            rule = await one.added('cause == "memory"', MEMORY)
-            await looked_once_more(one.cache)
+            rule = await other_desk.added('cause == "memory"', MEMORY)
+            await looked_once_more(other_desk.cache)
             shadow = ask().shadow
             assert shadow is not None
             assert (ask().active.conclusion, shadow.conclusion) == (None, HOLD)
 
-            assert isinstance(await one.edit.promote(HOUSE, rule, by="bob"), Edited)
-            await looked_once_more(one.cache)
+            assert isinstance(await other_desk.edit.promote(DEFAULT_POLICY, rule, by="bob"), Edited)
+            await looked_once_more(other_desk.cache)
             assert ask().shadow is None
-            assert one.cache.every <= 0.5
-            assert one.cache.decide("other", "reads", ExceptionType.ABORT, "align", context).active.conclusion is None
+            assert other_desk.cache.every <= 0.5
+            assert (
+                other_desk.cache.decide("other", "reads", ExceptionType.ABORT, "align", context).active.conclusion
+                is None
+            )
         finally:
             running.cancel()
 
 
 async def test_a_refinement_of_a_shadow_is_promoted_after_it(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        general = await one.added('cause == "memory"', MEMORY)
-        refined = await one.added("job.attempt > 1", {**MEMORY, "job.attempt": 2}, LADDER)
-        refused = await one.edit.promote(HOUSE, refined, by="bob")
+    async with desk(tmp_path) as other_desk:
+        general = await other_desk.added('cause == "memory"', MEMORY)
+        refined = await other_desk.added("job.attempt > 1", {**MEMORY, "job.attempt": 2}, RETRY)
+        refused = await other_desk.edit.promote(DEFAULT_POLICY, refined, by="bob")
         assert isinstance(refused, NotEdited)
         assert general in refused.reasons[0]
         for rule in (general, refined):
-            assert isinstance(await one.edit.promote(HOUSE, rule, by="bob"), Edited)
-        assert isinstance(await one.edit.promote(HOUSE, general, by="bob", to=RuleState.SHADOW), Edited)
+            assert isinstance(await other_desk.edit.promote(DEFAULT_POLICY, rule, by="bob"), Edited)
+        assert isinstance(await other_desk.edit.promote(DEFAULT_POLICY, general, by="bob", to=RuleState.SHADOW), Edited)
 
 
 async def test_versions_differ_and_can_be_come_back_to(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        first = await one.added('cause == "memory"', MEMORY)
-        second = await one.added('cause == "disk"', {"cause": "disk"})
-        await one.edit.promote(HOUSE, second, by="bob")
-        assert {change.rule for change in await one.edit.diff(HOUSE, 1)} == {first, second}
-        back = await one.edit.roll_back(HOUSE, 1, by="bob")
+    async with desk(tmp_path) as other_desk:
+        first = await other_desk.added('cause == "memory"', MEMORY)
+        second = await other_desk.added('cause == "disk"', {"cause": "disk"})
+        await other_desk.edit.promote(DEFAULT_POLICY, second, by="bob")
+        assert {change.rule for change in await other_desk.edit.diff(DEFAULT_POLICY, 1)} == {first, second}
+        back = await other_desk.edit.roll_back(DEFAULT_POLICY, 1, by="bob")
         assert isinstance(back, Edited)
-        now = await one.edit.rules.load(HOUSE)
+        now = await other_desk.edit.rules.load(DEFAULT_POLICY)
         assert (now.version, len(now)) == (4, 1)
-        assert await one.edit.diff(HOUSE, 1, 4) == ()
-        gone = await one.edit.remove(HOUSE, first, by="bob", confirmed=True)
+        assert await other_desk.edit.diff(DEFAULT_POLICY, 1, 4) == ()
+        gone = await other_desk.edit.remove(DEFAULT_POLICY, first, by="bob", confirmed=True)
         assert isinstance(gone, Edited)
-        assert len(await one.edit.rules.load(HOUSE)) == 0
-        await one.cache.refresh()
-        assert one.cache.sets_for("lab", "reads")[0].version == 5
+        assert len(await other_desk.edit.rules.load(DEFAULT_POLICY)) == 0
+        await other_desk.cache.refresh()
+        assert other_desk.cache.sets_for("lab", "reads")[0].version == 5
 
 
 async def test_two_who_add_at_once_both_get_their_rule(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
+    async with desk(tmp_path) as other_desk:
         causes = ("memory", "disk", "time", "node")
-        done = await asyncio.gather(*(one.add(f'cause == "{cause}"', {"cause": cause}) for cause in causes))
+        done = await asyncio.gather(*(other_desk.add(f'cause == "{cause}"', {"cause": cause}) for cause in causes))
         assert all(isinstance(each, Edited) for each in done)
-        kept = await one.edit.rules.load(HOUSE)
+        kept = await other_desk.edit.rules.load(DEFAULT_POLICY)
         assert (kept.version, len(kept)) == (4, 4)

@@ -22,12 +22,12 @@ LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)
 
 
 class Desk:
-    """A claim desk on a store without faults."""
+    """A claim desk on a store without failures."""
 
     def __init__(self, settings: ClaimSettings) -> None:
         self.loop = VirtualLoop(Random(1))  # type: ignore[abstract]
         self.actor = Actor(self.loop, "server")
-        self.store = Client(Cluster(Actor(self.loop, "store"), Random(2), Counter(), told={}))
+        self.store = Client(Cluster(Actor(self.loop, "store"), Random(2), Counter(), fields={}))
         clock = SimClock(self.loop, Random(3))
         self.clock = clock
         self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, SimIds(Random(4)), settings)
@@ -39,23 +39,26 @@ class Desk:
         now = self.clock.now()
         made = [
             new_job(
-                Submission(specification, "ann", index=place, resources=one), job=f"j{now}-{place}", now=now, by="ann"
+                Submission(specification, "ann", index=place, resources=resources),
+                job=f"j{now}-{place}",
+                now=now,
+                by="ann",
             )
-            for place, one in enumerate(needs)
+            for place, resources in enumerate(needs)
         ]
-        await self.store.write([DocumentChange(one, None) for one in made])
+        await self.store.write([DocumentChange(document, None) for document in made])
         await asyncio.sleep(2.0)
-        return [one.id for one in made]
+        return [document.id for document in made]
 
     async def claim(self, free: Resources, *, most: int = 1, wait: float = 30.0) -> list[str]:
         work = self.claims.claim(pilot="p", host="h", tenant="lab", free=free, most=most, wait=wait)
         granted = await self.actor.spawn(work)
-        return [one.document.id for one in granted]
+        return [entry.document.id for entry in granted]
 
 
 def test_a_job_that_fits_is_found_behind_a_page_of_those_that_do_not() -> None:
     assert resource_class(LARGE) == resource_class(SMALL)
-    desk = Desk(ClaimSettings(window=6, low_water=3, look=4))
+    desk = Desk(ClaimSettings(buffer=6, low_water=3, look=4))
 
     async def story() -> list[str]:
         *_, small = await desk.put(*[LARGE] * 70, SMALL)
@@ -67,7 +70,7 @@ def test_a_job_that_fits_is_found_behind_a_page_of_those_that_do_not() -> None:
 
 
 def test_a_job_that_fits_is_found_when_it_comes_after_those_that_do_not() -> None:
-    desk = Desk(ClaimSettings(window=6, low_water=3, look=4))
+    desk = Desk(ClaimSettings(buffer=6, low_water=3, look=4))
 
     async def story() -> None:
         large = await desk.put(LARGE, LARGE)
@@ -81,20 +84,20 @@ def test_a_job_that_fits_is_found_when_it_comes_after_those_that_do_not() -> Non
     desk.loop.run(story())
 
 
-def test_a_lane_behind_a_gate_is_found_as_soon_as_it_opens_though_another_lane_has_work_for_everyone() -> None:
+def test_a_lane_behind_a_suspension_is_found_as_soon_as_it_opens_though_another_lane_has_work_for_everyone() -> None:
     tiny = Resources(cpus=1)
     assert resource_class(tiny) != resource_class(LARGE), "two lanes"
 
     def opened_at(moment: float) -> float:
         desk = Desk(ClaimSettings())
-        gate = {"closed": True}
-        desk.claims.buffers.gated = lambda _document: gate["closed"]
-        given: list[str] = []
+        suspension = {"closed": True}
+        desk.claims.buffers.suspended = lambda _document: suspension["closed"]
+        identifiers: list[str] = []
 
         async def pilot(name: str) -> None:
             while True:
                 asked = desk.claims.claim(pilot=name, host="h", tenant="lab", free=LARGE, most=1, wait=0.5)
-                given.extend(one.document.id for one in await desk.actor.spawn(asked))
+                identifiers.extend(entry.document.id for entry in await desk.actor.spawn(asked))
                 await asyncio.sleep(0.1)
 
         async def story() -> float:
@@ -102,13 +105,13 @@ def test_a_lane_behind_a_gate_is_found_as_soon_as_it_opens_though_another_lane_h
             pilots = [desk.actor.spawn(pilot(f"p{number}")) for number in range(4)]
             await desk.put(*[LARGE] * 2000)
             await asyncio.sleep(moment)
-            assert not given
-            gate["closed"], began = False, desk.clock.monotonic()
+            assert not identifiers
+            suspension["closed"], began = False, desk.clock.monotonic()
             desk.claims.buffers.look_anew()
-            while small not in given:  # noqa: ASYNC110 - in virtual time
+            while small not in identifiers:  # noqa: ASYNC110 - in virtual time
                 await asyncio.sleep(0.01)
-            for one in pilots:
-                one.cancel()
+            for task in pilots:
+                task.cancel()
             return desk.clock.monotonic() - began
 
         return float(desk.loop.run(story()))

@@ -30,7 +30,7 @@ def job(owner: str = "ann", *, priority: int = 0, cpus: int = 1) -> JobDocument:
 async def desk_with(folder: Path, jobs: list[JobDocument]) -> AsyncIterator[ClaimDispatcher]:
     store = SqlJobStore(f"sqlite:///{folder / 'jobs.db'}")
     await store.open()
-    await store.write([DocumentChange(one, None) for one in jobs])
+    await store.write([DocumentChange(job, None) for job in jobs])
     desk = ClaimDispatcher(store, CheckedWriter(store), SystemClock(), RandomIds())
     desk.assign_hash_slots(frozenset(range(SLOTS)))
     running = asyncio.create_task(desk.run())
@@ -45,15 +45,15 @@ async def desk_with(folder: Path, jobs: list[JobDocument]) -> AsyncIterator[Clai
 async def take(desk: ClaimDispatcher, *, cpus: int = 1, most: int = 1) -> list[JobDocument]:
     free = Resources(cpus=cpus)
     got = await desk.claim(pilot="p", host="h", tenant="t", free=free, most=most, wait=20)
-    return [one.document for one in got]
+    return [stored.document for stored in got]
 
 
 async def test_an_urgent_job_that_does_not_fit_keeps_nobody_from_one_that_does(tmp_path: Path) -> None:
     # Four CPUs fall in the class of three or four: only the job itself shows that three do not do.
     urgent, plain = job(priority=9, cpus=4), job()
     async with desk_with(tmp_path, [urgent, plain]) as desk:
-        assert [one.id for one in await take(desk, cpus=3)] == [plain.id]
-        assert [one.id for one in await take(desk, cpus=4)] == [urgent.id]
+        assert [document.id for document in await take(desk, cpus=3)] == [plain.id]
+        assert [document.id for document in await take(desk, cpus=4)] == [urgent.id]
 
 
 async def test_the_more_urgent_job_goes_first(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Server:
     def __init__(self) -> None:
         self.loop = VirtualLoop(Random(1))  # type: ignore[abstract]
         self.actor = Actor(self.loop, "server")
-        self.store = Store(Cluster(Actor(self.loop, "store"), Random(2), Counter(), told={}))
+        self.store = Store(Cluster(Actor(self.loop, "store"), Random(2), Counter(), fields={}))
         clock, ids = SimClock(self.loop, Random(3)), SimIds(Random(4))
         self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, ids)
         self.submit = JobSubmitter(
@@ -157,15 +157,15 @@ async def test_nothing_is_given_away_before_the_queue_was_looked_at(server: Serv
         replace(JOB, not_before=2_000_000_000_000),
         replace(JOB, resources=Resources(cpus=2)),
         replace(JOB, specification=replace(SPEC, tenant="other")),
-        replace(JOB, tie=FlowRef("c", "w@1", "f", -1, 0, 1)),
+        replace(JOB, flow_ref=FlowRef("c", "w@1", "f", -1, 0, 1)),
     ],
-    ids=["held", "later", "too large", "another tenant's", "behind a gate"],
+    ids=["held", "later", "too large", "another tenant's", "behind a suspension"],
 )
 def test_a_job_that_the_pilot_may_not_have_is_created_without_a_claim(asked: Submission) -> None:
     server = Server()
 
     async def story() -> None:
-        server.claims.buffers.gated = lambda document: document.tie is not None
+        server.claims.buffers.suspended = lambda document: document.flow_ref is not None
         waiting = server.pilot(wait=6.0)
         await asyncio.sleep(2.0)
         (accepted,) = await server.submit.submit([asked], by="ann")
@@ -178,12 +178,12 @@ def test_a_job_that_the_pilot_may_not_have_is_created_without_a_claim(asked: Sub
 @told
 async def test_the_most_urgent_of_many_go_to_those_who_wait_and_no_pilot_gets_more_than_fits(server: Server) -> None:
     two = server.pilot("two", cpus=3, most=8)
-    one = server.pilot("one", cpus=1, most=8)
+    task = server.pilot("one", cpus=1, most=8)
     await asyncio.sleep(2.0)
     asked = [replace(JOB, priority=priority, resources=Resources(cpus=1)) for priority in (0, 5, 9, 7, 8, 1)]
     await server.submit.submit(asked, by="ann")
-    assert [one.document.priority for one in await two] == [9, 8, 7]
-    assert [one.document.priority for one in await one] == [5]
+    assert [stored.document.priority for stored in await two] == [9, 8, 7]
+    assert [stored.document.priority for stored in await task] == [5]
     assert server.store.writes == 1
 
 
@@ -287,23 +287,27 @@ def test_every_job_is_with_the_one_pilot_that_was_told_or_free(fates: list[Fate]
         for _ in range(5):
             try:
                 accepted = await server.submit.submit(asked, by="ann", key="k")
-                names = [one.id for one in accepted]
+                names = [job.id for job in accepted]
                 break
             except Transient:
                 continue
         else:
             pytest.fail("there are not so many fates")
-        told = {one.document.id: (one.document.claim, one.document.token) for task in waiting for one in await task}
+        fields = {
+            stored.document.id: (stored.document.claim, stored.document.token)
+            for task in waiting
+            for stored in await task
+        }
         await asyncio.sleep(5.0)
         for name in names:
             document = await server.stored(name)
             assert len(document.history) == document.rev
             claims = [line for line in document.history if line.event == "claim"]
             assert document.attempt == len(claims)
-            if name in told:
-                assert (document.claim, document.token) == told[name]
+            if name in fields:
+                assert (document.claim, document.token) == fields[name]
             elif document.claim is not None:
-                # Nobody was told: it waits for its pilot's beats, as every claim whose writer got no answer.
+                # Nobody was told: it waits for its pilot's heartbeats, as every claim whose writer got no answer.
                 assert any(fate is not Fate.GOOD for fate in fates)
 
     server.run(story)
@@ -316,8 +320,8 @@ def test_the_write_of_the_simulated_store_says_what_it_did() -> None:
     async def story() -> None:
         server.store.fates = [Fate.NEVER, Fate.LATE, Fate.GOOD]
         made = [JobDocument(name, "lab", "s", "n", "ann", 1, 1, Resources()) for name in "abc"]
-        for one in made:
-            await server.store.write([DocumentChange(one, None)])
+        for document in made:
+            await server.store.write([DocumentChange(document, None)])
         assert (await server.store.get(["a", "b", "c"])).keys() == {"b", "c"}
         (result,) = await server.store.write([DocumentChange(replace(made[1]), None)])
         assert not isinstance(result, Written)

@@ -15,22 +15,22 @@ from sqlalchemy import make_url, select, text, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
 from tests.contract.examples import job
-from tests.unit.services.exceptions.test_exception_handler import House
+from tests.unit.services.exceptions.test_exception_handler import Scenario
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.tables import documents, jobs, papers, standings
+from forestay.adapters.sql.tables import documents, jobs, papers, statuses
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.adapters.system.patterns import Patterns
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
-from forestay.domain.exlets.exlet import Exlet, PlaybookStep
-from forestay.domain.exlets.exlet_plain import exlet_as_plain
-from forestay.domain.exlets.primitive import Action, ActionTarget, Steer
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
+from forestay.domain.playbooks.action import ActionKind, ActionTarget, Steer
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
+from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.ports.errors import Permanent, Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
@@ -54,15 +54,15 @@ from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite
 from forestay.services.shared.quarantine import OUTAGE, Quarantine
 
 OLD = 1_600_000_000_000
-HOLD = exlet_as_plain(Exlet("look", (PlaybookStep(Steer(Action.HOLD, ActionTarget.JOB)),)))
+HOLD = playbook_as_plain(Playbook("look", (PlaybookStep(Steer(ActionKind.HOLD, ActionTarget.JOB)),)))
 GONE = {**HOLD, "steps": [{"action": "an-action-of-another-release"}]}
-"""An exlet with a step that this release does not know."""
+"""A playbook with a step that this release does not know."""
 PATTERNS = Patterns()
 
 
 @dataclass
 class Desk:
-    """The loops of a keeper over one real store."""
+    """The loops of a reconciler over one real store."""
 
     store: SqlJobStore
     reports: list[str] = field(default_factory=list)
@@ -71,25 +71,29 @@ class Desk:
     def incidents(self) -> SqlIncidentStore:
         return SqlIncidentStore(self.store.database)
 
-    def _exlets(self) -> PlaybookRunner:
+    def _playbooks(self) -> PlaybookRunner:
         store, clock, kept = self.store, SystemClock(), SqlDocumentStore(self.store.database)
         writer = CheckedWriter(store)
-        mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
-        return PlaybookRunner(self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(kept), mend, clock)
+        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+        return PlaybookRunner(
+            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(kept), recover, clock
+        )
 
     def exceptions(self) -> ExceptionHandler:
         clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
-        brakes = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
-        acting = IncidentActions(self.incidents, clock, self._exlets(), brakes=brakes)
+        safeguards = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
+        acting = IncidentActions(self.incidents, clock, self._playbooks(), safeguards=safeguards)
         rules = RuleCache(RuleStore(kept), CelConditions())
         return ExceptionHandler(self.incidents, self.store, rules, None, acting, clock, troubled=self.reports.append)
 
-    def faults(self) -> FailureHandler:
+    def failures(self) -> FailureHandler:
         clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
         flows = FlowStore(self.store, clock)
         deciding = FailureDecider(flows, RuleCache(RuleStore(kept), CelConditions()), PlaybookStore(kept, flows, clock))
-        brakes = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
-        acting = FailureActions(self.incidents, CheckedWriter(self.store), clock, exlets=self._exlets(), brakes=brakes)
+        safeguards = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
+        acting = FailureActions(
+            self.incidents, CheckedWriter(self.store), clock, playbooks=self._playbooks(), safeguards=safeguards
+        )
         return FailureHandler(
             self.store,
             self.incidents,
@@ -104,17 +108,17 @@ class Desk:
         (result,) = await self.store.write([DocumentChange(job(name, tenant=tenant, **fields), None)])
         assert isinstance(result, Written)
 
-    async def add_violation(self, name: str, tenant: str, *, due: int, exlet: Any = HOLD) -> None:
+    async def add_violation(self, name: str, tenant: str, *, due: int, playbook: Any = HOLD) -> None:
         """A constraint violation of a job that was decided on and is due: a rule holds the job."""
         await self.put_job(name, tenant)
         incident = Incident(name, tenant, "ann", ExceptionType.CONSTRAINT_VIOLATION, OLD, job=name)
         await self.incidents.add_incidents([(incident, status_of(incident, due=due))])
-        await self.incidents.add_decisions([Decision(name, 1, tenant, OLD, "exlet", "rule", exlet=exlet)])
+        await self.incidents.add_decisions([Decision(name, 1, tenant, OLD, "playbook", "rule", playbook=playbook)])
 
-    async def add_fault(self, name: str, tenant: str, *, changed: int) -> None:
-        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAULT, exit_code=1, host="n17")
+    async def add_failure(self, name: str, tenant: str, *, changed: int) -> None:
+        last = AttemptResult(Token(0, 1), f"claim-{name}", AttemptOutcome.FAILURE, exit_code=1, host="n17")
         await self.put_job(
-            name, tenant, state=State.FAULTED, attempt=1, faults=1, last=last, changed=changed, not_before=changed
+            name, tenant, state=State.FAULTED, attempt=1, failures=1, last=last, changed=changed, not_before=changed
         )
 
     async def spoil(self, table: Any, column: str, name: str, body: bytes = b'{"cut off') -> None:
@@ -125,8 +129,8 @@ class Desk:
     async def is_held(self, name: str) -> bool:
         return bool((await self.store.get([name]))[name].document.holders)
 
-    async def standing(self, name: str) -> IncidentStatus:
-        return (await self.incidents.get_standings([name]))[name].standing
+    async def status(self, name: str) -> IncidentStatus:
+        return (await self.incidents.get_statuses([name]))[name].status
 
 
 @asynccontextmanager
@@ -156,39 +160,39 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest.mark.finding("F-D5")
 async def test_incidents_and_decisions_that_cannot_be_read_stop_no_other_tenant(desk: Desk) -> None:
-    for place, name in enumerate(("bad-decision", "bad-incident", "bad-standing")):
+    for place, name in enumerate(("bad-decision", "bad-incident", "bad-status")):
         await desk.add_violation(name, "lab", due=OLD + place)
-    await desk.add_violation("bad-exlet", "lab", due=OLD + 3, exlet=GONE)
+    await desk.add_violation("bad-playbook", "lab", due=OLD + 3, playbook=GONE)
     await desk.add_violation("good-lab", "lab", due=OLD + 4)
     await desk.add_violation("good-other", "other", due=OLD + 5)
     await desk.spoil(papers, "body", "Decision:bad-decision:1")
     await desk.spoil(papers, "body", "Incident:bad-incident", orjson.dumps({"id": "bad-incident", "kind": "no-kind"}))
-    await desk.spoil(standings, "document", "bad-standing")
+    await desk.spoil(statuses, "document", "bad-status")
     service = desk.exceptions()
     await service.look()
     assert await desk.is_held("good-lab")
     assert await desk.is_held("good-other")
-    for name in ("bad-decision", "bad-incident", "bad-exlet"):
-        standing = await desk.standing(name)
-        assert standing.state is IncidentState.HELD, f"{name} waits for a person"
-        assert standing.note.startswith("could not be handled: ")
+    for name in ("bad-decision", "bad-incident", "bad-playbook"):
+        status = await desk.status(name)
+        assert status.state is IncidentState.HELD, f"{name} waits for a person"
+        assert status.note.startswith("could not be handled: ")
         assert any(name in report for report in desk.reports), desk.reports
     with pytest.raises(Unreadable) as refused:
-        await desk.incidents.get_standings(["bad-standing", "good-lab"])
-    assert refused.value.names == ("bad-standing",)
+        await desk.incidents.get_statuses(["bad-status", "good-lab"])
+    assert refused.value.names == ("bad-status",)
     assert service.quarantine.count == 3
     await service.look()
     assert service.quarantine.count == 3, "each is counted once, however many passes find it"
 
 
 @pytest.mark.finding("F-D5")
-async def test_more_unreadable_standings_than_a_page_has_hide_nothing(
+async def test_more_unreadable_statuses_than_a_page_has_hide_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.services.exceptions.exception_handler.BULK", 2)
     for place in range(5):
         await desk.add_violation(f"bad-{place}", "lab", due=OLD + place)
-        await desk.spoil(standings, "document", f"bad-{place}")
+        await desk.spoil(statuses, "document", f"bad-{place}")
     await desk.add_violation("good", "other", due=OLD + 9)
     await desk.exceptions().look()
     assert await desk.is_held("good")
@@ -196,11 +200,11 @@ async def test_more_unreadable_standings_than_a_page_has_hide_nothing(
 
 @pytest.mark.finding("F-D5")
 async def test_a_rule_set_that_cannot_be_read_stops_only_those_whose_it_is(desk: Desk) -> None:
-    await House(desk.store).add_rule(
+    await Scenario(desk.store).add_rule(
         ExceptionType.CONSTRAINT_VIOLATION,
-        "item.data.grams > 10",
+        "task.data.grams > 10",
         {"action": "hold", "target": "job"},
-        item={"data": {"grams": 11}},
+        task={"data": {"grams": 11}},
     )
     kept = SqlDocumentStore(desk.store.database)
     versions = await desk.store.database.rows(select(documents.c.id).where(documents.c.kind == VERSION))
@@ -222,26 +226,30 @@ async def test_a_rule_set_that_cannot_be_read_stops_only_those_whose_it_is(desk:
 async def test_faults_whose_decisions_cannot_be_read_stop_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forestay.services.exceptions.failure_handler.BULK", 2)
     for place in range(3):
-        await desk.add_fault(f"bad-{place}", "lab", changed=OLD + place)
-    service = desk.faults()
+        await desk.add_failure(f"bad-{place}", "lab", changed=OLD + place)
+    service = desk.failures()
     await service.look()
-    found = {one.standing.job: one.standing for one in (await desk.incidents.find(IncidentQuery())).found}
+    found_statuses = {
+        stored.status.job: stored.status for stored in (await desk.incidents.find(IncidentQuery())).statuses
+    }
     for place in range(3):
-        await desk.spoil(papers, "body", f"Decision:{found[f'bad-{place}'].id}:1")
+        await desk.spoil(papers, "body", f"Decision:{found_statuses[f'bad-{place}'].id}:1")
         # As if whoever decided had died before the act.
         stored = (await desk.store.get([f"bad-{place}"]))[f"bad-{place}"]
         faulted = stored.document.having(state=State.FAULTED, not_before=OLD, changed=OLD + place)
         await desk.store.write([DocumentChange(faulted, stored.version)])
-        known = (await desk.incidents.get_standings([found[f"bad-{place}"].id]))[found[f"bad-{place}"].id]
-        waits = known.standing.moved(IncidentState.WAITING, now=OLD, due=OLD, n=1)
-        await desk.incidents.put_standings([(waits, known.version)])
-    await desk.add_fault("good-lab", "lab", changed=OLD + 10)
-    await desk.add_fault("good-other", "other", changed=OLD + 11)
+        known = (await desk.incidents.get_statuses([found_statuses[f"bad-{place}"].id]))[
+            found_statuses[f"bad-{place}"].id
+        ]
+        waits = known.status.moved(IncidentState.WAITING, now=OLD, due=OLD, n=1)
+        await desk.incidents.put_statuses([(waits, known.version)])
+    await desk.add_failure("good-lab", "lab", changed=OLD + 10)
+    await desk.add_failure("good-other", "other", changed=OLD + 11)
     await service.look()
-    decided = {one.standing.job for one in (await desk.incidents.find(IncidentQuery())).found if one.standing.n}
+    decided = {stored.status.job for stored in (await desk.incidents.find(IncidentQuery())).statuses if stored.status.n}
     assert {"good-lab", "good-other"} <= decided
     for place in range(3):
-        assert (await desk.standing(found[f"bad-{place}"].id)).state is IncidentState.HELD
+        assert (await desk.status(found_statuses[f"bad-{place}"].id)).state is IncidentState.HELD
 
 
 @pytest.mark.finding("F-D5")
@@ -250,13 +258,13 @@ async def test_overdue_incidents_are_closed_beside_one_that_cannot_be(desk: Desk
         await desk.put_job(name, tenant)
         incident = Incident(name, tenant, "ann", ExceptionType.ABORT, OLD, job=name, attempt=1, event="claim-1")
         await desk.incidents.add_incidents([(incident, status_of(incident, due=OLD + place))])
-        await desk.incidents.add_decisions([Decision(name, 1, tenant, OLD, "retry", "house policy")])
+        await desk.incidents.add_decisions([Decision(name, 1, tenant, OLD, "retry", "default policy")])
     await desk.spoil(papers, "body", "Decision:bad:1")
     await desk.spoil(jobs, "document", "spoilt-job")
-    closing = IncidentCloser(desk.incidents, desk.store, desk._exlets(), SystemClock(), troubled=desk.reports.append)
+    closing = IncidentCloser(desk.incidents, desk.store, desk._playbooks(), SystemClock(), troubled=desk.reports.append)
     await closing.look()
-    assert (await desk.standing("good")).state is IncidentState.COMPLETE
-    assert (await desk.standing("spoilt-job")).state is IncidentState.OPEN, "to be unreadable is not to be gone"
+    assert (await desk.status("good")).state is IncidentState.COMPLETE
+    assert (await desk.status("spoilt-job")).state is IncidentState.OPEN, "to be unreadable is not to be gone"
     assert closing.quarantine.count >= 2
 
 
@@ -300,12 +308,12 @@ async def test_a_spoilt_job_stops_no_write_of_another(desk: Desk) -> None:
 async def test_an_outage_ends_a_pass_and_an_item_does_not() -> None:
     quarantine, handled, reports = Quarantine(), list[int](), list[str]()
 
-    async def handle(item: int) -> None:
-        if item == 1:
+    async def handle(number: int) -> None:
+        if number == 1:
             raise ValueError("no")
-        if item == 2 or item >= 10:
+        if number == 2 or number >= 10:
             raise Transient("away")
-        handled.append(item)
+        handled.append(number)
 
     later = await quarantine.each(range(5), handle, name=str, troubled=reports.append)
     assert isinstance(later, Transient)

@@ -17,11 +17,11 @@ const SHOWN = 100;
 function Why({ host }: { host: Host }) {
   const words = useTexts().fleet;
   const cause = useCause();
-  if (host.standing === "open" && host.failures === 0) return null;
+  if (host.status === "open" && host.failures === 0) return null;
   const causes = host.causes.map((one) => cause(one)[0]).join(", ");
   return (
     <>
-      {host.standing === "open" ? (
+      {host.status === "open" ? (
         <Text fz="sm">{words.failedThere(host.failures)}</Text>
       ) : (
         <Text fz="sm">
@@ -57,11 +57,11 @@ export function Hosts({ act }: { act(what: FleetAct): void }) {
     return [
       { accessorKey: "host", header: words.host, cell: ({ row }) => <span className="plain">{visible(row.original.host)}</span> },
       {
-        accessorKey: "standing",
+        accessorKey: "status",
         header: texts.jobs.state,
         cell: ({ row: { original } }) => (
-          <Badge miw="max-content" variant="light" color={original.standing === "open" ? "green" : "red"} c={original.standing === "closed" ? "var(--bad)" : "var(--ink)"} tt="none" data-standing={original.standing}>
-            {words.standings[original.standing]}
+          <Badge miw="max-content" variant="light" color={original.status === "open" ? "green" : "red"} c={original.status === "closed" ? "var(--bad)" : "var(--ink)"} tt="none" data-status={original.status}>
+            {words.statuses[original.status]}
           </Badge>
         ),
       },
@@ -82,7 +82,7 @@ export function Hosts({ act }: { act(what: FleetAct): void }) {
         enableSorting: false,
         cell: ({ row: { original } }) => {
           if (!may) return null;
-          const verb = original.standing === "open" ? "close" : "open";
+          const verb = original.status === "open" ? "close" : "open";
           return (
             <Button
               size="compact-sm"

@@ -9,15 +9,15 @@ import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
 
 type Peer = Schemas["PeerOut"];
-/** A keeper asks every peer about once a second; the page reads what was told. */
+/** A reconciler asks every peer about once a second; the page reads what was told. */
 const EVERY = 5_000;
 
-function Standing({ peer }: { peer: Peer }) {
+function Status({ peer }: { peer: Peer }) {
   const words = useTexts().fleet;
   const away = peer.asked && !peer.connected;
   return (
     <>
-      <Badge variant="light" color={away ? "red" : peer.asked ? "green" : "gray"} c={away ? "var(--bad)" : "var(--ink)"} tt="none" data-standing={away ? "away" : peer.asked ? "answers" : "not-asked"}>
+      <Badge variant="light" color={away ? "red" : peer.asked ? "green" : "gray"} c={away ? "var(--bad)" : "var(--ink)"} tt="none" data-status={away ? "away" : peer.asked ? "answers" : "not-asked"}>
         {away ? words.away : peer.asked ? words.answers : words.notAsked}
       </Badge>
       <Text fz="xs" c="dimmed">
@@ -74,7 +74,7 @@ export function Peers() {
           </>
         ),
       },
-      { id: "standing", header: words.standing, accessorFn: (one) => Number(one.connected), cell: ({ row }) => <Standing peer={row.original} /> },
+      { id: "status", header: words.status, accessorFn: (one) => Number(one.connected), cell: ({ row }) => <Status peer={row.original} /> },
       { id: "room", header: words.room, accessorFn: (one) => one.free, cell: ({ row }) => <Room peer={row.original} /> },
       { id: "sends", header: words.sends, accessorFn: (one) => one.sends.join(", "), cell: ({ row }) => visible(row.original.sends.join(", ")) || "–" },
       {

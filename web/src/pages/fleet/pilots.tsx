@@ -34,7 +34,7 @@ export function Pilots({ act }: { act(what: FleetAct): void }) {
         header: texts.jobs.state,
         cell: ({ row: { original } }) => (
           <>
-            <Badge miw="max-content" variant="light" color={original.state === "alive" ? "green" : original.state === "silent" ? "orange" : "gray"} c="var(--ink)" tt="none" data-standing={original.state}>
+            <Badge miw="max-content" variant="light" color={original.state === "alive" ? "green" : original.state === "silent" ? "orange" : "gray"} c="var(--ink)" tt="none" data-status={original.state}>
               {original.drain && original.state === "alive" ? words.draining : words.states[original.state]}
             </Badge>
             {(original.drain || original.note) && (

@@ -10,13 +10,13 @@ import type { FleetAct } from "./act-dialog";
 
 type Site = Schemas["SiteFleetOut"];
 
-function Standing({ site }: { site: Site }) {
+function Status({ site }: { site: Site }) {
   const words = useTexts().fleet;
   const bad = site.overdue || site.trouble !== "";
   const said = site.overdue ? words.overdue : site.trouble ? words.troubled : site.agent ? words.heard : words.noAgent;
   return (
     <>
-      <Badge miw="max-content" variant="light" color={bad ? "red" : site.agent ? "green" : "gray"} c={bad ? "var(--bad)" : "var(--ink)"} tt="none" data-standing={bad ? "bad" : "well"}>
+      <Badge miw="max-content" variant="light" color={bad ? "red" : site.agent ? "green" : "gray"} c={bad ? "var(--bad)" : "var(--ink)"} tt="none" data-status={bad ? "bad" : "well"}>
         {said}
       </Badge>
       {site.trouble && <Text fz="sm">{visible(site.trouble)}</Text>}
@@ -55,7 +55,7 @@ export function Sites({ sites, act }: { sites: Site[]; act(what: FleetAct): void
           </>
         ),
       },
-      { id: "standing", header: words.agent, accessorFn: (one) => one.trouble, cell: ({ row }) => <Standing site={row.original} /> },
+      { id: "status", header: words.agent, accessorFn: (one) => one.trouble, cell: ({ row }) => <Status site={row.original} /> },
       number("coming", words.coming),
       number("busy", words.busy),
       number("idle", words.idle),

@@ -43,7 +43,7 @@ function One({ asked }: { asked: Schemas["ApprovalOut"] }) {
   );
 }
 
-/** What waits for a second person's agreement. */
+/** What waits for an approval. */
 export function Approvals() {
   const texts = useTexts();
   const found = useQuery({

@@ -63,12 +63,12 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   const queries = useQueryClient();
   const may = useMay("operator");
   const [remedy, setRemedy] = useState<Remedy>("retry");
-  const [exlet, setExlet] = useState<string | null>(null);
+  const [playbook, setPlaybook] = useState<string | null>(null);
   const [reason, setReason] = useState("");
   const [anyway, setAnyway] = useState(false);
   const [done, setDone] = useState<Act[]>([]);
   const last = done.at(-1);
-  const exlets = useQuery({ queryKey: ["exlets"], queryFn: () => told(api.GET("/v1/exlets")), enabled: may });
+  const playbooks = useQuery({ queryKey: ["playbooks"], queryFn: () => told(api.GET("/v1/playbooks")), enabled: may });
   const followed = useQuery({
     queryKey: ["act", last?.id],
     queryFn: () => told(api.GET("/v1/inbox/acts/{act}", { params: { path: { act: last?.id ?? "" } } })),
@@ -81,7 +81,7 @@ export function GroupActs({ group }: { group: InboxGroup }) {
       told(
         api.POST("/v1/inbox/acts", {
           body: {
-            cause: group.cause, owner: group.owner, do: remedy, exlet: remedy === "exlet" ? (exlet ?? "") : "", reach,
+            cause: group.cause, owner: group.owner, do: remedy, playbook: remedy === "playbook" ? (playbook ?? "") : "", reach,
             after: last?.id ?? "", anyway, reason,
           },
         }),
@@ -96,7 +96,7 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   if (!may) return <Text c="dimmed">{texts.app.ofRole("operator")}</Text>;
   const step: Reach = current === undefined ? "one" : (current.next ?? NEXT[current.reach]);
   const over = current !== undefined && current.whole;
-  const ready = reason.trim() !== "" && (remedy !== "exlet" || exlet !== null);
+  const ready = reason.trim() !== "" && (remedy !== "playbook" || playbook !== null);
   const allowed = current === undefined || current.next !== null || anyway;
   return (
     <section aria-labelledby="acts">
@@ -108,18 +108,18 @@ export function GroupActs({ group }: { group: InboxGroup }) {
           <Stack gap={6}>
             <Radio disabled={current !== undefined} value="retry" label={texts.inbox.retry} description={texts.inbox.retryWords} />
             <Radio
-              disabled={current !== undefined || (exlets.data?.exlets.length ?? 0) === 0}
-              value="exlet"
-              label={texts.inbox.exlet}
-              description={exlets.data?.exlets.length === 0 ? texts.inbox.noExlets : texts.inbox.exletWords}
+              disabled={current !== undefined || (playbooks.data?.playbooks.length ?? 0) === 0}
+              value="playbook"
+              label={texts.inbox.playbook}
+              description={playbooks.data?.playbooks.length === 0 ? texts.inbox.noPlaybooks : texts.inbox.playbookWords}
             />
-            {remedy === "exlet" && (
+            {remedy === "playbook" && (
               <Select
-                aria-label={texts.inbox.exlet}
+                aria-label={texts.inbox.playbook}
                 disabled={current !== undefined}
-                data={exlets.data?.exlets.map((one) => one.name) ?? []}
-                value={exlet}
-                onChange={setExlet}
+                data={playbooks.data?.playbooks.map((one) => one.name) ?? []}
+                value={playbook}
+                onChange={setPlaybook}
                 ml={28}
               />
             )}

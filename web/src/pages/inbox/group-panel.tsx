@@ -33,7 +33,7 @@ function Members({ group }: { group: InboxGroup }) {
         {members.data?.incidents.map((one) => (
           <List.Item key={one.id}>
             <Anchor component={Link} href={`/incidents/${one.id}`} fz="sm">
-              {visible(one.item || one.job.slice(0, 8) || one.case.slice(0, 8))}
+              {visible(one.task || one.job.slice(0, 8) || one.run.slice(0, 8))}
             </Anchor>{" "}
             <Text span c="dimmed" fz="sm">
               {visible(one.owner)} · <Ago at={one.at} />

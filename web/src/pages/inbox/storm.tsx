@@ -26,13 +26,13 @@ function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] })
   const [reason, setReason] = useState("");
   const deciding = useMutation({
     mutationFn: (what: "try" | "all") =>
-      told(api.POST("/v1/brakes/groups", { body: { group: storm, rule: tried.rule, do: what, reason } })),
-    onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["brakes"] }), queries.invalidateQueries({ queryKey: ["inbox"] })]),
+      told(api.POST("/v1/safeguards/groups", { body: { group: storm, rule: tried.rule, do: what, reason } })),
+    onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["safeguards"] }), queries.invalidateQueries({ queryKey: ["inbox"] })]),
   });
   return (
     <Paper withBorder p="sm">
       <Text fw={600} fz="sm">
-        {tried.rule === "" ? texts.inbox.house : <RuleLink rule={tried.rule} />}
+        {tried.rule === "" ? texts.inbox.defaultPolicy : <RuleLink rule={tried.rule} />}
       </Text>
       <Text fz="sm">{texts.inbox.canary(tried.well, tried.bad, tried.pending.length)}</Text>
       <ProblemBox problem={deciding.error} />
@@ -53,11 +53,11 @@ function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] })
   );
 }
 
-/** The group of a storm: what was tried on its first faults, and how it goes on. */
+/** The group of a storm: what was tried on its first failures, and how it goes on. */
 export function Storm({ group }: { group: InboxGroup }) {
   const texts = useTexts();
-  const brakes = useQuery({ queryKey: ["brakes"], queryFn: () => told(api.GET("/v1/brakes")) });
-  const storm = brakes.data?.groups.find((one) => one.id === group.group);
+  const safeguards = useQuery({ queryKey: ["safeguards"], queryFn: () => told(api.GET("/v1/safeguards")) });
+  const storm = safeguards.data?.groups.find((one) => one.id === group.group);
   return (
     <section aria-labelledby="storm">
       <Title order={2} id="storm">
@@ -66,10 +66,10 @@ export function Storm({ group }: { group: InboxGroup }) {
       <Text fz="sm" c="dimmed" mb="xs">
         {texts.inbox.stormWords}
       </Text>
-      <ProblemBox problem={brakes.error} />
+      <ProblemBox problem={safeguards.error} />
       {storm && (
         <Stack gap="xs">
-          <Text fz="sm">{texts.inbox.stormOf(storm.trait, visible(storm.value), storm.faults)}</Text>
+          <Text fz="sm">{texts.inbox.stormOf(storm.trait, visible(storm.value), storm.failures)}</Text>
           {storm.tried.map((one) => (
             <Tried key={one.rule} storm={storm.id} tried={one} />
           ))}

@@ -7,7 +7,7 @@ import { api, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
 import { Ago } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
-import { ExletDrawn, type Step } from "../../parts/exlet";
+import { PlaybookDrawn, type Step } from "../../parts/playbook";
 import { IconPencilPlus } from "../../parts/icons";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
@@ -23,13 +23,13 @@ function Launch({ incident, close }: { incident: Whole; close(): void }) {
   const texts = useTexts();
   const queries = useQueryClient();
   const [name, setName] = useState<string | null>(null);
-  const exlets = useQuery({ queryKey: ["exlets"], queryFn: () => told(api.GET("/v1/exlets")) });
+  const playbooks = useQuery({ queryKey: ["playbooks"], queryFn: () => told(api.GET("/v1/playbooks")) });
   const launching = useMutation({
     mutationFn: () =>
       told(
-        api.POST("/v1/incidents/{incident}/exlet", {
+        api.POST("/v1/incidents/{incident}/playbook", {
           params: { path: { incident: incident.id } },
-          body: { exlet: name ?? "", text: "" },
+          body: { playbook: name ?? "", text: "" },
         }),
       ),
     onSuccess: async () => {
@@ -41,10 +41,10 @@ function Launch({ incident, close }: { incident: Whole; close(): void }) {
     <Stack>
       <Select
         label={texts.incident.drawn}
-        data={exlets.data?.exlets.map((one) => one.name) ?? []}
+        data={playbooks.data?.playbooks.map((one) => one.name) ?? []}
         value={name}
         onChange={setName}
-        description={exlets.data?.exlets.length === 0 ? texts.inbox.noExlets : exlets.data?.exlets.find((one) => one.name === name)?.description}
+        description={playbooks.data?.playbooks.length === 0 ? texts.inbox.noPlaybooks : playbooks.data?.playbooks.find((one) => one.name === name)?.description}
       />
       <ProblemBox problem={launching.error} />
       <Group>
@@ -61,12 +61,12 @@ function Launch({ incident, close }: { incident: Whole; close(): void }) {
 
 function Decided({ incident }: { incident: Whole }) {
   const texts = useTexts();
-  const last = incident.decisions.findLast((one) => one.exlet !== null) ?? incident.decisions.at(-1);
+  const last = incident.decisions.findLast((one) => one.playbook !== null) ?? incident.decisions.at(-1);
   const states = useMemo(
     () => new Map(incident.steps.filter((one) => one.n === last?.n).map((one) => [one.step, one.state])),
     [incident, last],
   );
-  const steps = useMemo(() => ((last?.exlet as { steps?: Step[] } | null | undefined)?.steps ?? []) as Step[], [last]);
+  const steps = useMemo(() => ((last?.playbook as { steps?: Step[] } | null | undefined)?.steps ?? []) as Step[], [last]);
   if (last === undefined) return null;
   return (
     <section aria-labelledby="decided">
@@ -76,7 +76,7 @@ function Decided({ incident }: { incident: Whole }) {
       <Text fz="sm" mb="xs">
         <b>{visible(last.by)}</b>: {visible(typeof last.detail.words === "string" ? last.detail.words : last.verdict)}
       </Text>
-      {steps.length > 0 ? <ExletDrawn steps={steps} states={states} /> : <Text fz="sm">{texts.incident.noSteps}</Text>}
+      {steps.length > 0 ? <PlaybookDrawn steps={steps} states={states} /> : <Text fz="sm">{texts.incident.noSteps}</Text>}
     </section>
   );
 }
@@ -98,7 +98,7 @@ export default function Incident({ incident }: { incident: string }) {
     [texts.incident.owner]: whole.owner,
     [texts.incident.attempt]: whole.attempt || null,
     [texts.incident.job]: whole.job || null,
-    [texts.incident.case]: whole.case ? `${whole.case}${whole.item ? `, ${whole.item}` : ""}` : null,
+    [texts.incident.run]: whole.run ? `${whole.run}${whole.task ? `, ${whole.task}` : ""}` : null,
     [texts.rules.type]: whole.type,
   };
   return (
@@ -130,7 +130,7 @@ export default function Incident({ incident }: { incident: string }) {
             </Button>
           )}
           {author && (
-            <Button component={Link} href={`/rules/domain/house?from=${whole.id}`} leftSection={<IconPencilPlus size={16} aria-hidden />}>
+            <Button component={Link} href={`/rules/domain/site?from=${whole.id}`} leftSection={<IconPencilPlus size={16} aria-hidden />}>
               {texts.incident.write}
             </Button>
           )}
@@ -146,9 +146,9 @@ export default function Incident({ incident }: { incident: string }) {
                   {texts.incident.job}
                 </Anchor>
               )}
-              {whole.case && whole.engine === "forestay" && (
-                <Anchor component={Link} href={`/cases/${whole.case}`} fz="sm">
-                  {texts.incident.case}
+              {whole.run && whole.engine === "forestay" && (
+                <Anchor component={Link} href={`/runs/${whole.run}`} fz="sm">
+                  {texts.incident.run}
                 </Anchor>
               )}
             </Group>

@@ -20,7 +20,7 @@ const KINDS: Record<string, Line["kind"]> = {
 
 function decided(incident: Schemas["IncidentWholeOut"]): Line[] {
   const decisions: Line[] = incident.decisions.map((one) => {
-    const steps = (one.exlet as { steps?: Record<string, unknown>[] } | null)?.steps;
+    const steps = (one.playbook as { steps?: Record<string, unknown>[] } | null)?.steps;
     const does = steps === undefined ? one.verdict : conclusionWords({ steps });
     const why = typeof one.detail.words === "string" && one.detail.words ? ` (${one.detail.words})` : "";
     return { at: one.at, words: `${does}${why}`, by: one.by, kind: "rule" };
@@ -34,7 +34,7 @@ function decided(incident: Schemas["IncidentWholeOut"]): Line[] {
   return [...decisions, ...steps];
 }
 
-/** Everything that happened to the job or the case, on a time line, with what was decided and done. */
+/** Everything that happened to the job or the run, on a time line, with what was decided and done. */
 export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
   const texts = useTexts();
   const job = useQuery({
@@ -42,14 +42,14 @@ export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
     queryFn: () => told(api.GET("/v1/jobs/{job}/story", { params: { path: { job: incident.job } } })),
     enabled: incident.job !== "",
   });
-  const case_ = useQuery({
-    queryKey: ["incident", incident.id, "case-story"],
-    queryFn: () => told(api.GET("/v1/cases/{case}/story", { params: { path: { case: incident.case } } })),
-    enabled: incident.job === "" && incident.case !== "",
+  const run_ = useQuery({
+    queryKey: ["incident", incident.id, "run-story"],
+    queryFn: () => told(api.GET("/v1/runs/{run}/story", { params: { path: { run: incident.run } } })),
+    enabled: incident.job === "" && incident.run !== "",
   });
   const lines: Line[] = [
     ...(job.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.by, kind: KINDS[one.state] ?? "" }) satisfies Line) ?? []),
-    ...(case_.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.item, kind: "" }) satisfies Line) ?? []),
+    ...(run_.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.task, kind: "" }) satisfies Line) ?? []),
     ...decided(incident),
   ];
   lines.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
@@ -58,7 +58,7 @@ export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
       <Title order={2} id="story" mb="xs">
         {texts.incident.story}
       </Title>
-      <ProblemBox problem={job.error ?? case_.error} />
+      <ProblemBox problem={job.error ?? run_.error} />
       <ol className="story">
         {lines.map((one, place) => (
           <li key={`${one.at} ${place}`}>

@@ -134,7 +134,7 @@ export default function Job({ name }: { name: string }) {
           </Anchor>
           <Title order={1}>{visible(job.name)}</Title>
           <Group gap="xs">
-            <Badge variant="light" color={job.state === "faulted" ? "orange" : "gray"} c="var(--ink)" tt="none" data-standing={job.state}>
+            <Badge variant="light" color={job.state === "faulted" ? "orange" : "gray"} c="var(--ink)" tt="none" data-status={job.state}>
               {texts.jobs.states[job.state] ?? job.state}
             </Badge>
             <Text fz="sm" c="dimmed">

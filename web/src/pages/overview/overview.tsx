@@ -28,19 +28,19 @@ function Words({ past }: { past: Past }) {
   const well = sum(past.well);
   const ended = well + sum(past.failed) + sum(past.cancelled);
   const { fates, wait } = past;
-  const waiting = past.standing.available ?? 0;
-  const running = past.standing.running ?? 0;
+  const waiting = past.status.available ?? 0;
+  const running = past.status.running ?? 0;
   return (
     <Stack gap={4} className="panel" p="md" component="section" aria-label={words.inWords}>
       <Text>{words.ended(words.last[past.span], sum(past.submitted), ended, well)}</Text>
       <Text>{words.now(running, waiting)}</Text>
       {wait.median !== null && wait.most !== null && <Text>{words.waited(words.seconds(wait.median), words.seconds(wait.most), wait.looked)}</Text>}
       {fates.jobs === 0 ? (
-        <Text>{words.noFaults}</Text>
+        <Text>{words.noFailures}</Text>
       ) : (
         <>
-          <Text>{words.faults(fates.jobs, fates.mended, fates.by_hand, fates.not_well, fates.open)}</Text>
-          {fates.mended > 0 && <Text>{words.saved(hours(texts, fates.core_hours_saved))}</Text>}
+          <Text>{words.failures(fates.jobs, fates.recovered, fates.by_hand, fates.not_well, fates.open)}</Text>
+          {fates.recovered > 0 && <Text>{words.saved(hours(texts, fates.core_hours_saved))}</Text>}
         </>
       )}
       {past.looked < past.incidents && <Text c="dimmed">{words.newest(past.looked, past.incidents)}</Text>}
@@ -76,13 +76,13 @@ function Figures({ past }: { past: Past }) {
   const texts = useTexts();
   const words = texts.overview;
   const { fates, wait } = past;
-  const judged = fates.mended + fates.by_hand + fates.not_well;
+  const judged = fates.recovered + fates.by_hand + fates.not_well;
   const perHour = (3600 * sum(past.well)) / (past.step * past.well.length);
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm" component="ul" m={0} p={0} className="bare">
       <Figure words={words.perHour} value={hours(texts, perHour)} note={words.perHourNote(sum(past.well))} />
       <Figure words={words.median} value={wait.median === null ? "–" : words.seconds(wait.median)} note={words.medianNote} />
-      <Figure words={words.mended} value={judged === 0 ? "–" : `${Math.round((100 * fates.mended) / judged)} %`} note={words.mendedNote(fates.mended, judged)} />
+      <Figure words={words.recovered} value={judged === 0 ? "–" : `${Math.round((100 * fates.recovered) / judged)} %`} note={words.recoveredNote(fates.recovered, judged)} />
       <Figure words={words.savedHours} value={hours(texts, fates.core_hours_saved)} note={words.savedNote} />
     </SimpleGrid>
   );
@@ -106,7 +106,7 @@ function Causes({ past }: { past: Past }) {
       ...(
         [
           ["incidents", words.incidents, (one: Cause) => one.incidents],
-          ["mended", words.mended, (one: Cause) => one.fates.mended],
+          ["recovered", words.recovered, (one: Cause) => one.fates.recovered],
           ["by_hand", words.byHand, (one: Cause) => one.fates.by_hand],
           ["not_well", words.notWell, (one: Cause) => one.fates.not_well],
           ["open", words.open, (one: Cause) => one.fates.open],
@@ -130,7 +130,7 @@ function Causes({ past }: { past: Past }) {
         {words.causes}
       </Title>
       {past.causes.length === 0 ? (
-        <Text>{words.noFaults}</Text>
+        <Text>{words.noFailures}</Text>
       ) : (
         <>
           <Chart title={words.causes} starts={past.starts} step={past.step} series={series} />
@@ -175,7 +175,7 @@ export default function Overview() {
           ],
     [past, words],
   );
-  const nothing = past !== undefined && sum(past.submitted) === 0 && sum(past.well) === 0 && Object.keys(past.standing).length === 0 && past.incidents === 0;
+  const nothing = past !== undefined && sum(past.submitted) === 0 && sum(past.well) === 0 && Object.keys(past.status).length === 0 && past.incidents === 0;
   return (
     <Stack gap="sm" maw={1280}>
       <Group justify="space-between" align="flex-end">

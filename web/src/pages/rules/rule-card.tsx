@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { api, Problem, told } from "../../api/client";
 import { useMay } from "../../api/session";
-import { ExletDrawn } from "../../parts/exlet";
+import { PlaybookDrawn } from "../../parts/playbook";
 import { Plain, visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import type { ShownRule } from "../../parts/rule-tree";
@@ -54,15 +54,15 @@ export function RuleCard({ level, name, rule, added }: Given) {
         {texts.rules.effective}
       </Text>
       <Plain text={one.effective} />
-      {one.conclusion?.steps && <ExletDrawn steps={one.conclusion.steps} height={130} />}
+      {one.conclusion?.steps && <PlaybookDrawn steps={one.conclusion.steps} height={130} />}
       {one.description && <Text fz="sm">{visible(one.description)}</Text>}
       <Text fz="sm" c="dimmed">
         {texts.rules.author} {visible(one.author ?? "")}
-        {one.cornerstone && (
+        {one.reference_incident && (
           <>
             {" · "}
-            <Anchor component={Link} href={`/incidents/${one.cornerstone}`} fz="sm">
-              {texts.rules.cornerstone} {visible(one.cornerstone.slice(0, 8))}
+            <Anchor component={Link} href={`/incidents/${one.reference_incident}`} fz="sm">
+              {texts.rules.reference_incident} {visible(one.reference_incident.slice(0, 8))}
             </Anchor>
           </>
         )}

@@ -6,7 +6,7 @@ import { Link, useLocation } from "wouter";
 import { api, Problem, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
 import { CelEditor } from "../../parts/cel-editor";
-import { ExletDrawn, type Step } from "../../parts/exlet";
+import { PlaybookDrawn, type Step } from "../../parts/playbook";
 import { IconArrowDown, IconArrowUp, IconPlus, IconX } from "../../parts/icons";
 import { Plain, visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
@@ -42,9 +42,9 @@ export function RuleEditor({ level, name, incident }: Given) {
   const [wanted, setWanted] = useState("");
   const [confirmed, setConfirmed] = useState(false);
   const [asked] = useDebouncedValue(condition, 250);
-  const conclusion = useMemo(() => (kept ? { exlet: kept, steps: [] } : { exlet: "", steps }), [kept, steps]);
+  const conclusion = useMemo(() => (kept ? { playbook: kept, steps: [] } : { playbook: "", steps }), [kept, steps]);
   const fields = useQuery({ queryKey: ["fields"], queryFn: () => told(api.GET("/v1/rules/context")), staleTime: Infinity });
-  const exlets = useQuery({ queryKey: ["exlets"], queryFn: () => told(api.GET("/v1/exlets")) });
+  const playbooks = useQuery({ queryKey: ["playbooks"], queryFn: () => told(api.GET("/v1/playbooks")) });
   const checked = useQuery({
     queryKey: ["check", incident.id, asked, conclusion],
     queryFn: () =>
@@ -56,7 +56,7 @@ export function RuleEditor({ level, name, incident }: Given) {
     task: "",
     condition,
     conclusion: conclusion as Schemas["ConclusionIn"],
-    cornerstone: incident.id,
+    reference_incident: incident.id,
     description,
     confirmed,
   });
@@ -81,9 +81,9 @@ export function RuleEditor({ level, name, incident }: Given) {
   const launching = useMutation({
     mutationFn: () =>
       told(
-        api.POST("/v1/incidents/{incident}/exlet", {
+        api.POST("/v1/incidents/{incident}/playbook", {
           params: { path: { incident: incident.id } },
-          body: kept ? { exlet: kept, text: "" } : { exlet: "", text: JSON.stringify({ forestay: 1, name: "drawn", description, steps }) },
+          body: kept ? { playbook: kept, text: "" } : { playbook: "", text: JSON.stringify({ forestay: 1, name: "drawn", description, steps }) },
         }),
       ),
     // Not waited for: what was done is told at once, however long it takes to read the incident again.
@@ -109,7 +109,7 @@ export function RuleEditor({ level, name, incident }: Given) {
           {texts.rules.newRule}: {level}/{name}
         </Title>
         <Anchor component={Link} href={`/incidents/${incident.id}`} fz="sm">
-          {texts.rules.cornerstone}: {incident.id.slice(0, 8)}
+          {texts.rules.reference_incident}: {incident.id.slice(0, 8)}
         </Anchor>
       </Group>
       <Grid gutter="md">
@@ -151,7 +151,7 @@ export function RuleEditor({ level, name, incident }: Given) {
                   clearable
                   aria-label={texts.rules.kept}
                   placeholder={texts.rules.kept}
-                  data={exlets.data?.exlets.map((one) => one.name) ?? []}
+                  data={playbooks.data?.playbooks.map((one) => one.name) ?? []}
                   value={kept}
                   onChange={setKept}
                 />
@@ -180,7 +180,7 @@ export function RuleEditor({ level, name, incident }: Given) {
                     </Text>
                   ) : (
                     <Stack gap={6} mt="sm">
-                      <ExletDrawn steps={steps} height={130} />
+                      <PlaybookDrawn steps={steps} height={130} />
                       <Stack component="ol" gap={4} m={0} p={0}>
                         {steps.map((step, place) => (
                           <Paper component="li" withBorder px="sm" py={4} key={`${place} ${stepWords(step)}`} display="flex">

@@ -120,7 +120,7 @@ function Written({ level, name, from }: { level: string; name: string; from: str
 
 export default function Rules() {
   const texts = useTexts();
-  const { level = "domain", name = "house" } = useParams<{ level?: string; name?: string }>();
+  const { level = "domain", name = "site" } = useParams<{ level?: string; name?: string }>();
   const [search] = useSearchParams();
   const from = search.get("from");
   useDocumentTitle(`${texts.rules.title} · Forestay`);

@@ -1,4 +1,4 @@
-"""Carries out the commands of a case: those of one round in their order, those of different rounds side by side.
+"""Carries out the commands of a run: those of one round in their order, those of different rounds side by side.
 
 What is not yet carried out is part of the state that a new run begins with, since every command may be repeated.
 """
@@ -21,63 +21,65 @@ from forestay.domain.flows.commands import (
     BindWorklet,
     CancelTimer,
     CancelWork,
-    CheckCase,
+    CheckRun,
     Command,
     ContinueWork,
-    FinishCase,
+    FinishRun,
     GrowShard,
     HoldWork,
     ListFiles,
     Report,
     RunOutcome,
     SignalAncestors,
-    StartCase,
+    StartRun,
     StartShard,
     StartTimer,
     StopWatch,
     SubmitJobs,
-    UndoCase,
+    UndoRun,
     WatchFiles,
 )
 from forestay.domain.flows.events import (
-    CaseChecked,
-    CaseEnded,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
     RoundHeld,
+    RunChecked,
+    RunEnded,
     Verb,
     VerbKind,
     WorkletBound,
     WorkRefused,
 )
-from forestay.domain.flows.execution.case_names import case_of, shard_of
 from forestay.domain.flows.execution.flow_run import RunPhase
 from forestay.domain.flows.execution.messages import as_plain, command_from_plain
+from forestay.domain.flows.execution.run_names import run_of, shard_of
 from forestay.domain.flows.scatter.shard_run import ShardCancelled, ShardContinued, ShardGrew, ShardHeld
 
-ITEM_PRE, CASE_POST = ExceptionType.ITEM_PRE.value, ExceptionType.CASE_POST.value
+TASK_PRE, RUN_POST = ExceptionType.TASK_PRE.value, ExceptionType.RUN_POST.value
 REPORTS = "reports"
 """The queue of reports; no round has this name, since those have an @ in them."""
 
 
 class CommandExecutor:
-    """What a case has still to carry out; what comes of it goes into the case's inbox."""
+    """What a run has still to carry out; what comes of it goes into the run's inbox."""
 
-    def __init__(self, given: Plain, tie: Plain, tasks: temporal_runtime.WorkflowTasks, inbox: deque[Event]) -> None:
-        self.given = given
-        self.case: str = given["case"]
-        self.tie = tie
+    def __init__(
+        self, payload: Plain, flow_ref: Plain, tasks: temporal_runtime.WorkflowTasks, inbox: deque[Event]
+    ) -> None:
+        self.given = payload
+        self.run: str = payload["run"]
+        self.flow_ref = flow_ref
         self.tasks = tasks
         self.inbox = inbox
         self.outbox: dict[str, list[Plain]] = {}
-        self.orders: dict[str, Plain] = dict(given.get("orders", {}))
-        """What is under way and looked after by the case itself: the order of each round, and whether its elements are cases."""
-        self.said = given.get("said", 0)
+        self.orders: dict[str, Plain] = dict(payload.get("orders", {}))
+        """What is under way and looked after by the run itself: the order of each round, and whether its elements are runs."""
+        self.said = payload.get("said", 0)
         """Counts commands that need a name of their own."""
         self.carriers: set[str] = set()
-        self.watches: dict[str, Plain] = dict(given.get("watches", {}))
+        self.watches: dict[str, Plain] = dict(payload.get("watches", {}))
         """The files that a round waits for: what was asked, since when, and how many are known."""
         self.watchers: dict[str, asyncio.Task[None]] = {}
 
@@ -91,11 +93,11 @@ class CommandExecutor:
 
     def take(self, command: Command) -> None:
         match command:
-            case Report() | SignalAncestors() | CheckCase():
+            case Report() | SignalAncestors() | CheckRun():
                 self._queue(REPORTS, as_plain(command))
-            case SubmitJobs(order) | StartCase(order):
-                cases = isinstance(command, StartCase)
-                self.orders[order.work] = {"order": as_plain(order), "cases": cases}
+            case SubmitJobs(order) | StartRun(order):
+                runs = isinstance(command, StartRun)
+                self.orders[order.work] = {"order": as_plain(order), "runs": runs}
                 self._queue(order.work, as_plain(command))
             case StartShard(order):
                 self._queue(order.work, as_plain(command))
@@ -105,7 +107,7 @@ class CommandExecutor:
             case StopWatch(work):
                 if self.watches.pop(work, None) is not None:
                     self.watchers.pop(work).cancel()
-            case StartTimer() | CancelTimer() | AnswerVerb() | FinishCase():
+            case StartTimer() | CancelTimer() | AnswerVerb() | FinishRun():
                 raise TypeError(f"{type(command).__name__} is not supported here")
             case _:
                 self._queue(command.work, as_plain(command))
@@ -140,43 +142,45 @@ class CommandExecutor:
         del self.outbox[work]
         self.carriers.discard(work)
 
-    async def _do(self, command: Command, said: int) -> None:
+    async def _do(self, command: Command, times: int) -> None:
         match command:
             case SubmitJobs():
                 await self._submit(command)
             case StartShard():
                 await self._start_shard(command)
             case GrowShard(work, shard, count, open_):
-                await temporal_runtime.tell(shard_of(self.case, work, shard), as_plain(ShardGrew(count, open_)))
-            case StartCase():
-                await self._start_case(command)
-            case UndoCase():
-                await self._undo_case(command)
+                await temporal_runtime.tell(shard_of(self.run, work, shard), as_plain(ShardGrew(count, open_)))
+            case StartRun():
+                await self._start_run(command)
+            case UndoRun():
+                await self._undo_run(command)
             case CancelWork() | HoldWork() | ContinueWork():
-                await self._steer(command, said)
+                await self._steer(command, times)
             case BindWorklet(work, _, place, params):
-                found = await temporal_runtime.do("bind_worklet", self.tie | {"place": place, "params": dict(params)})
-                self.inbox.append(WorkletBound(temporal_runtime.now(), work, found["flow"], found["params"]))
+                binding = await temporal_runtime.do(
+                    "bind_worklet", self.flow_ref | {"late_bound": place, "params": dict(params)}
+                )
+                self.inbox.append(WorkletBound(temporal_runtime.now(), work, binding["flow"], binding["params"]))
             case ListFiles(work, _, dimension, pattern, lines):
-                asked = self.tie | {"work": work, "dimension": dimension, "pattern": pattern, "lines": lines}
-                found = await temporal_runtime.do("list_files", asked, seconds=600)
+                asked = self.flow_ref | {"work": work, "dimension": dimension, "pattern": pattern, "lines": lines}
+                listing = await temporal_runtime.do("list_files", asked, seconds=600)
                 self.inbox.append(
-                    FilesListed(temporal_runtime.now(), work, dimension, found["listing"], found["count"])
+                    FilesListed(temporal_runtime.now(), work, dimension, listing["listing"], listing["count"])
                 )
             case SignalAncestors(verb):
-                # Of a worklet: the case for whose exception it was started.
-                above = self.given.get("parent", {}).get("case") or self.given.get("worklet", {}).get("ancestor")
+                # Of a worklet: the run for whose exception it was started.
+                above = self.given.get("parent", {}).get("run") or self.given.get("worklet", {}).get("ancestor")
                 if above:
                     await temporal_runtime.tell(above, {"type": "Verb", **verb})
-            case CheckCase(outputs):
-                asked = self.tie | {"kind": CASE_POST}
+            case CheckRun(outputs):
+                asked = self.flow_ref | {"kind": RUN_POST}
                 held = ""
                 if await temporal_runtime.ask("has_rules", asked):
-                    held = await temporal_runtime.do("check_case", asked | {"outputs": dict(outputs), "times": said})
-                self.inbox.append(CaseChecked(temporal_runtime.now(), held))
-            case Report(id_, kind, item, detail):
-                event = {"id": id_, "kind": kind, "item": item, "detail": detail, "at": temporal_runtime.now()}
-                await temporal_runtime.do("report", self.tie | event)
+                    held = await temporal_runtime.do("check_run", asked | {"outputs": dict(outputs), "times": times})
+                self.inbox.append(RunChecked(temporal_runtime.now(), held))
+            case Report(id_, kind, instance, detail):
+                event = {"id": id_, "kind": kind, "task": instance, "detail": detail, "at": temporal_runtime.now()}
+                await temporal_runtime.do("report", self.flow_ref | event)
             case _:
                 raise TypeError(f"{type(command).__name__} is not supported here")
 
@@ -185,12 +189,12 @@ class CommandExecutor:
         watch = self.watches[work]
         command = command_from_plain(watch["command"])
         assert isinstance(command, WatchFiles)  # noqa: S101 - nothing else is put there
-        asked = self.tie | {"work": work, "dimension": command.dimension, "pattern": command.pattern}
+        asked = self.flow_ref | {"work": work, "dimension": command.dimension, "pattern": command.pattern}
         asked |= {"until_file": command.until_file, "until_count": command.until_count}
         asked |= {"until_quiet": command.until_quiet, "begun": watch["begun"]}
         while True:
             try:
-                found = await temporal_runtime.wait_for("watch_files", asked | {"known": watch["known"]})
+                listing = await temporal_runtime.wait_for("watch_files", asked | {"known": watch["known"]})
             except temporal_runtime.ActivityRefused as error:
                 self.inbox.append(WorkRefused(temporal_runtime.now(), work, str(error)))
                 break
@@ -198,86 +202,92 @@ class CommandExecutor:
                 if work in self.watches:
                     raise
                 return
-            if found["count"] > watch["known"] or found["ended"]:
-                watch["known"] = found["count"]
-                self.inbox.append(FilesAppeared(temporal_runtime.now(), work, command.dimension, **found))
-            if found["ended"]:
+            if listing["count"] > watch["known"] or listing["ended"]:
+                watch["known"] = listing["count"]
+                self.inbox.append(FilesAppeared(temporal_runtime.now(), work, command.dimension, **listing))
+            if listing["ended"]:
                 break
         self.watches.pop(work, None)
         self.watchers.pop(work, None)
 
     async def _submit(self, command: SubmitJobs) -> None:
-        batch = self.tie | {"order": as_plain(command.order), "shard": -1, "base": 0}
+        batch = self.flow_ref | {"order": as_plain(command.order), "shard": -1, "base": 0}
         batch |= {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         waited_for = command.first + command.count - command.skip.bit_count() if command.wait else 0
-        found = await temporal_runtime.do("submit_jobs", batch | {"holders": list(command.holders), "of": waited_for})
-        if found and found.get("incident"):
-            raise temporal_runtime.HeldBack(found["incident"])
+        submission = await temporal_runtime.do(
+            "submit_jobs", batch | {"holders": list(command.holders), "of": waited_for}
+        )
+        if submission and submission.get("incident"):
+            raise temporal_runtime.HeldBack(submission["incident"])
         if not command.wait:
             self.inbox.append(JobsAccepted(temporal_runtime.now(), command.order.work))
 
     async def _start_shard(self, command: StartShard) -> None:
         order = command.order
         if self.given.get("checks") and command.shard == 0 and not order.checked and not order.undo:
-            asked = self.tie | {"kind": ITEM_PRE, "task": order.task, "order": as_plain(order)}
+            asked = self.flow_ref | {"kind": TASK_PRE, "task": order.task, "order": as_plain(order)}
             if await temporal_runtime.ask("has_rules", asked) and (
                 held := await temporal_runtime.do("check_round", asked)
             ):
                 raise temporal_runtime.HeldBack(held)
         start: Plain = {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         start |= {"holders": list(command.holders), "wait": command.wait, "open": command.open}
-        given: Plain = {"tie": self.tie, "order": as_plain(command.order), "shard": command.shard}
-        given |= {"limits": self.given["limits"], "start": start}
-        name = shard_of(self.case, command.order.work, command.shard)
-        await self._start_child(temporal_runtime.SHARD, name, given)
+        fields: Plain = {"flow_ref": self.flow_ref, "order": as_plain(command.order), "shard": command.shard}
+        fields |= {"limits": self.given["limits"], "start": start}
+        name = shard_of(self.run, command.order.work, command.shard)
+        await self._start_child(temporal_runtime.SHARD, name, fields)
 
-    async def _start_case(self, command: StartCase) -> None:
+    async def _start_run(self, command: StartRun) -> None:
         work, index = command.order.work, command.index
-        asked = self.tie | {"command": as_plain(command)}
+        asked = self.flow_ref | {"command": as_plain(command)}
         try:
             # Where a sub-flow that may go to other domains is started is chosen, and done, outside.
-            found = await temporal_runtime.do("place_case" if command.domain else "prepare_case", asked)
+            prepared = await temporal_runtime.do("place_run" if command.domain else "prepare_run", asked)
         except temporal_runtime.ActivityRefused as error:
-            self.inbox.append(CaseEnded(temporal_runtime.now(), work, index, well=False, reason=str(error)))
+            self.inbox.append(RunEnded(temporal_runtime.now(), work, index, well=False, reason=str(error)))
             return
-        if found.get("incident"):
-            raise temporal_runtime.HeldBack(found["incident"])
+        if prepared.get("incident"):
+            raise temporal_runtime.HeldBack(prepared["incident"])
         if command.domain:
             return
-        given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
-        given |= {name: self.given[name] for name in ("checks",) if name in self.given}
-        if found.get("held"):
-            given["held"] = found["held"]
-        given |= {"case": case_of(self.case, work, index), "flow": found["flow"], "params": found["params"]}
-        given |= {"parent": {"case": self.case, "work": work, "index": index}}
-        given |= {"holders": list(command.holders), "above": self._above()}
-        await self._start_child(temporal_runtime.CASE, given["case"], given, flow=found["name"], version=command.flow)
+        fields: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
+        fields |= {name: self.given[name] for name in ("checks",) if name in self.given}
+        if prepared.get("held"):
+            fields["held"] = prepared["held"]
+        fields |= {"run": run_of(self.run, work, index), "flow": prepared["flow"], "params": prepared["params"]}
+        fields |= {"parent": {"run": self.run, "work": work, "index": index}}
+        fields |= {"holders": list(command.holders), "above": self._above()}
+        await self._start_child(
+            temporal_runtime.RUN, fields["run"], fields, flow=prepared["name"], version=command.flow
+        )
 
-    async def _undo_case(self, command: UndoCase) -> None:
-        """Run a sub-flow's case that completed once more, from its last state, to undo what it did. Its jobs know it by its id."""
-        case = case_of(self.case, command.of, command.index)
+    async def _undo_run(self, command: UndoRun) -> None:
+        """Run a sub-flow's run that completed once more, from its last state, to undo what it did. Its jobs know it by its id."""
+        run = run_of(self.run, command.of, command.index)
         try:
-            found = await temporal_runtime.do("last_state", self.tie | {"ended": case})
+            state = await temporal_runtime.do("last_state", self.flow_ref | {"ended": run})
         except temporal_runtime.ActivityRefused as error:
             self.inbox.append(
-                CaseEnded(temporal_runtime.now(), command.work, command.index, well=False, reason=str(error))
+                RunEnded(temporal_runtime.now(), command.work, command.index, well=False, reason=str(error))
             )
             return
-        if found["state"]["outcome"] == RunOutcome.UNDONE.value:
-            self.inbox.append(CaseEnded(temporal_runtime.now(), command.work, command.index, well=True))
+        if state["state"]["outcome"] == RunOutcome.UNDONE.value:
+            self.inbox.append(RunEnded(temporal_runtime.now(), command.work, command.index, well=True))
             return
-        given: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
-        given |= {"case": case, "flow": found["flow"], "undo": found["state"]}
-        given |= {"parent": {"case": self.case, "work": command.work, "index": command.index}}
-        given["above"] = self._above()
-        version = found["state"]["version"]
-        await self._start_child(temporal_runtime.CASE, case, given, again=True, flow=found["name"], version=version)
+        above: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
+        above |= {"run": run, "flow": state["flow"], "undo": state["state"]}
+        above |= {"parent": {"run": self.run, "work": command.work, "index": command.index}}
+        above["above"] = self._above()
+        version = state["state"]["version"]
+        await self._start_child(temporal_runtime.RUN, run, above, again=True, flow=state["name"], version=version)
 
     def _above(self) -> list[str]:
-        """The versions of the flows above a case that is started here."""
-        return [self.tie["flow"], *self.tie.get("above", ())]
+        """The versions of the flows above a run that is started here."""
+        return [self.flow_ref["flow"], *self.flow_ref.get("above", ())]
 
-    async def _start_child(self, kind: str, name: str, given: Plain, *, again: bool = False, **attributes: str) -> None:
+    async def _start_child(
+        self, kind: str, name: str, payload: Plain, *, again: bool = False, **attributes: str
+    ) -> None:
         """A child lives on whatever becomes of this run, and tells its end itself: no run of ours waits for it."""
         pairs: list[Any] = [
             temporal_runtime.TENANT.value_set(self.given["tenant"]),
@@ -288,11 +298,11 @@ class CommandExecutor:
                 temporal_runtime.FLOW.value_set(attributes["flow"]),
                 temporal_runtime.VERSION.value_set(attributes["version"]),
             ]
-            pairs += [temporal_runtime.STANDING.value_set(RunPhase.RUNNING.value)]
+            pairs += [temporal_runtime.STATUS.value_set(RunPhase.RUNNING.value)]
         try:
             await workflow.start_child_workflow(
                 kind,
-                given,
+                payload,
                 id=name,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE
@@ -303,27 +313,27 @@ class CommandExecutor:
         except WorkflowAlreadyStartedError:
             workflow.logger.info("%s had been started", name)
 
-    async def _steer(self, command: CancelWork | HoldWork | ContinueWork, said: int) -> None:
-        """Tell a round's jobs, sub-cases and shards."""
+    async def _steer(self, command: CancelWork | HoldWork | ContinueWork, order_data: int) -> None:
+        """Tell a round's jobs, sub-runs and shards."""
         verb = {CancelWork: "cancel", HoldWork: "hold", ContinueWork: "continue"}[type(command)]
         holder = "" if isinstance(command, CancelWork) else command.holder
         known = self.orders.get(command.work, {})
-        if command.count and known.get("cases"):
+        if command.count and known.get("runs"):
             kind = {"cancel": VerbKind.FORCE_FAIL, "hold": VerbKind.SUSPEND, "continue": VerbKind.CONTINUE}[verb]
             if isinstance(command, CancelWork) and command.remove:
                 kind = VerbKind.REMOVE
-            name = f"{self.case}:{said}"
+            name = f"{self.run}:{order_data}"
             order = Verb(
-                temporal_runtime.now(), name, kind, by="parent", holder=holder, reason="by the case that started it"
+                temporal_runtime.now(), name, kind, by="parent", holder=holder, reason="by the run that started it"
             )
-            targets = [case_of(self.case, command.work, index) for index in range(command.count)]
+            targets = [run_of(self.run, command.work, index) for index in range(command.count)]
             await temporal_runtime.do("tell_many", {"targets": targets, "message": as_plain(order)}, seconds=600)
         elif command.count:
-            batch = self.tie | {"order": {"work": command.work}, "first": 0, "count": command.count}
+            batch = self.flow_ref | {"order": {"work": command.work}, "first": 0, "count": command.count}
             await temporal_runtime.do("steer_jobs", batch | {"verb": verb, "holder": holder}, seconds=600)
         if command.shards:
             message = _for_shard(verb, holder)
-            targets = [shard_of(self.case, command.work, shard) for shard in range(command.shards)]
+            targets = [shard_of(self.run, command.work, shard) for shard in range(command.shards)]
             await temporal_runtime.do("tell_many", {"targets": targets, "message": as_plain(message)}, seconds=600)
 
 

@@ -31,20 +31,20 @@ STEERED = {CancelBatch: "cancel", HoldBatch: "hold", ContinueBatch: "continue"}
 
 @workflow.defn(name=temporal_runtime.SHARD)
 class ShardWorkflow:
-    """Its argument holds what never changes (``tie``, ``order``, ``limits``) and either ``start`` or, continued, ``run`` and ``outbox``."""
+    """Its argument holds what never changes (``flow_ref``, ``order``, ``limits``) and either ``start`` or, continued, ``run`` and ``outbox``."""
 
     @workflow.init
-    def __init__(self, given: Plain) -> None:
-        self.given = given
+    def __init__(self, payload: Plain) -> None:
+        self.given = payload
         self.inbox: deque[ShardEvent] = deque()
-        self.outbox: deque[Plain] = deque(given.get("outbox", ()))
+        self.outbox: deque[Plain] = deque(payload.get("outbox", ()))
         self.tasks = temporal_runtime.WorkflowTasks()
         self.news = 0
         """Counts what was told, so that a look at the jobs is spared while there is news."""
-        if "run" in given:
-            self.shard = ShardRun.from_plain(given["run"])
+        if "run" in payload:
+            self.shard = ShardRun.from_plain(payload["run"])
         else:
-            start = given["start"]
+            start = payload["start"]
             self.shard, commands = start_shard(
                 first=start["first"],
                 count=start["count"],
@@ -52,13 +52,13 @@ class ShardWorkflow:
                 open_=start.get("open", False),
                 wait=start.get("wait", True),
                 holders=tuple(start.get("holders", ())),
-                batch=given["limits"].get("batch", BATCH_JOBS),
+                batch=payload["limits"].get("batch", BATCH_JOBS),
             )
             self.outbox.extend(as_plain(command) for command in commands)
 
     @workflow.run
-    async def run(self, given: Plain) -> None:
-        limits = given["limits"]
+    async def run(self, payload: Plain) -> None:
+        limits = payload["limits"]
         self.tasks.spawn(self._carry_out())
         if self.shard.wait:
             self.tasks.spawn(self._look(limits["look"]))
@@ -71,7 +71,7 @@ class ShardWorkflow:
             if temporal_runtime.too_long(limits["history"]):
                 workflow.continue_as_new(
                     {
-                        **{name: given[name] for name in ("tie", "order", "limits", "shard")},
+                        **{name: payload[name] for name in ("flow_ref", "order", "limits", "shard")},
                         "run": self.shard.as_plain(),
                         "outbox": list(self.outbox),
                     }
@@ -85,16 +85,16 @@ class ShardWorkflow:
                 )
             )
         self.tasks.stop()
-        tie = given["tie"]
-        last = shard_ended(self.shard, at=temporal_runtime.now(), work=given["order"]["work"], shard=given["shard"])
-        await temporal_runtime.tell(tie["case"], as_plain(last))
+        flow_ref = payload["flow_ref"]
+        last = shard_ended(self.shard, at=temporal_runtime.now(), work=payload["order"]["work"], shard=payload["shard"])
+        await temporal_runtime.tell(flow_ref["run"], as_plain(last))
 
     @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
-        """Ends from the relay, growth, holds and cancellation from the case."""
+        """Ends from the relay, growth, holds and cancellation from the run."""
         self.news += 1
-        for one in plain:
-            message = from_plain(one)
+        for event in plain:
+            message = from_plain(event)
             if isinstance(message, ShardEvent):
                 self.inbox.append(message)
 
@@ -116,7 +116,7 @@ class ShardWorkflow:
             self.outbox.popleft()
 
     async def _do(self, command: ShardCommand) -> None:
-        batch: Plain = {**self.given["tie"], "order": self.given["order"], "shard": self.given["shard"]}
+        batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
         batch |= {"first": command.first, "count": command.count, "base": self.shard.first}
         if not isinstance(command, SubmitBatch):
             batch["verb"] = STEERED[type(command)]
@@ -146,9 +146,9 @@ class ShardWorkflow:
                 continue
             seconds = min(2 * seconds, temporal_runtime.LAST_LOOK)
             run = self.shard
-            batch: Plain = {**self.given["tie"], "order": self.given["order"], "shard": self.given["shard"]}
+            batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
             batch |= {"first": run.first, "count": run.submitted, "base": run.first, "of": self._waited_for()}
             batch |= {"ended": f"{run.ended:x}", "holders": list(run.holders), "cancelled": run.cancelled}
-            found = from_plain(await temporal_runtime.do("check_jobs", batch, seconds=600))
-            if isinstance(found, BatchEnded):
-                self.inbox.append(found)
+            states = from_plain(await temporal_runtime.do("check_jobs", batch, seconds=600))
+            if isinstance(states, BatchEnded):
+                self.inbox.append(states)

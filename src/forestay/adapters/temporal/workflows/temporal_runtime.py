@@ -17,34 +17,34 @@ MESSAGES = "messages"
 """The one signal: a list of messages in their plain form."""
 VERB = "verb"
 STATE = "state"
-CASE = "case"
+RUN = "run"
 SHARD = "shard"
-PYTHON_CASE = "python-case"
-BPEL_CASE = "bpel-case"
-LETTER = "letter"
+PYTHON_RUN = "python-run"
+BPEL_RUN = "bpel-run"
+MESSAGE = "message"
 """A message for a process."""
-EXLET = "exlet"
-CASES = (CASE, PYTHON_CASE, BPEL_CASE)
+PLAYBOOK = "playbook"
+RUNS = (RUN, PYTHON_RUN, BPEL_RUN)
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""
 FIRST_LOOK = 600
-"""Seconds without news after which a case or shard looks itself how its jobs stand; twice as long each time after."""
+"""Seconds without news after which a run or shard looks itself how its jobs stand; twice as long each time after."""
 LAST_LOOK = 6 * 3600
 SILENT = timedelta(seconds=20)
-"""An activity that has given no sign of life for so long is given to another worker: its own was killed."""
+"""An activity that has given no sign of life for so long is given to another orchestrator: its own was killed."""
 
 REFUSED = "Refused"
-"""The type of an activity's error that no repeat can mend."""
+"""The type of an activity's error that no repeat can fix."""
 
 TENANT = SearchAttributeKey.for_keyword("ForestayTenant")
 OWNER = SearchAttributeKey.for_keyword("ForestayOwner")
 FLOW = SearchAttributeKey.for_keyword("ForestayFlow")
 VERSION = SearchAttributeKey.for_keyword("ForestayVersion")
-STANDING = SearchAttributeKey.for_keyword("ForestayState")
-ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STANDING)
+STATUS = SearchAttributeKey.for_keyword("ForestayState")
+ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STATUS)
 BEGUN = "ForestayBegun"
-"""In the memo of a run that goes on from another: when the case began, in milliseconds since 1970."""
+"""In the memo of a run that goes on from another: when the run began, in milliseconds since 1970."""
 
 _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -66,23 +66,23 @@ class HeldBack(Exception):
         self.incident = incident
 
 
-async def do(activity: str, given: Plain, *, seconds: int = 120) -> Any:
+async def do(activity: str, payload: Plain, *, seconds: int = 120) -> Any:
     """Have an activity do something, however long it takes to get it done."""
-    return await _done(activity, given, start_to_close_timeout=timedelta(seconds=seconds))
+    return await _done(activity, payload, start_to_close_timeout=timedelta(seconds=seconds))
 
 
-async def ask(activity: str, given: Plain) -> Any:
-    """Have an activity say something that it knows by heart: in this very worker, at the cost of one event and of no turn of the server's."""
+async def ask(activity: str, payload: Plain) -> Any:
+    """Have an activity say something that it knows by heart: in this very orchestrator, at the cost of one event and of no turn of the server's."""
     return await workflow.execute_local_activity(
-        activity, given, start_to_close_timeout=timedelta(seconds=10), retry_policy=_RETRY
+        activity, payload, start_to_close_timeout=timedelta(seconds=10), retry_policy=_RETRY
     )
 
 
-async def wait_for(activity: str, given: Plain) -> Any:
+async def wait_for(activity: str, payload: Plain) -> Any:
     """Have an activity wait for something. Such ones have a queue of their own, so that those who work need not wait behind those who wait."""
     return await _done(
         activity,
-        given,
+        payload,
         task_queue=waiting_queue(workflow.info().task_queue),
         start_to_close_timeout=timedelta(hours=1),
     )
@@ -92,9 +92,9 @@ def waiting_queue(task_queue: str) -> str:
     return f"{task_queue}-waiting"
 
 
-async def _done(activity: str, given: Plain, **how: Any) -> Any:
+async def _done(activity: str, payload: Plain, **how: Any) -> Any:
     try:
-        return await workflow.execute_activity(activity, given, heartbeat_timeout=SILENT, retry_policy=_RETRY, **how)
+        return await workflow.execute_activity(activity, payload, heartbeat_timeout=SILENT, retry_policy=_RETRY, **how)
     except ActivityError as error:
         if isinstance(error.cause, ApplicationError) and error.cause.type == REFUSED:
             raise ActivityRefused(error.cause.message) from error
@@ -115,7 +115,7 @@ def now() -> int:
 
 
 def begun() -> dict[str, int]:
-    """The memo of the run that comes next: when the case began, whichever of its runs this is."""
+    """The memo of the run that comes next: when the run began, whichever of its runs this is."""
     at = workflow.info().workflow_start_time
     return {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
 
@@ -128,11 +128,11 @@ def too_long(limit: int) -> bool:
 
 def attributes(*pairs: Any) -> TypedSearchAttributes:
     """Search attributes of a workflow that is started."""
-    return TypedSearchAttributes([SearchAttributePair(one.key, one.value) for one in pairs])
+    return TypedSearchAttributes([SearchAttributePair(pair.key, pair.value) for pair in pairs])
 
 
 class WorkflowTasks:
-    """What a workflow does beside its loop. An error in it is a bug: it is raised in the loop, so that Temporal holds the workflow until it is mended."""
+    """What a workflow does beside its loop. An error in it is a bug: it is raised in the loop, so that Temporal holds the workflow until it is recovered."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None

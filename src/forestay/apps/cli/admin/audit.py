@@ -30,17 +30,17 @@ def list_entries(
 
     forestay audit list --limit 10
     """
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
 
-    told = session.client.send(brake_calls.audit(start=start, limit=limit))
+    reply = session.client.send(safeguard_calls.audit(start=start, limit=limit))
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
         return ExitCode.OK
     columns = [
         Column("N", right=True), Column("TIME"), Column("WHO", flexible=True), Column("ACTION"), Column("ON", flexible=True), Column("WHY", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "entries", told["entries"], columns, key=lambda entry: str(entry["number"]),
+        "entries", reply["entries"], columns, key=lambda entry: str(entry["number"]),
         row=lambda entry: [
             str(entry["number"]), session.when(entry["at"]), entry["by"], entry["what"], entry["on"], entry["why"] or "-",
         ],
@@ -60,23 +60,23 @@ def verify(
 
     forestay audit verify
     """
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
     from forestay.formats.rules.audit_json import CheckedChain, check_public
 
     noted = _anchor(anchor) if anchor else None
     sound = check_public([])
     while True:
-        told = session.client.send(brake_calls.audit(start=sound.number + 1, limit=PAGE))
-        entries: list[dict[str, Any]] = told["entries"]
+        reply = session.client.send(safeguard_calls.audit(start=sound.number + 1, limit=PAGE))
+        entries: list[dict[str, Any]] = reply["entries"]
         if noted is not None:
-            for one in entries:
-                if one.get("number") == noted[0] and one.get("hash") != noted[1]:
+            for entry in entries:
+                if entry.get("number") == noted[0] and entry.get("hash") != noted[1]:
                     words = f"entry {noted[0]} is not the one that was noted"
                     return _told(session, CheckedChain(sound.number, sound.hash, noted[0], words))
         sound = check_public(entries, sound.number, sound.hash)
         if sound.broken is not None:
             return _told(session, sound)
-        if sound.number >= told["head"]["number"]:
+        if sound.number >= reply["head"]["number"]:
             break
         if not entries:
             missing = sound.number + 1
@@ -87,20 +87,20 @@ def verify(
     return _told(session, sound)
 
 
-def _told(session: Session, found: Any) -> int:
+def _told(session: Session, reply: Any) -> int:
     if session.out.as_json:
         session.out.document({
-            "sound": found.broken is None,
-            "entries": found.number,
-            "hash": found.hash,
-            "broken": found.broken,
-            "words": found.words,
+            "sound": reply.broken is None,
+            "entries": reply.number,
+            "hash": reply.hash,
+            "broken": reply.broken,
+            "words": reply.words,
         })  # fmt: skip
-    elif found.broken is None:
-        session.out.data(f"{found.number:,} entries, all unchanged. The last: {found.number}:{found.hash}")
+    elif reply.broken is None:
+        session.out.data(f"{reply.number:,} entries, all unchanged. The last: {reply.number}:{reply.hash}")
     else:
-        session.out.data(f"{session.out.paint('BROKEN', 'red')} {found.words}. Unchanged up to entry {found.number}.")
-    return ExitCode.OK if found.broken is None else ExitCode.FAILED
+        session.out.data(f"{session.out.paint('BROKEN', 'red')} {reply.words}. Unchanged up to entry {reply.number}.")
+    return ExitCode.OK if reply.broken is None else ExitCode.FAILED
 
 
 def _anchor(text: str) -> tuple[int, str]:

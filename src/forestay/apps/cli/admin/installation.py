@@ -31,10 +31,10 @@ def alerts(
 
     forestay alerts
     """
-    found = session.client.alerts(limit=limit)
-    ids = session.short_ids(str(alert.get("job") or "-") for alert in found)
+    alerts = session.client.alerts(limit=limit)
+    ids = session.short_ids(str(alert.get("job") or "-") for alert in alerts)
     session.print_list(
-        "alerts", found, [Column("TIME"), Column("ALERT"), Column("JOB"), Column("MESSAGE", flexible=True)],
+        "alerts", alerts, [Column("TIME"), Column("ALERT"), Column("JOB"), Column("MESSAGE", flexible=True)],
         lambda alert: [
             session.when(alert.get("at")), str(alert.get("alert", "")), ids.short(str(alert.get("job") or "-")) or "-", str(alert.get("words", "")),
         ],
@@ -126,16 +126,16 @@ def status(session: Session) -> None:
 
     forestay status
     """
-    told = session.client.status()
+    status = session.client.status()
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(status)
         return
-    you = told.get("you") or {}
+    you = status.get("you") or {}
     rows = [
-        ("Server", f"{session.client.server} (version {told.get('version')}, {told.get('server')})"),
-        ("Store", str(told.get("store"))),
-        ("Lease", f"{told.get('lease')} s"),
-        ("Pilots here", f"{told.get('channels')} connected, {told.get('requests_waiting')} waiting for jobs"),
+        ("Server", f"{session.client.server} (version {status.get('version')}, {status.get('server')})"),
+        ("Store", str(status.get("store"))),
+        ("Lease", f"{status.get('lease')} s"),
+        ("Pilots here", f"{status.get('channels')} connected, {status.get('requests_waiting')} waiting for jobs"),
     ]
     if you:
         rows.insert(
@@ -144,11 +144,14 @@ def status(session: Session) -> None:
     for label, value in rows:
         session.out.data(f"{session.out.paint(f'{label:<12}', 'bold')} {neutral.line(value)}")
     session.out.data()
-    servers = [[str(one.get("name")), str(one.get("url")), str(one.get("slots"))] for one in told.get("servers", [])]
+    servers = [
+        [str(server.get("name")), str(server.get("url")), str(server.get("slots"))]
+        for server in status.get("servers", [])
+    ]
     session.out.table([Column("SERVER"), Column("URL"), Column("SLOTS", right=True)], servers)
     session.out.data()
-    jobs: dict[str, int] = told.get("jobs") or {}
-    counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda one: -one[1])]
+    jobs: dict[str, int] = status.get("jobs") or {}
+    counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda job: -job[1])]
     session.out.table([Column("JOBS", right=True), Column("STATE")], counted)
 
 
@@ -196,7 +199,7 @@ def config(session: Session) -> None:
     ]
     session.out.table([Column("SETTING"), Column("VALUE"), Column("SOURCE")], rows)
     session.out.data()
-    found = [[name, str(path), "" if path.exists() else "(missing)"] for name, path in files.items() if path]
-    session.out.table([Column("FILE"), Column("PATH"), Column("")], found)
+    matching_rows = [[name, str(path), "" if path.exists() else "(missing)"] for name, path in files.items() if path]
+    session.out.table([Column("FILE"), Column("PATH"), Column("")], matching_rows)
     if problem:
         session.out.say(problem)

@@ -24,7 +24,9 @@ def plan(
     lease: Annotated[
         str, typer.Option(metavar="TIME", help="Time after which a silent pilot loses its claims.")
     ] = "10m",
-    faults: Annotated[float, typer.Option(metavar="SHARE", min=0, max=0.9, help="Share of attempts that fail.")] = 0.05,
+    failures: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, max=0.9, help="Share of attempts that fail.")
+    ] = 0.05,
     keep_days: Annotated[
         int, typer.Option(metavar="N", min=1, max=3660, help="Days that finished jobs are kept.")
     ] = 30,
@@ -43,7 +45,7 @@ def plan(
         raise typer.BadParameter(str(error), param_hint="--lease") from error
     if not 2 <= seconds <= 86_400:
         raise typer.BadParameter("a lease is between 2 s and a day", param_hint="--lease")
-    load = Load(jobs_per_day, int(pilots), peak, seconds, faults, keep_days)
+    load = Load(jobs_per_day, int(pilots), peak, seconds, failures, keep_days)
     made = planned(load)
     if out.as_json:
         out.document({"load": asdict(load), "costs": asdict(MEASURED), "plan": asdict(made)})
@@ -53,10 +55,10 @@ def plan(
             "servers",
             str(made.servers),
             f"{made.server_cores:.2f}",
-            f"{made.beats:,.0f} heartbeats per second included; each holds {made.sockets:,} connections of pilots, {made.sockets_one_down:,} with one server down",
+            f"{made.heartbeats:,.0f} heartbeats per second included; each holds {made.sockets:,} connections of pilots, {made.sockets_one_down:,} with one server down",
         ),
-        ("reconcilers", str(made.keepers), f"{made.keeper_cores:.2f}", f"{load.faults:.0%} of attempts fail"),
-        ("orchestrators", str(made.workers), f"{made.worker_cores:.2f}", "if flows are used"),
+        ("reconcilers", str(made.reconcilers), f"{made.reconciler_cores:.2f}", f"{load.failures:.0%} of attempts fail"),
+        ("orchestrators", str(made.orchestrators), f"{made.orchestrator_cores:.2f}", "if flows are used"),
         ("Temporal", "", f"{made.temporal_cores:.2f}", f"{made.temporal_events_per_day:,.0f} events per day"),
         (
             "store",
@@ -72,7 +74,7 @@ def plan(
     out.data("")
     out.data(
         f"Cores are planned at half load, and there are two of each so that one may fail. Calculated from costs measured with short jobs on a"
-        f" small machine (a job {1e6 * (MEASURED.server_job + MEASURED.store_job + MEASURED.keeper_job):.0f} µs of server, store and reconciler; --json has"
+        f" small machine (a job {1e6 * (MEASURED.server_job + MEASURED.store_job + MEASURED.reconciler_job):.0f} µs of server, store and reconciler; --json has"
         " them all): try a tenth of it before you buy."
     )
     return ExitCode.OK

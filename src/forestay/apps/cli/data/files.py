@@ -33,9 +33,9 @@ def list_files(
     """
     from forestay.client.api import file_calls
 
-    told = session.client.send(file_calls.files(name, limit=limit))
+    reply = session.client.send(file_calls.files(name, limit=limit))
     session.print_list(
-        "files", told["files"],
+        "files", reply["files"],
         [Column("NAME", flexible=True), Column("BYTES", right=True), Column("REPLICAS", right=True), Column("BAD", right=True)],
         lambda file: [
             file["name"], "" if file["bytes"] is None else str(file["bytes"]), str(len(file["replicas"])),
@@ -43,7 +43,7 @@ def list_files(
         ],
         key=lambda file: str(file["name"]), empty="There are no such files.",
     )  # fmt: skip
-    if told["more"]:
+    if reply["more"]:
         session.out.say("There are more; give a part of the name, or raise --limit.")
     return ExitCode.OK
 
@@ -143,22 +143,22 @@ def _whole(session: Session, name: str) -> str:
     return f"job:{session.job(job)}{slash}{path}"
 
 
-def _file(session: Session, told: dict[str, Any]) -> int:
+def _file(session: Session, reply: dict[str, Any]) -> int:
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
         return ExitCode.OK
-    session.out.data(neutral.line(told["name"]))
-    if told["sha256"]:
-        session.out.data(f"  {told['bytes']} bytes, SHA-256 {told['sha256']}")
+    session.out.data(neutral.line(reply["name"]))
+    if reply["sha256"]:
+        session.out.data(f"  {reply['bytes']} bytes, SHA-256 {reply['sha256']}")
     columns = [Column("ELEMENT"), Column("PATH", flexible=True), Column("SINCE"), Column("STATE", flexible=True)]
     rows = [
         [
-            neutral.line(one["element"]),
-            neutral.line(one["path"]),
-            "by rule" if one["since"] is None else session.when(one["since"]),
-            f"bad since {moment(one['bad_since'])}: {neutral.line(one['why'])}" if one["bad"] else "good",
+            neutral.line(replica["element"]),
+            neutral.line(replica["path"]),
+            "by rule" if replica["since"] is None else session.when(replica["since"]),
+            f"bad since {moment(replica['bad_since'])}: {neutral.line(replica['why'])}" if replica["bad"] else "good",
         ]
-        for one in told["replicas"]
+        for replica in reply["replicas"]
     ]
     session.out.table(columns, rows)
     return ExitCode.OK

@@ -24,14 +24,14 @@ def list_hosts(session: Session) -> int:
     """
     from forestay.client.api import host_calls
 
-    found = sorted(
+    hosts = sorted(
         session.client.send(host_calls.hosts())["hosts"],
-        key=lambda host: (host["standing"] == "open", str(host["host"])),
+        key=lambda host: (host["status"] == "open", str(host["host"])),
     )
     session.print_list(
-        "hosts", found,
+        "hosts", hosts,
         [Column("HOST"), Column("STATUS"), Column("FAILED", right=True), Column("WHY", flexible=True)],
-        lambda host: [str(host["host"]), str(host["standing"]), str(host["failures"]), _why(host)],
+        lambda host: [str(host["host"]), str(host["status"]), str(host["failures"]), _why(host)],
         key=lambda host: str(host["host"]), empty="No host has run jobs yet.",
     )  # fmt: skip
     return ExitCode.OK
@@ -65,14 +65,14 @@ def open_host(session: Session, host: Annotated[str, HOST], reason: Reason) -> i
     return _told(session, session.client.send(host_calls.open_host(host, reason=reason)))
 
 
-def _told(session: Session, told: dict[str, object]) -> int:
+def _told(session: Session, fields: dict[str, object]) -> int:
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(fields)
     else:
-        session.out.data(neutral.line(f"{told['host']} is {told['words']}"))
+        session.out.data(neutral.line(f"{fields['host']} is {fields['words']}"))
     return ExitCode.OK
 
 
 def _why(host: dict[str, object]) -> str:
     """The words, unless they only repeat the status."""
-    return "-" if host["words"] == host["standing"] else str(host["words"])
+    return "-" if host["words"] == host["status"] else str(host["words"])

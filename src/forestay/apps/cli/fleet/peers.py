@@ -91,13 +91,13 @@ def add(
     from forestay.client.api import peer_calls
 
     known: dict[str, Any] = {"url": url, "key": _read(key_file), "lease": lease, "cost": cost}
-    told = session.client.send(
+    reply = session.client.send(
         peer_calls.put_peer(peer, known | {"tenants": _pairs(tenant or []), "sends": sends or []})
     )
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
     else:
-        session.out.data(neutral.line(f"{told['peer']} at {told['url']} is a peer"))
+        session.out.data(neutral.line(f"{reply['peer']} at {reply['url']} is a peer"))
     return ExitCode.OK
 
 
@@ -120,11 +120,11 @@ def _read(file: Path) -> str:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from error
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
+def _pairs(arguments: list[str]) -> dict[str, str]:
     pairs = {}
-    for one in given:
-        theirs, equals, ours = one.partition("=")
+    for argument in arguments:
+        theirs, equals, ours = argument.partition("=")
         if not (theirs and equals and ours):
-            raise typer.BadParameter(f"--tenant: write THEIRS=OURS, not {one!r}")
+            raise typer.BadParameter(f"--tenant: write THEIRS=OURS, not {argument!r}")
         pairs[theirs] = ours
     return pairs

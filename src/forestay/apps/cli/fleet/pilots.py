@@ -26,16 +26,16 @@ def list_pilots(
     """
     from forestay.client.api import calls
 
-    told = session.client.send(calls.fleet())
+    reply = session.client.send(calls.fleet())
     if not everything:
-        told["pilots"] = [pilot for pilot in told["pilots"] if pilot.get("state") != "gone"]
+        reply["pilots"] = [pilot for pilot in reply["pilots"] if pilot.get("state") != "gone"]
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
     elif session.out.form == "name":
-        for pilot in told["pilots"]:
+        for pilot in reply["pilots"]:
             session.out.data(neutral.line(str(pilot["id"])))
     else:
-        _show(session, told)
+        _show(session, reply)
 
 
 def drain(
@@ -57,13 +57,13 @@ def drain(
     if not (names or site or host):
         raise typer.BadParameter("name the pilots, or use --site or --host")
     ids = session.ids(PILOT, names) if names else []
-    told = session.client.send(calls.drain(ids, site=site, host=host, reason=reason))
+    reply = session.client.send(calls.drain(ids, site=site, host=host, reason=reason))
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
         return
-    for name in told["pilots"]:
+    for name in reply["pilots"]:
         session.out.data(str(name))
-    session.out.say(f"{number_of(len(told['pilots']), 'pilot')} will exit when their running jobs have ended.")
+    session.out.say(f"{number_of(len(reply['pilots']), 'pilot')} will exit when their running jobs have ended.")
 
 
 def revoke(
@@ -84,11 +84,11 @@ def revoke(
     session.out.say("Servers now refuse them; their jobs run elsewhere when their leases have expired.")
 
 
-def _show(session: Session, told: dict[str, Any]) -> None:
+def _show(session: Session, reply: dict[str, Any]) -> None:
     ids = session.short_ids(
         [
-            *(str(pilot.get("id", "")) for pilot in told["pilots"]),
-            *(str(one["launch"]) for one in told.get("inactive") or []),
+            *(str(pilot.get("id", "")) for pilot in reply["pilots"]),
+            *(str(entry["launch"]) for entry in reply.get("inactive") or []),
         ]
     )
     columns = [
@@ -96,7 +96,7 @@ def _show(session: Session, told: dict[str, Any]) -> None:
         Column("CPUS", right=True), Column("MEMORY", right=True), Column("GPUS", right=True), Column("SINCE"), Column("BATCH JOB"),
     ]  # fmt: skip
     rows = []
-    for pilot in told["pilots"]:
+    for pilot in reply["pilots"]:
         has = pilot.get("resources") or {}
         rows.append([
             ids.short(str(pilot.get("id", ""))), str(pilot.get("host", "")), str(pilot.get("site") or "-"), _state(pilot), str(pilot.get("claims", "-")),
@@ -113,19 +113,19 @@ def _show(session: Session, told: dict[str, Any]) -> None:
             session.when(launch["planned"]),
             str(launch["batch_job"] or "-"),
         ]
-        for launch in told.get("inactive") or []
+        for launch in reply.get("inactive") or []
     ]
     # A terminal has 80 columns: what nobody has is not shown.
     shown = [n for n, column in enumerate(columns) if not _spare(column, [row[n] for row in rows])]
     rows = [[row[n] for n in shown] for row in rows]
     if rows:
         session.out.table([columns[n] for n in shown], rows)
-    for pilot in told["pilots"]:
+    for pilot in reply["pilots"]:
         if pilot.get("drain") and pilot.get("state") != "gone":
             session.out.say(
                 f"{ids.short(str(pilot['id']))} is draining, ordered by {neutral.line(str(pilot['drain']))}"
             )
-    if not any(pilot.get("state") != "gone" for pilot in told["pilots"]):
+    if not any(pilot.get("state") != "gone" for pilot in reply["pilots"]):
         session.out.say("No pilot is alive, so no job runs. To start one: forestay pilot --help")
 
 

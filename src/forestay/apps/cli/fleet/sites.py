@@ -25,13 +25,15 @@ def list_sites(session: Session) -> int:
     """
     from forestay.client.api import site_calls
 
-    found = [session.client.send(site_calls.site(one["site"])) for one in session.client.send(site_calls.sites())]
+    replies = [
+        session.client.send(site_calls.site(record["site"])) for record in session.client.send(site_calls.sites())
+    ]
     columns = [
         Column("SITE"), Column("AGENT", style=_colour), Column("BATCH"), Column("WAITING", right=True), Column("IDLE", right=True),
         Column("BUSY", right=True), Column("ALLOWED", right=True), Column("QUEUED", right=True), Column("SEEN"), Column("TROUBLE", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "sites", found, columns, lambda site: _row(session, site), key=lambda site: str(site["site"]),
+        "sites", replies, columns, lambda site: _row(session, site), key=lambda site: str(site["site"]),
         empty="No site agent has reported yet. To start one: forestay site --help",
     )  # fmt: skip
     return ExitCode.OK
@@ -40,7 +42,7 @@ def list_sites(session: Session) -> int:
 def _row(session: Session, site: Site) -> list[str]:
     return [
         site["site"],
-        _standing(site),
+        _status(site),
         str(site["said"]["batch"]),
         *(str(site["demand"]["pilots"][state]) for state in ("inactive", "idle", "busy")),
         f"{site['said']['min_pilots']}-{site['said']['max_pilots']}",
@@ -60,51 +62,51 @@ def show(session: Session, name: Annotated[str, typer.Argument(metavar="SITE", h
     return _closely(session, session.client.send(site_calls.site(name)))
 
 
-def _standing(site: Site) -> str:
+def _status(site: Site) -> str:
     if site["overdue"]:
         return "silent"
     return "troubled" if site["said"]["trouble"] else "well"
 
 
-def _colour(standing: str) -> str:
-    return {"well": "green", "troubled": "yellow", "silent": "red"}.get(standing, "")
+def _colour(status: str) -> str:
+    return {"well": "green", "troubled": "yellow", "silent": "red"}.get(status, "")
 
 
 def _closely(session: Session, site: Site) -> int:
     if session.out.as_json:
         session.out.document(site)
         return ExitCode.OK
-    said, demand = site["said"], site["demand"]
+    report, demand = site["said"], site["demand"]
     out = session.out
-    out.data(f"Site {neutral.line(site['site'])}: {_standing(site)}")
+    out.data(f"Site {neutral.line(site['site'])}: {_status(site)}")
     out.data(
         f"  agent    on {neutral.line(site['host'])}, seen {session.when(site['seen'])}, polls every {lasting(site['every'])}"
     )
-    if said["trouble"]:
-        out.data(f"  trouble  {neutral.line(said['trouble'])}")
+    if report["trouble"]:
+        out.data(f"  trouble  {neutral.line(report['trouble'])}")
     counts = demand["pilots"]
     out.data(
         f"  pilots   {counts['inactive']} waiting, {counts['idle']} idle, {counts['busy']} busy;"
-        f" {said['min_pilots']} to {said['max_pilots']} are allowed, {said['min_idle']} kept idle"
+        f" {report['min_pilots']} to {report['max_pilots']} are allowed, {report['min_idle']} kept idle"
     )
-    if said["paced"]:
-        out.data(f"  held     {said['paced']} more are needed and wait for the submission rate limit")
+    if report["paced"]:
+        out.data(f"  held     {report['paced']} more are needed and wait for the submission rate limit")
     for group in demand["groups"]:
-        fits = "" if group["name"] not in said["unfit"] else "; no pilot of this site can run them"
+        fits = "" if group["name"] not in report["unfit"] else "; no pilot of this site can run them"
         out.data(f"  queued   {group['tasks']} jobs with {_need(group['need'])}{fits}")
     launches = [*demand["launches"], *site["ended"]]
-    ids = session.short_ids(one["launch"] for one in launches)
+    ids = session.short_ids(launch["launch"] for launch in launches)
     rows = [
         [
-            ids.short(one["launch"]),
-            one["size"],
-            one["state"],
-            one["batch_job"] or "-",
-            short(one["pilot"]) or "-",
-            session.when(one["planned"]),
-            _end(one["end"]),
+            ids.short(launch["launch"]),
+            launch["size"],
+            launch["state"],
+            launch["batch_job"] or "-",
+            short(launch["pilot"]) or "-",
+            session.when(launch["planned"]),
+            _end(launch["end"]),
         ]
-        for one in launches
+        for launch in launches
     ]
     columns = [
         Column("LAUNCH"), Column("SIZE"), Column("STATE"), Column("BATCH JOB"), Column("PILOT"), Column("PLANNED"), Column("RESULT", flexible=True),

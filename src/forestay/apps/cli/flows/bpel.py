@@ -138,25 +138,25 @@ def send(
 def _text(path: Path) -> str:
     try:
         with path.open("rb") if str(path) != "-" else sys.stdin.buffer as stream:
-            found = stream.read(MAX_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error.strerror}") from error
-    if len(found) > MAX_BYTES:
+    if len(content) > MAX_BYTES:
         raise typer.BadParameter(f"{path} has more than {MAX_BYTES} bytes")
     try:
-        return found.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} is not a text in UTF-8") from error
 
 
-def _message(given: list[str]) -> dict[str, object]:
+def _message(arguments: list[str]) -> dict[str, object]:
     from forestay.formats.bpel import XmlRefused, message_plain
 
     parts: dict[str, str] = {}
-    for one in given:
-        name, sign, value = one.partition("=")
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
         if not sign:
-            raise typer.BadParameter(f"{one!r}: write PART=VALUE", param_hint="--message")
+            raise typer.BadParameter(f"{argument!r}: write PART=VALUE", param_hint="--message")
         parts[name] = _text(Path(value[1:])) if value.startswith("@") else value
     try:
         return message_plain(parts)
@@ -169,16 +169,19 @@ def _tell(session: Session, file: str, read: BpelText) -> int:
     good = read.flow is not None
     if session.out.as_json:
         shown = [
-            {"line": one.line, "construct": one.construct, "fate": one.fate.value, "note": one.note} for one in entries
+            {"line": entry.line, "construct": entry.construct, "fate": entry.fate.value, "note": entry.note}
+            for entry in entries
         ]
         session.out.document({"file": file, "name": read.name, "fate": read.report.fate.value, "entries": shown, "other": list(read.other)})  # fmt: skip
         return ExitCode.OK if good else ExitCode.FAILED
-    for one in entries:
-        if one.fate != "imported":
-            session.out.data(neutral.line(f"{file}:{one}"))
+    for entry in entries:
+        if entry.fate != "imported":
+            session.out.data(neutral.line(f"{file}:{entry}"))
     for line in read.other:
         session.out.data(neutral.line(f"{line}"))
-    counts = [f"{sum(1 for one in entries if one.fate == fate)} {fate}" for fate in ("imported", "changed", "refused")]
+    counts = [
+        f"{sum(1 for entry in entries if entry.fate == fate)} {fate}" for fate in ("imported", "changed", "refused")
+    ]
     session.out.data(neutral.line(f"{file}: {', '.join(counts)}"))
     return ExitCode.OK if good else ExitCode.FAILED
 
@@ -186,13 +189,13 @@ def _tell(session: Session, file: str, read: BpelText) -> int:
 def _tell_refused(session: Session, file: str, read: BpelText) -> None:
     from forestay.formats.bpel import ImportStatus
 
-    wrong = [f"{file}:{one}" for one in read.report.of(ImportStatus.REFUSED)] + list(read.other)
+    wrong = [f"{file}:{entry}" for entry in read.report.of(ImportStatus.REFUSED)] + list(read.other)
     if session.out.as_json:
         sys.stderr.write(json.dumps({"error": {"message": f"{file} is refused", "exit_code": int(ExitCode.USAGE), "errors": wrong}}) + "\n")  # fmt: skip
         return
     session.out.complain(neutral.line(f"{file}: it is refused"))
-    for one in wrong:
-        session.out.say(neutral.line(f"  {one}"))
+    for problem in wrong:
+        session.out.say(neutral.line(f"  {problem}"))
 
 
 def _adapt(session: Session, text: str, partner: str, proxy: str, out: Path | None) -> int:

@@ -27,13 +27,13 @@ def check(
 
     forestay check align.yaml
     """
-    found = [(str(file), read_flow(file)) for file in files]
+    flows = [(str(file), read_flow(file)) for file in files]
     if session.out.as_json:
-        session.out.document({"flows": [_shown(name, read) for name, read in found]})
+        session.out.document({"flows": [_shown(name, read) for name, read in flows]})
     else:
-        for name, read in found:
+        for name, read in flows:
             _tell(session, name, read)
-    return ExitCode.OK if all(read.flow is not None for _, read in found) else ExitCode.FAILED
+    return ExitCode.OK if all(read.flow is not None for _, read in flows) else ExitCode.FAILED
 
 
 def read_flow(file: Path) -> FlowText:
@@ -75,11 +75,13 @@ def refuse_flow(session: Session, name: str, read: FlowText) -> ExitCode:
     """Say on stderr what is wrong with a flow that something else was to be done with."""
     if session.out.as_json:
         problem = {"message": f"{name}: {_errors(read)}", "exit_code": int(ExitCode.USAGE)}
-        sys.stderr.write(as_json({"error": problem | {"errors": [one._asdict() for one in read.problems]}}) + "\n")
+        sys.stderr.write(
+            as_json({"error": problem | {"errors": [text_problem._asdict() for text_problem in read.problems]}}) + "\n"
+        )
         return ExitCode.USAGE
     session.out.complain(f"{neutral.line(name)}: {_errors(read)}")
-    for one in read.problems:
-        session.out.say(f"  {neutral.line(name)}:{neutral.line(str(one))}")
+    for text_problem in read.problems:
+        session.out.say(f"  {neutral.line(name)}:{neutral.line(str(text_problem))}")
     return ExitCode.USAGE
 
 
@@ -88,7 +90,7 @@ def _errors(read: FlowText) -> str:
 
 
 def _shown(name: str, read: FlowText) -> dict[str, Any]:
-    shown: dict[str, Any] = {"file": name, "problems": [one._asdict() for one in read.problems]}
+    shown: dict[str, Any] = {"file": name, "problems": [problem._asdict() for problem in read.problems]}
     if read.flow is not None:
         shown |= {"name": read.flow.name, "tasks": read.tasks, "version": read.version}
     return shown

@@ -77,8 +77,12 @@ def skip(session: Session, run: Annotated[str, RUN], task: Annotated[str, TASK],
 
 def _holder(session: Session, run: str, task: str) -> str:
     """Whose suspension is lifted: one's own, or else the only one there is. What it is not clear of is told."""
-    found = session.client.case(run)
-    holders = next((item["holders"] for item in found["items"] if item["id"] == task), []) if task else found["holders"]
+    found_run = session.client.run(run)
+    holders = (
+        next((other_task["holders"] for other_task in found_run["tasks"] if other_task["id"] == task), [])
+        if task
+        else found_run["holders"]
+    )
     me = whoami(session)
     if me in holders or not holders:
         return me
@@ -94,13 +98,15 @@ def _send(
 
     name = session.flow_run(run)
     if ask and session.out.at_terminal and not yes:
-        found = session.client.case(name)
-        session.out.say(f"  {name}  {neutral.line(found['name'])} of {neutral.line(found['owner'])}, {found['state']}")
+        found_run = session.client.run(name)
+        session.out.say(
+            f"  {name}  {neutral.line(found_run['name'])} of {neutral.line(found_run['owner'])}, {found_run['state']}"
+        )
         if not session.sure(f"{ask} this run?", yes=yes):
             session.out.say("Nothing was changed.")
             return ExitCode.FAILED
     try:
-        answer = session.client.verb(name, kind, item=task, **more)
+        answer = session.client.verb(name, kind, task=task, **more)
     except WaitsForApproval as waits:
         if session.out.as_json:
             session.out.document({"run": name, "accepted": False, "approval": waits.request})

@@ -12,13 +12,13 @@ import typer
 from forestay.apps.cli import neutral
 from forestay.apps.cli.columns import cells
 from forestay.apps.cli.exit_codes import ExitCode
-from forestay.apps.cli.flows.case_tree import MARKS, Tree
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.flows.run_tree import MARKS, Tree
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import CaseWhole
+    from forestay.client.api.answers import RunDetails
     from forestay.formats.flows.flow_graph import Row
 
 VERSION = re.compile(r"[0-9a-f]{64}")
@@ -40,7 +40,7 @@ def graph(
 
     forestay graph nightly.yaml --svg nightly.svg
     """
-    case: CaseWhole | None = None
+    run: RunDetails | None = None
     flow: Mapping[str, Any] | None
     if what == "-" or Path(what).is_file():
         read = read_flow(Path(what))
@@ -52,29 +52,29 @@ def graph(
     elif what.endswith((".yaml", ".yml", ".json")) or "/" in what:
         raise typer.BadParameter(f"there is no file {what}")
     else:
-        case = session.client.case(session.flow_run(what))
-        flow, name = _stored(session, case["version"])
-    items: Sequence[Mapping[str, Any]] = case["items"] if case else ()
+        run = session.client.run(session.flow_run(what))
+        flow, name = _stored(session, run["version"])
+    tasks: Sequence[Mapping[str, Any]] = run["tasks"] if run else ()
     if svg is not None:
-        _picture(session, svg, flow, items, f"{name} {short(case['id'])}" if case else name)
+        _picture(session, svg, flow, tasks, f"{name} {short(run['id'])}" if run else name)
         return ExitCode.OK
     from forestay.formats.flows.flow_graph import flow_graph
 
-    rows = flow_graph(flow, items)
+    rows = flow_graph(flow, tasks)
     if session.out.as_json:
         shown = [
             {
                 "task": row.name,
                 "kind": row.kind,
-                "item": dict(row.item) if row.item else None,
+                "instance": dict(row.task) if row.task else None,
                 "also_after": list(row.also),
             }
             for row in rows
         ]
-        session.out.document({"name": name, "run": case["id"] if case else None, "tasks": shown})
+        session.out.document({"name": name, "run": run["id"] if run else None, "tasks": shown})
         return ExitCode.OK
     session.out.data(session.out.paint(neutral.line(name), "bold"))
-    tree = Tree(case, session.client.now()) if case else None
+    tree = Tree(run, session.client.now()) if run else None
     widest = max((_width(row) for row in rows), default=0)
     for row in rows:
         session.out.data(_line(session, row, tree, min(widest, 60) + 2))
@@ -85,16 +85,16 @@ def _stored(session: Session, version: str) -> tuple[Mapping[str, Any] | None, s
     """A stored flow in its plain form; a Python flow has none."""
     from forestay.formats.flows.yaml_flow import read_flow_text
 
-    found = session.client.flow(version)
-    return read_flow_text(found["text"]).plain or None, str(found["name"])
+    flow = session.client.flow(version)
+    return read_flow_text(flow["text"]).plain or None, str(flow["name"])
 
 
 def _picture(
-    session: Session, file: Path, flow: Mapping[str, Any] | None, items: Sequence[Mapping[str, Any]], title: str
+    session: Session, file: Path, flow: Mapping[str, Any] | None, tasks: Sequence[Mapping[str, Any]], title: str
 ) -> None:
     from forestay.formats.flows.flow_picture import flow_picture
 
-    text = flow_picture(flow, items, title=title)
+    text = flow_picture(flow, tasks, title=title)
     if str(file) == "-":
         session.out.raw(text)
         return
@@ -108,21 +108,21 @@ def _picture(
 def _line(session: Session, row: Row, tree: Tree | None, wide: int) -> str:
     paint = session.out.paint
     parts = [paint(row.rails, "dim")]
-    if row.item is not None:
-        mark, colour = MARKS.get(str(row.item["state"]), ("?", ""))
+    if row.task is not None:
+        mark, colour = MARKS.get(str(row.task["state"]), ("?", ""))
         parts.append(paint(f"{mark} ", colour))
     parts.append(neutral.line(row.name))
-    told = []
-    if row.item is not None and tree is not None:
-        told.append(tree.told(row.item))  # type: ignore[arg-type]  # an item as the interface shows it
+    lines = []
+    if row.task is not None and tree is not None:
+        lines.append(tree.told(row.task))  # type: ignore[arg-type]  # a task as the interface shows it
     if row.kind:
-        told.append(neutral.line(row.kind))
+        lines.append(neutral.line(row.kind))
     if row.also:
-        told.append(neutral.line("also after " + ", ".join(row.also)))
-    if told:
-        parts.append(" " * max(2, wide - _width(row)) + paint("; ".join(told), "dim"))
+        lines.append(neutral.line("also after " + ", ".join(row.also)))
+    if lines:
+        parts.append(" " * max(2, wide - _width(row)) + paint("; ".join(lines), "dim"))
     return "".join(parts).rstrip()
 
 
 def _width(row: Row) -> int:
-    return cells(row.rails) + cells(neutral.line(row.name)) + (2 if row.item is not None else 0)
+    return cells(row.rails) + cells(neutral.line(row.name)) + (2 if row.task is not None else 0)

@@ -12,14 +12,14 @@ import typer
 from forestay.apps.cli import neutral
 from forestay.apps.cli.command import seconds
 from forestay.apps.cli.exit_codes import ExitCode
-from forestay.apps.cli.flows.case_view import follow
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.flows.run_view import follow
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import CaseWhole
+    from forestay.client.api.answers import RunDetails
 
 RUN = typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")
 SHOWN = 5
@@ -60,7 +60,7 @@ def run(
 
     forestay run nightly.yaml --param day=2026-05-01
     """
-    given = _params(params, param or [])
+    given_params = _params(params, param or [])
     if flow == "-" or Path(flow).is_file():
         read = read_flow(Path(flow))
         if read.flow is None:
@@ -74,14 +74,14 @@ def run(
         version = flow
     else:
         raise typer.BadParameter(f"there is no file {flow}")
-    return start(session, version, given, key=key, detach=detach, timeout=timeout)
+    return start(session, version, given_params, key=key, detach=detach, timeout=timeout)
 
 
 def start(
-    session: Session, version: str, given: dict[str, Any], *, key: str | None, detach: bool, timeout: float | None
+    session: Session, version: str, params: dict[str, Any], *, key: str | None, detach: bool, timeout: float | None
 ) -> int:
     """Start a run and follow it, or only print its id."""
-    started = session.client.start_case(version, given, key=key)
+    started = session.client.start_run(version, params, key=key)
     if detach:
         if session.out.as_json:
             session.out.document({"id": started["id"], "created": started["created"], "flow": version})
@@ -99,45 +99,45 @@ def watch(session: Session, run: Annotated[str, RUN], timeout: Timeout = None) -
     return ended_words(session, follow(session, session.flow_run(run), timeout=timeout))
 
 
-def ended_words(session: Session, case: CaseWhole) -> int:
-    from forestay.client.api.answers import CASE_WELL
+def ended_words(session: Session, run: RunDetails) -> int:
+    from forestay.client.api.answers import RUN_WELL
 
     out = session.out
-    well = case["state"] in CASE_WELL
+    well = run["state"] in RUN_WELL
     if out.as_json:
-        out.document({"run": case})
+        out.document({"run": run})
     else:
-        out.data(f"{case['id']} {case['state']}")
-        for name, value in case["outputs"].items():
+        out.data(f"{run['id']} {run['state']}")
+        for name, value in run["outputs"].items():
             out.data(neutral.line(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
     if not well:
-        if case["reason"]:
-            out.say(neutral.line(f"Why: {case['reason']}"))
-        _tell_failed_jobs(session, case["id"])
-        out.say(f"More: forestay runs history {short(case['id'])}")
+        if run["reason"]:
+            out.say(neutral.line(f"Why: {run['reason']}"))
+        _tell_failed_jobs(session, run["id"])
+        out.say(f"More: forestay runs history {short(run['id'])}")
     return ExitCode.OK if well else ExitCode.JOB_FAILED
 
 
-def _tell_failed_jobs(session: Session, case: str) -> None:
-    found = session.client.find_jobs({"case": case, "state": ["failed", "faulted"]}, sort="-changed", limit=SHOWN)
-    for job in found.jobs:
+def _tell_failed_jobs(session: Session, run: str) -> None:
+    job_list = session.client.find_jobs({"run": run, "state": ["failed", "faulted"]}, sort="-changed", limit=SHOWN)
+    for job in job_list.jobs:
         why = f": {cause(job['last'])}" if job["last"] else ""
         session.out.say(neutral.line(f"Job {job['name']} {job['state']}{why}. See: forestay story {short(job['id'])}"))
-    if found.cursor:
-        session.out.say(f"There are more: forestay jobs --run {short(case)}")
+    if job_list.cursor:
+        session.out.say(f"There are more: forestay jobs --run {short(run)}")
 
 
 def _params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
-    given: dict[str, Any] = _params_file(file) if file else {}
+    params_file: dict[str, Any] = _params_file(file) if file else {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         if not sign or not name:
             raise typer.BadParameter(f"{pair!r}: write NAME=VALUE", param_hint="--param")
         try:
-            given[name] = json.loads(text)
+            params_file[name] = json.loads(text)
         except ValueError:
-            given[name] = text
-    return given
+            params_file[name] = text
+    return params_file
 
 
 def _params_file(file: Path) -> dict[str, Any]:

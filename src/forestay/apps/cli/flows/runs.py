@@ -10,14 +10,14 @@ from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import elapsed, read_moment
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.command import lists
-from forestay.apps.cli.flows.case_tree import COLOURS, Tree
 from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.flows.run_tree import COLOURS, Tree
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.paging import newest
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import CaseJson
+    from forestay.client.api.answers import RunJson
 
 
 @lists
@@ -46,21 +46,21 @@ def list_runs(
     if me:
         wanted["owner"] = whoami(session)
     filters = {key: value for key, value in wanted.items() if value}
-    found, more = newest(lambda many, cursor: session.client.find_cases(filters, limit=many, cursor=cursor), limit)
-    ids = session.short_ids(run["id"] for run in found)
+    runs, more = newest(lambda many, cursor: session.client.find_runs(filters, limit=many, cursor=cursor), limit)
+    ids = session.short_ids(run["id"] for run in runs)
     columns = [
         Column("RUN"), Column("FLOW", flexible=True), Column("STATE", style=lambda text: COLOURS.get(text.strip(), "")),
         Column("OWNER", flexible=True), Column("STARTED"), Column("TIME", right=True), Column("VERSION", wide=True),
     ]  # fmt: skip
     session.print_list(
-        "runs", found, columns, key=lambda run: run["id"],
+        "runs", runs, columns, key=lambda run: run["id"],
         row=lambda run: [
             ids.short(run["id"]), run["name"], run["state"], run["owner"], session.when(run["started"]), _lasted(session, run), run["version"],
         ],
         empty="There are no such runs. To run a flow: forestay run FLOW.yaml",
     )  # fmt: skip
     if more:
-        session.out.say(f"These are the newest {len(found):,}; use -n, -t, -u or --limit to see others.")
+        session.out.say(f"These are the newest {len(runs):,}; use -n, -t, -u or --limit to see others.")
 
 
 def show(session: Session, run: Annotated[str, RUN]) -> None:
@@ -68,22 +68,22 @@ def show(session: Session, run: Annotated[str, RUN]) -> None:
 
     forestay runs show 4f1c9d2a
     """
-    found = session.client.case(session.flow_run(run))
+    found_run = session.client.run(session.flow_run(run))
     if session.out.as_json:
-        session.out.document({"run": found})
+        session.out.document({"run": found_run})
         return
-    out, tree = session.out, Tree(found, session.client.now())
+    out, tree = session.out, Tree(found_run, session.client.now())
     out.data(out.paint(tree.head(), "bold"))
-    out.data(out.paint(found["id"], "dim"))
+    out.data(out.paint(found_run["id"], "dim"))
     for line in tree.lines((out.width or 200) - 2):
         more = out.paint(line.more, "" if line.colour == "red" else "dim")
         out.data(f"  {out.paint(line.rails, 'dim')}{out.paint(line.mark, line.colour)} {line.text}  {more}".rstrip())
-    for name, value in found["outputs"].items():
+    for name, value in found_run["outputs"].items():
         out.data(neutral.line(f"  {name}: {value}"))
-    if found["reason"]:
-        out.data(neutral.line(f"  {found['reason']}"))
+    if found_run["reason"]:
+        out.data(neutral.line(f"  {found_run['reason']}"))
 
 
-def _lasted(session: Session, run: CaseJson) -> str:
+def _lasted(session: Session, run: RunJson) -> str:
     began, ended = read_moment(run["started"]), read_moment(run["ended"]) or session.client.now()
     return elapsed((ended - began).total_seconds()) if began else "-"

@@ -17,7 +17,7 @@ from forestay.apps.cli.session import Session
 def raise_exception(
     session: Session,
     run: Annotated[str, RUN],
-    item: Annotated[str, typer.Option("--task", metavar="TASK", help="For this task, not for the whole run.")] = "",
+    task: Annotated[str, typer.Option("--task", metavar="TASK", help="For this task, not for the whole run.")] = "",
     trigger: Annotated[
         str, typer.Option("--trigger", metavar="NAME", help="One of the triggers that the rules offer.")
     ] = "",
@@ -37,9 +37,9 @@ def raise_exception(
     if trigger and new:
         raise typer.BadParameter("use either --trigger or --new")
     if not trigger and not new:
-        _offered(session, name, item)
+        _offered(session, name, task)
         return
-    answer = session.client.raise_exception(name, trigger=trigger, new=new, item=item, reason=reason)
+    answer = session.client.raise_exception(name, trigger=trigger, new=new, task=task, reason=reason)
     if session.out.as_json:
         session.out.document(answer)
         return
@@ -54,10 +54,10 @@ def raise_exception(
         session.out.say(f"To see what is done about it: forestay runs history {short(name)}")
 
 
-def _offered(session: Session, run: str, item: str) -> None:
-    found = session.client.triggers(run, item=item)
+def _offered(session: Session, run: str, task: str) -> None:
+    triggers = session.client.triggers(run, task=task)
     session.print_list(
-        "triggers", found,
+        "triggers", triggers,
         [Column("TRIGGER", flexible=True), Column("ACTS"), Column("MEANING", flexible=True)],
         lambda trigger: [trigger["name"], "yes" if trigger["acts"] else "shadow", trigger["words"]],
         key=lambda trigger: str(trigger["name"]),

@@ -27,19 +27,19 @@ def list_approvals(
     """
     from forestay.client.api import approval_calls
 
-    found = session.client.send(approval_calls.approvals(state=None if every else "waiting"))
+    reply = session.client.send(approval_calls.approvals(state=None if every else "waiting"))
     columns = [
         Column("REQUEST"), Column("STATE"), Column("ASKED BY", flexible=True), Column("ASKED"), Column("EXPIRES"),
         Column("ACTION", flexible=True), Column("WHY", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "approvals", found, columns, key=lambda request: str(request["id"]),
+        "approvals", reply, columns, key=lambda request: str(request["id"]),
         row=lambda request: [
             request["id"], request["state"], request["by"], session.when(request["at"]), session.when(request["until"]), request["words"], request["why"],
         ],
         empty="Nothing needs an approval.",
     )  # fmt: skip
-    if found and not session.out.as_json:
+    if reply and not session.out.as_json:
         session.out.say("To answer: forestay approvals approve REQUEST, or forestay approvals reject REQUEST")
     return ExitCode.OK
 
@@ -85,10 +85,10 @@ def _request(session: Session, name: str) -> str:
 def _answer(session: Session, request: str, *, agree: bool, reason: str) -> int:
     from forestay.client.api import approval_calls
 
-    told = session.client.send(approval_calls.answer_approval(request, agree=agree, reason=reason))
+    reply = session.client.send(approval_calls.answer_approval(request, agree=agree, reason=reason))
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
     else:
-        outcome = f": {neutral.line(told['outcome'])}" if told["outcome"] else ""
-        session.out.data(f"{told['id']} {told['state']}{outcome}")
+        outcome = f": {neutral.line(reply['outcome'])}" if reply["outcome"] else ""
+        session.out.data(f"{reply['id']} {reply['state']}{outcome}")
     return ExitCode.OK

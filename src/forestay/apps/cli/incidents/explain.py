@@ -38,18 +38,18 @@ def explain(
 
     forestay explain 4f1c9d2a
     """
-    found, alone = _named(session, job)
+    found_job, alone = _named(session, job)
     if alone is not None:
         _explain_incident(session, alone)
-    if found is None:
+    if found_job is None:
         return
-    name = found["id"]
+    name = found_job["id"]
     page = session.client.find_incidents({"job": name}, limit=MOST)
-    whole = [session.client.incident(one["id"]) for one in reversed(page.incidents)]
+    whole = [session.client.incident(incident["id"]) for incident in reversed(page.incidents)]
     if session.out.as_json:
-        session.out.document({"job": found, "incidents": whole})
+        session.out.document({"job": found_job, "incidents": whole})
         return
-    for line in told(found, whole, session.out.paint):
+    for line in told(found_job, whole, session.out.paint):
         session.out.data(line)
     if page.cursor is not None:
         session.out.say(f"These are the last {MOST}.")
@@ -61,7 +61,7 @@ def explain(
 
 
 def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
-    """The job that is meant; or else the incident, if it is no job's, as of another engine's item."""
+    """The job that is meant; or else the incident, if it is no job's, as of another engine's task."""
     from forestay.client.transport.errors import Ambiguous, NotFoundError
 
     if name is not None:
@@ -71,31 +71,31 @@ def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhol
             if isinstance(no_job, Ambiguous) and not name.isdigit():  # a batch system's ids may be short
                 raise
             try:
-                found = session.client.incident(session.incident(name))
+                incident = session.client.incident(session.incident(name))
             except (NotFoundError, Ambiguous):
                 raise no_job from None
     else:
-        found = session.client.incident(session.incident("newest"))
-    return (session.client.job(found["job"]), None) if found["job"] else (None, found)
+        incident = session.client.incident(session.incident("newest"))
+    return (session.client.job(incident["job"]), None) if incident["job"] else (None, incident)
 
 
-def _explain_incident(session: Session, one: IncidentWhole) -> None:
+def _explain_incident(session: Session, incident: IncidentWhole) -> None:
     if session.out.as_json:
-        session.out.document({"job": None, "incidents": [one]})
+        session.out.document({"job": None, "incidents": [incident]})
         return
     paint = session.out.paint
-    what = one["item"] or f"run {one['case']}"
-    session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {one['owner']}, {one['type']}"))
-    session.out.data(paint(one["id"], "dim"))
+    what = incident["task"] or f"run {incident['run']}"
+    session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {incident['owner']}, {incident['type']}"))
+    session.out.data(paint(incident["id"], "dim"))
     session.out.data()
-    for line in _incident(one, paint):
+    for line in _incident(incident, paint):
         session.out.data(line)
-    if one["case"]:
-        session.out.say(f"Its run: forestay runs history {one['case']}")
-    if one["state"] == "held":
+    if incident["run"]:
+        session.out.say(f"Its run: forestay runs history {incident['run']}")
+    if incident["state"] == "held":
         session.out.say(
-            f"It needs attention. To answer it: forestay inbox launch {short(one['id'])} PLAYBOOK\n"
-            f"To answer all failures like it: forestay rules add --from {short(one['id'])} --if CONDITION --then resubmit"
+            f"It needs attention. To answer it: forestay inbox launch {short(incident['id'])} PLAYBOOK\n"
+            f"To answer all failures like it: forestay rules add --from {short(incident['id'])} --if CONDITION --then resubmit"
         )
 
 
@@ -108,25 +108,25 @@ def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) ->
     if not incidents:
         yield ""
         yield "Nothing went wrong with it, as far as is known."
-    for one in incidents:
+    for incident in incidents:
         yield ""
-        yield from _incident(one, paint)
+        yield from _incident(incident, paint)
 
 
-def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
-    finding: dict[str, Any] = one["context"].get("finding", {})
-    evidence: dict[str, Any] = one["context"].get("evidence", {})
-    yield paint(f"Attempt {one['attempt']}, {moment(one['at'])}", "bold")
+def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
+    finding: dict[str, Any] = incident["context"].get("finding", {})
+    evidence: dict[str, Any] = incident["context"].get("evidence", {})
+    yield paint(f"Attempt {incident['attempt']}, {moment(incident['at'])}", "bold")
     yield f"  Seen      {neutral.line(_seen(evidence))}"
     sure = f"{100 * float(finding.get('confidence', 0)):.0f} % sure"
-    yield f"  Cause     {paint(one['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
+    yield f"  Cause     {paint(incident['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
     for line in finding.get("lines", [])[:3] or _last_lines(evidence):
         yield "            " + paint(neutral.line(f"| {line}"[:200]), "dim")
     if finding.get("advice"):
         # Of a failure that nobody knows, nobody knows what helps.
-        helps = "" if one["cause"] == "unknown" else " " + _RETRY.get(str(finding.get("retry")), "")
+        helps = "" if incident["cause"] == "unknown" else " " + _RETRY.get(str(finding.get("retry")), "")
         yield f"            {neutral.line(str(finding['advice']))}{helps}"
-    for decision in one["decisions"]:
+    for decision in incident["decisions"]:
         detail = decision["detail"]
         yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"
         for step in detail.get("path", [])[1:-1]:  # the last is the one that decided
@@ -134,15 +134,19 @@ def _incident(one: IncidentWhole, paint: Callable[..., str]) -> Iterator[str]:
         shadow = detail.get("shadow")
         if isinstance(shadow, dict) and shadow.get("rule"):
             yield f"            {neutral.line(shadow['rule'])} does not act yet; it would have said otherwise"
-    for step in one["steps"]:
-        said = step["detail"] if step["detail"] != f"incident {one['id']}" else ""
-        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + said if said else '')}"
-    note = f": {neutral.line(one['note'])}" if one["note"] and one["note"] != f"incident {one['id']}" else ""
-    yield f"  Stands    {paint(one['state'], 'red' if one['state'] in {'held', 'failed'} else 'green')}{note}"
+    for step in incident["steps"]:
+        detail_data = step["detail"] if step["detail"] != f"incident {incident['id']}" else ""
+        yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + detail_data if detail_data else '')}"
+    note = (
+        f": {neutral.line(incident['note'])}"
+        if incident["note"] and incident["note"] != f"incident {incident['id']}"
+        else ""
+    )
+    yield f"  Stands    {paint(incident['state'], 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
 
 
 def _who(by: str) -> str:
-    """A rule by the beginning of its id and its set; the house by its name."""
+    """A rule by the beginning of its id and its set; the default policy by its name."""
     rule_set, mark, rule = by.partition("#")
     return f"rule {short(rule)} of {rule_set}" if mark else by
 
@@ -153,9 +157,9 @@ def _last_lines(evidence: dict[str, Any]) -> list[str]:
 
 
 def _verdict(decision: dict[str, Any]) -> str:
-    if decision["exlet"] is None:
+    if decision["playbook"] is None:
         return str(decision["verdict"])
-    return ", ".join(str(one.get("action", "")) for one in decision["exlet"].get("steps", []))
+    return ", ".join(str(step.get("action", "")) for step in decision["playbook"].get("steps", []))
 
 
 def _seen(evidence: dict[str, Any]) -> str:

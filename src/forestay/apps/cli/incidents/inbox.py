@@ -56,11 +56,13 @@ def list_inbox(
     if not each and state == WAITING and not session.out.as_json and session.out.form != "name":
         _show_groups(session, cause, filters.get("owner"))
         return ExitCode.OK
-    found, more = newest(lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit)
-    _show_each(session, found)
+    incidents, more = newest(
+        lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit
+    )
+    _show_each(session, incidents)
     if more:
-        session.out.say(f"These are the newest {len(found):,}; use --cause, -u or --limit to see others.")
-    elif found and not session.out.as_json:
+        session.out.say(f"These are the newest {len(incidents):,}; use --cause, -u or --limit to see others.")
+    elif incidents and not session.out.as_json:
         session.out.say("See why: forestay explain INCIDENT. Retry: forestay retry JOB")
     return ExitCode.OK
 
@@ -81,9 +83,9 @@ def launch(
         text = ready_text(session, Path(playbook))
         if text is None:
             return ExitCode.USAGE
-        answer = session.client.launch_exlet(name, text=text)
+        answer = session.client.launch_playbook(name, text=text)
     else:
-        answer = session.client.launch_exlet(name, exlet=playbook)
+        answer = session.client.launch_playbook(name, playbook=playbook)
     if session.out.as_json:
         session.out.document(answer)
     else:
@@ -106,38 +108,38 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
     """The groups as the server sees them: a storm is one."""
     from forestay.client.api import incident_calls
 
-    told = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
+    reply = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
     columns = [
         Column("COUNT", right=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("CORE-HOURS", right=True), Column("OLDEST"),
         Column("WAITS FOR"), Column("NEXT", flexible=True), Column("WHY", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "groups", told["groups"], columns, key=lambda group: str(group["group"]),
+        "groups", reply["groups"], columns, key=lambda group: str(group["group"]),
         row=lambda group: [
             f"{group['count']:,}", group["cause"], group["owner"] or f"{group['owners']:,} owners", f"{group['core_hours']:,.1f}",
             session.when(group["oldest"]), group["waits_for"], group["next"], group["note"],
         ],
         empty=NOTHING,
     )  # fmt: skip
-    if told["more"]:
+    if reply["more"]:
         session.out.say("Only the most expensive groups are shown; use --cause or -u to see others.")
-    elif told["groups"]:
+    elif reply["groups"]:
         session.out.say(
             "See why: forestay explain JOB. Retry: forestay retry JOB. List every one: forestay inbox --each"
         )
 
 
-def _show_each(session: Session, found: list[IncidentJson]) -> None:
-    ids = session.short_ids(incident["id"] for incident in found)
+def _show_each(session: Session, incidents: list[IncidentJson]) -> None:
+    ids = session.short_ids(incident["id"] for incident in incidents)
     columns = [
         Column("INCIDENT"), Column("CAUSE"), Column("OWNER", flexible=True), Column("AT"), Column("JOB"), Column("TASK", wide=True),
         Column("WHY", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "incidents", found, columns, key=lambda incident: incident["id"],
+        "incidents", incidents, columns, key=lambda incident: incident["id"],
         row=lambda incident: [
             ids.short(incident["id"]), incident["cause"], incident["owner"], session.when(incident["at"]),
-            _about(incident, whole=session.out.wide), incident["item"] or "-", incident["note"],
+            _about(incident, whole=session.out.wide), incident["task"] or "-", incident["note"],
         ],
         empty=NOTHING,
     )  # fmt: skip
@@ -145,5 +147,5 @@ def _show_each(session: Session, found: list[IncidentJson]) -> None:
 
 def _about(incident: IncidentJson, *, whole: bool) -> str:
     """The job, or else the run; `explain` takes both."""
-    name = incident["job"] or incident["case"] or "-"
+    name = incident["job"] or incident["run"] or "-"
     return name if whole else short(name)

@@ -41,9 +41,9 @@ def show(session: Session) -> int:
 
     forestay safeguards show
     """
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
 
-    return _show(session, session.client.send(brake_calls.brakes()))
+    return _show(session, session.client.send(safeguard_calls.safeguards()))
 
 
 def stop(session: Session, reason: Reason, everywhere: Everywhere = False) -> int:
@@ -51,9 +51,9 @@ def stop(session: Session, reason: Reason, everywhere: Everywhere = False) -> in
 
     forestay safeguards stop --reason "the file system is being moved"
     """
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
 
-    return _switched(session, session.client.send(brake_calls.stop_acts(reason=reason, everywhere=everywhere)))
+    return _switched(session, session.client.send(safeguard_calls.stop_acts(reason=reason, everywhere=everywhere)))
 
 
 def resume(session: Session, reason: Reason, everywhere: Everywhere = False) -> int:
@@ -61,9 +61,9 @@ def resume(session: Session, reason: Reason, everywhere: Everywhere = False) -> 
 
     forestay safeguards resume --reason "the file system is back"
     """
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
 
-    return _switched(session, session.client.send(brake_calls.let_acts_go_on(reason=reason, everywhere=everywhere)))
+    return _switched(session, session.client.send(safeguard_calls.let_acts_go_on(reason=reason, everywhere=everywhere)))
 
 
 def try_again(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "") -> int:
@@ -83,19 +83,21 @@ def allow(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: 
 
 
 def _decide(session: Session, group: str, rule: str, action: str, reason: str) -> int:
-    from forestay.client.api import brake_calls
+    from forestay.client.api import safeguard_calls
     from forestay.client.api.naming import only
 
-    known = {one["id"]: one for one in session.client.send(brake_calls.brakes())["groups"]}
+    known = {
+        other_group["id"]: other_group for other_group in session.client.send(safeguard_calls.safeguards())["groups"]
+    }
     group = only(group, {name for name in known if name.startswith(group)}, "group")
     if rule:
-        tried = {one["rule"] for one in known[group]["tried"]}
+        tried = {entry["rule"] for entry in known[group]["tried"]}
         rule = only(rule, {name for name in tried if name == rule or _ids(name, rule)}, "rule")
-    told = session.client.send(brake_calls.decide_group(group, rule, action, reason=reason))
+    reply = session.client.send(safeguard_calls.decide_group(group, rule, action, reason=reason))
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
     else:
-        session.out.data(f"{neutral.line(told['id'])} {_tried(told)}")
+        session.out.data(f"{neutral.line(reply['id'])} {_tried(reply)}")
     return ExitCode.OK
 
 
@@ -104,34 +106,37 @@ def _ids(rule: str, beginning: str) -> bool:
     return re.split(r"[/#]", rule)[-1].startswith(beginning)
 
 
-def _switched(session: Session, told: dict[str, Any]) -> int:
+def _switched(session: Session, reply: dict[str, Any]) -> int:
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
     else:
-        _stops(session, told["stops"])
+        _stops(session, reply["stops"])
     return ExitCode.OK
 
 
 def _stops(session: Session, stops: list[dict[str, Any]]) -> None:
     if not stops:
         session.out.data("Rules may act.")
-    for one in stops:
-        where = "everywhere" if one["everywhere"] else "here"
-        who = f"by {one['by']} at {moment(one['at'])}: {one['why'] or 'no reason was given'}"
+    for stop in stops:
+        where = "everywhere" if stop["everywhere"] else "here"
+        who = f"by {stop['by']} at {moment(stop['at'])}: {stop['why'] or 'no reason was given'}"
         session.out.data(f"{session.out.paint('Stopped', 'red')} {where} {neutral.line(who)}")
 
 
-def _show(session: Session, told: dict[str, Any]) -> int:
+def _show(session: Session, reply: dict[str, Any]) -> int:
     if session.out.as_json:
-        session.out.document(told)
+        session.out.document(reply)
         return ExitCode.OK
-    _stops(session, told["stops"])
-    if told["groups"]:
+    _stops(session, reply["stops"])
+    if reply["groups"]:
         session.out.data()
         columns = [Column("GROUP"), Column("FAILURES", right=True), Column("SINCE"), Column("TRIED", flexible=True)]
-        rows = [[one["id"], f"{one['faults']:,}", session.when(one["opened"]), _tried(one)] for one in told["groups"]]
+        rows = [
+            [group["id"], f"{group['failures']:,}", session.when(group["opened"]), _tried(group)]
+            for group in reply["groups"]
+        ]
         session.out.table(columns, rows)
-    if told["limits"]:
+    if reply["limits"]:
         session.out.data()
         columns = [
             Column("LIMIT"),
@@ -140,22 +145,22 @@ def _show(session: Session, told: dict[str, Any]) -> int:
             Column("FREE", right=True),
             Column("IN"),
         ]
-        session.out.table(columns, [_limit(one) for one in told["limits"]])
+        session.out.table(columns, [_limit(limit) for limit in reply["limits"]])
     return ExitCode.OK
 
 
 def _tried(group: dict[str, Any]) -> str:
     words = {"trying": "being tried", "all": "acts on all", "held": "failed, needs attention"}
-    said = [
-        f"{one['rule'] or 'default retry policy'}: {words[one['state']]} ({one['well']} well, {one['bad']} bad)"
-        for one in group["tried"]
+    lines = [
+        f"{rule['rule'] or 'default retry policy'}: {words[rule['state']]} ({rule['well']} well, {rule['bad']} bad)"
+        for rule in group["tried"]
     ]
-    return "; ".join(said) or "nothing yet"
+    return "; ".join(lines) or "nothing yet"
 
 
-def _limit(one: dict[str, Any]) -> list[str]:
-    unit = 3600 if one["meter"].endswith("hours") else 1
-    span = "24 h" if one["seconds"] == 86_400 else f"{one['seconds'] // 60} min"
+def _limit(limit: dict[str, Any]) -> list[str]:
+    unit = 3600 if limit["meter"].endswith("hours") else 1
+    span = "24 h" if limit["seconds"] == 86_400 else f"{limit['seconds'] // 60} min"
     return [
-        _METERS.get(one["meter"], one["meter"]), _ID.sub(r"\1", one["key"]) or "-", f"{one['allowed'] // unit:,}", f"{one['free'] // unit:,}", span,
+        _METERS.get(limit["meter"], limit["meter"]), _ID.sub(r"\1", limit["key"]) or "-", f"{limit['allowed'] // unit:,}", f"{limit['free'] // unit:,}", span,
     ]  # fmt: skip

@@ -26,11 +26,11 @@ def describe(session: Session, job: Annotated[str, JOB]) -> None:
     forestay describe 4f1c9d2a
     """
     name = session.job(job)
-    found, specification = session.client.job(name), session.client.specification(name)
+    found_job, specification = session.client.job(name), session.client.specification(name)
     if session.out.as_json:
-        session.out.document({"job": found, "specification": specification})
+        session.out.document({"job": found_job, "specification": specification})
         return
-    sections = description(found, specification, session.client.now())
+    sections = description(found_job, specification, session.client.now())
     width = max(len(label) for _, rows in sections for label, _ in rows)
     for number, (title, rows) in enumerate(sections):
         if number:
@@ -53,9 +53,9 @@ def description(job: Job, specification: SpecificationJson, now: datetime) -> li
         about.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))))
     if job["callback"]:
         callback = job["callback"]
-        told = "called" if callback["done"] else f"not called yet ({callback['tries']} tries)"
-        about.append(("Callback", f"{callback['url']}, {told}"))
-    sections = [("Job", about), ("State", _standing(job, now)), ("Command", _running(job, specification))]
+        state = "called" if callback["done"] else f"not called yet ({callback['tries']} tries)"
+        about.append(("Callback", f"{callback['url']}, {state}"))
+    sections = [("Job", about), ("State", _status(job, now)), ("Command", _running(job, specification))]
     if job["last"]:
         sections.append(
             (f"Attempt {job['last'].get('attempt', '?')}, the last one that ended", ending(job["last"], job))
@@ -73,13 +73,13 @@ def description(job: Job, specification: SpecificationJson, now: datetime) -> li
     return sections
 
 
-def _standing(job: Job, now: datetime) -> list[tuple[str, str]]:
+def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
     phase = f", {job['phase']}" if job["phase"] else ""
     rows = [
         ("State", f"{job['state']}{phase}, since {moment(job['changed'])}"),
         (
             "Attempt",
-            f"{job['attempt']} of {job['max_attempts']}; {job['faults']} failed, {job['releases']} lost their pilot",
+            f"{job['attempt']} of {job['max_attempts']}; {job['failures']} failed, {job['releases']} lost their pilot",
         ),
         ("Priority", str(job["priority"])),
     ]
@@ -143,7 +143,7 @@ def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
 def in_words(last: LastJson) -> str:
     """How an attempt ended, in a few words."""
     reason, code, signal = last.get("reason"), last.get("exit_code"), last.get("signal")
-    told = {
+    words = {
         "start-failed": "the command could not be started",
         "output-missing": "a required output is missing",
         "output-failed": "its outputs could not be stored",
@@ -152,8 +152,8 @@ def in_words(last: LastJson) -> str:
         "not-started": "the pilot returned it",
         "pilot-stopped": "its pilot was stopped",
     }.get(reason or "")
-    if told:
-        return told
+    if words:
+        return words
     if signal:
         return f"killed by signal {signal}"
     return f"exit code {code}" if code is not None else reason or "unknown"

@@ -105,7 +105,7 @@ def jobs(
     filters: dict[str, Any] = {
         "state": _states(state or []), "owner": owner, "team": team, "name": name, "specification": _ids(session, "SPECIFICATION", specification), "pilot": _ids(session, "PILOT", pilot),
         "host": host, "label": label, "resource_class": resource_class, "held": held, "min_priority": min_priority,
-        "case": [session.flow_run(one) for one in flow_run or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
+        "run": [session.flow_run(other_name) for other_name in flow_run or ()], "max_priority": max_priority, "min_expected_runtime": min_expected_runtime, "max_expected_runtime": max_expected_runtime,
         "min_retries": min_retries, "min_cpus": min_cpus, "max_cpus": max_cpus, "min_memory": min_memory, "max_memory": max_memory,
         "min_gpus": min_gpus, "created_after": created_after, "created_before": created_before, "changed_after": changed_after,
     }  # fmt: skip
@@ -121,12 +121,12 @@ def jobs(
     most = None if everything else limit
     form = "name" if ids else out.form
     if form == "name" or (out.as_json and everything):
-        found = client.all_jobs(filters, sort=sort, most=most)
+        jobs = client.all_jobs(filters, sort=sort, most=most)
         if form == "name":
-            for job in found:
+            for job in jobs:
                 out.data(job["id"])
         else:
-            out.documents("jobs", found)
+            out.documents("jobs", jobs)
         return
     rows = list(client.all_jobs(filters, sort=sort, most=most))
     if out.as_json:
@@ -155,14 +155,14 @@ def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
     if session.out.as_json:
         session.out.document({"counts": counts})
         return
-    rows = [[f"{many:,}", value] for value, many in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    rows = [[f"{many:,}", value] for value, many in sorted(counts.items(), key=lambda count: (-count[1], count[0]))]
     rows.append([f"{sum(counts.values()):,}", "in all"])
     columns = [Column("JOBS", right=True), Column(by.upper())]
     session.out.table(columns, rows)
 
 
-def _table(session: Session, found: list[Job]) -> None:
-    ids, now = session.short_ids(job["id"] for job in found), session.client.now()
+def _table(session: Session, jobs: list[Job]) -> None:
+    ids, now = session.short_ids(job["id"] for job in jobs), session.client.now()
     columns = [
         Column("JOBID"), Column("NAME", flexible=True), Column("OWNER", flexible=True), Column("STATE", style=_colour), Column("TRY", right=True),
         Column("EXIT", right=True), Column("RAN", right=True), Column("SUBMITTED"), Column("HOST", flexible=True), Column("RUN", wide=True),
@@ -178,9 +178,9 @@ def _table(session: Session, found: list[Job]) -> None:
             lasting(used) if (used := squeue.time_used(job, now)) else "-",
             session.when(job["created"]),
             job["claim"]["host"] if job["claim"] else (job["last"] or {}).get("host", ""),
-            str(job.get("case") or "-"),
+            str(job.get("run") or "-"),
         ]
-        for job in found
+        for job in jobs
     ]
     session.out.table(columns, rows)
 

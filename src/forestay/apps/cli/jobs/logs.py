@@ -40,9 +40,9 @@ def logs(
     try:
         text = session.client.log(name, attempt=attempt)
     except NotFoundError as error:
-        found = session.client.job(name)  # the job itself may be what is missing
+        found_job = session.client.job(name)  # the job itself may be what is missing
         session.report(error)
-        if found["claim"]:
+        if found_job["claim"]:
             session.out.say(f"It is running now: forestay logs -f {name}")
         return ExitCode.NOT_FOUND
     if tail is not None:
@@ -59,11 +59,11 @@ def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> N
     from forestay.client import Unavailable
     from forestay.client.api import calls
 
-    found = session.client.job(name)
-    if found["claim"] is None and found["state"] == "available" and attempt is None:
+    job = session.client.job(name)
+    if job["claim"] is None and job["state"] == "available" and attempt is None:
         session.out.say("It has not started yet; waiting for it.")
-        found = _started(session, name)
-    claim, shown = found["claim"], 0
+        job = _started(session, name)
+    claim, shown = job["claim"], 0
     while True:
         place = 0
         try:

@@ -110,7 +110,7 @@ def queue(
 
 
 def _several(text: str | None) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()] if text else []
+    return [part.strip() for part in text.split(",") if part.strip()] if text else []
 
 
 def _show(
@@ -118,10 +118,10 @@ def _show(
     *, form: str | None, start: bool, long: bool, heading: bool, again: bool,
 ) -> None:  # fmt: skip
     out, client = session.out, session.client
-    found = chain.from_iterable(
+    found_chain = chain.from_iterable(
         client.all_jobs({**filters, "state": state}, sort=_order(state), most=most) for state in states
     )
-    jobs: list[Job] = list(islice(found, most))
+    jobs: list[Job] = list(islice(found_chain, most))
     if out.as_json:
         if again:
             out.event({"jobs": jobs})
@@ -160,8 +160,8 @@ def whoami(session: Session) -> str:
     """Who the server says that the token is."""
     from forestay.client.transport.errors import BadAnswer
 
-    said = session.client.status().get("you")
-    subject = said.get("subject") if isinstance(said, dict) else None
+    you = session.client.status().get("you")
+    subject = you.get("subject") if isinstance(you, dict) else None
     if not subject:
         raise BadAnswer("the server does not say who you are; use -u NAME")
     return str(subject)

@@ -36,18 +36,18 @@ _OURS = ("available", "running", "faulted", "forced_complete", "failed", "cancel
 
 def states_named(words: str) -> tuple[str, ...]:
     """The states that squeue's codes or names, or our own names, stand for."""
-    found: list[str] = []
+    found_words: list[str] = []
     for word in words.lower().split(","):
         word = word.strip()
         if word in _BY_WORD:
-            found += _BY_WORD[word]
+            found_words += _BY_WORD[word]
         elif word in _OURS:
-            found.append(word)
+            found_words.append(word)
         else:
             raise ValueError(
                 f"{word!r} is not a state; there are PD, H, R, CF, CG, SE, CD, F, TO, CA, all, and {', '.join(_OURS)}"
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found_words))
 
 
 def only_held(words: str) -> bool:
@@ -196,11 +196,11 @@ _SPEC = re.compile(r"%(\.?)(\d*)([a-zA-Z%])|([^%]+)|(%)")
 def formatted(text: str, shown: Sequence[QueueEntry], *, heading: bool) -> list[str]:
     """Rows by a format string of squeue's: %i, %9P, %.18i (right), and other text as it is."""
     parts = []
-    for found in _SPEC.finditer(text):
-        right, width, letter, literal, bad = found.groups()
+    for match in _SPEC.finditer(text):
+        right, width, letter, literal, bad = match.groups()
         if bad or (letter and letter not in _FIELDS):
-            letters = " ".join(f"%{one}" for one in sorted(_FIELDS, key=str.lower) if one != "%")
-            raise ValueError(f"{found.group()!r} is not a field; there are {letters}")
+            letters = " ".join(f"%{field}" for field in sorted(_FIELDS, key=str.lower) if field != "%")
+            raise ValueError(f"{match.group()!r} is not a field; there are {letters}")
         parts.append((bool(right), int(width or 0), letter, literal))
     rows: list[QueueEntry | None] = [None, *shown] if heading else list(shown)
     lines = []
@@ -244,7 +244,7 @@ def queue_table(
             letters += ["l"]
     columns += [Column("NODES", right=True), Column("NODELIST(REASON)", flexible=True)]
     letters += ["D", "R"]
-    rows = [[_FIELDS[letter][1](one) for letter in letters] for one in shown]
+    rows = [[_FIELDS[letter][1](entry) for letter in letters] for entry in shown]
     return table(columns, rows, paint=paint, heading=heading, width=width)
 
 

@@ -24,23 +24,23 @@ def story(session: Session, job: Annotated[str, JOB]) -> None:
     forestay story 4f1c9d2a
     """
     name = session.job(job)
-    found, told = session.client.job(name), session.client.story(name)
+    found_job, story = session.client.job(name), session.client.story(name)
     if session.out.as_json:
-        session.out.document({"job": found, **told})
+        session.out.document({"job": found_job, **story})
         return
-    for line in narrated(found, told, session.out.paint):
+    for line in narrated(found_job, story, session.out.paint):
         session.out.data(line)
 
 
-def narrated(job: Job, told: Story, paint: Callable[..., str]) -> Iterator[str]:
+def narrated(job: Job, story: Story, paint: Callable[..., str]) -> Iterator[str]:
     """The lines of a story."""
     index = "" if job["index"] is None else f"[{job['index']}]"
-    yield paint(neutral.line(f"{job['name']}{index}"), "bold") + neutral.line(f" of {job['owner']}: {_standing(job)}")
+    yield paint(neutral.line(f"{job['name']}{index}"), "bold") + neutral.line(f" of {job['owner']}: {_status(job)}")
     yield paint(job["id"], "dim")
     yield ""
-    evidence = list(told["evidence"])
+    evidence = list(story["evidence"])
     day = ""
-    for line in told["story"]:
+    for line in story["story"]:
         then = read_moment(line["at"])
         at = then.astimezone() if then else None
         if at is not None and at.strftime("%Y-%m-%d") != day:
@@ -49,15 +49,19 @@ def narrated(job: Job, told: Story, paint: Callable[..., str]) -> Iterator[str]:
         clock = at.strftime("%H:%M:%S") if at else "-" * 8
         words = neutral.line(line.get("words") or line["event"])
         yield f"  {paint(clock, 'dim')}  {paint(words, _colour(line['event']))}"
-        if line["event"] in {"fault", "quarantine", "keep-end"}:
-            for one in [one for one in evidence if one.get("kind") == "evidence" and _attempt(one) == line["attempt"]]:
-                evidence.remove(one)
-                yield from _evidence(one, job, paint)
-    rest = [one for one in evidence if one.get("kind") != "evidence"]
-    for one in rest:
-        yield f"  {paint(moment(str(one.get('at')))[11:], 'dim')}  {paint(neutral.line(_aside(one)), 'yellow')}"
-        if one.get("kind") == "late-end":
-            yield from _evidence(one, job, paint)
+        if line["event"] in {"failure", "quarantine", "keep-completion"}:
+            for other_evidence in [
+                each_evidence
+                for each_evidence in evidence
+                if each_evidence.get("kind") == "evidence" and _attempt(each_evidence) == line["attempt"]
+            ]:
+                evidence.remove(other_evidence)
+                yield from _evidence(other_evidence, job, paint)
+    rest = [record for record in evidence if record.get("kind") != "evidence"]
+    for other_evidence in rest:
+        yield f"  {paint(moment(str(other_evidence.get('at')))[11:], 'dim')}  {paint(neutral.line(_aside(other_evidence)), 'yellow')}"
+        if other_evidence.get("kind") == "late-completion":
+            yield from _evidence(other_evidence, job, paint)
     steps = next_steps(job)
     if steps:
         yield ""
@@ -67,7 +71,7 @@ def narrated(job: Job, told: Story, paint: Callable[..., str]) -> Iterator[str]:
             yield f"  {what:<{width}}  {paint(command, 'cyan')}"
 
 
-def _standing(job: Job) -> str:
+def _status(job: Job) -> str:
     tries = f" after {job['attempt']} {'attempt' if job['attempt'] == 1 else 'attempts'}" if job["attempt"] else ""
     held = f", held by {', '.join(job['holders'])}" if job["held"] else ""
     words = {
@@ -83,7 +87,7 @@ def _standing(job: Job) -> str:
 
 
 def _colour(event: str) -> str:
-    return {"fault": "red", "give-up": "red", "quarantine": "red", "complete": "green", "release": "yellow"}.get(
+    return {"failure": "red", "give-up": "red", "quarantine": "red", "complete": "green", "release": "yellow"}.get(
         event, ""
     )
 
@@ -94,7 +98,7 @@ def _attempt(evidence: dict[str, object]) -> object:
 
 
 def _aside(evidence: dict[str, Any]) -> str:
-    if evidence.get("kind") == "late-end":
+    if evidence.get("kind") == "late-completion":
         return (
             f"Attempt {_attempt(evidence)} ended late and was ignored: {evidence.get('why', 'there is a newer one')}."
         )

@@ -52,13 +52,13 @@ def _checked(parse: Callable[[str], int], text: str) -> int:
 
 def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
     """`key=value` texts as a dictionary."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not key or not sign:
             raise typer.BadParameter(f"{what} {text!r} is not of the form name=value")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def submit(
@@ -188,15 +188,15 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _environment(texts: Sequence[str]) -> dict[str, str] | None:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             if name not in os.environ:
                 raise typer.BadParameter(f"--env {name}: you have no such variable; give a value with {name}=…")
             value = os.environ[name]
-        found[name] = value
-    return found or None
+        values[name] = value
+    return values or None
 
 
 def _specification(
@@ -205,7 +205,7 @@ def _specification(
     needs, rest = _given(**resources), _given(**others)
     if not command:
         if needs or rest:
-            unwanted = ", ".join("--" + one.replace("_", "-") for one in (*needs, *rest))
+            unwanted = ", ".join("--" + option.replace("_", "-") for option in (*needs, *rest))
             raise typer.BadParameter(
                 f"{unwanted} describes a command, but there is none; end with -- CMD ARG…, or put it into the file"
             )
@@ -312,8 +312,8 @@ def _send(
 def _tell_of_rest(session: Session, accepted: Sequence[AcceptedJson], key: str, total: int | None) -> None:
     """What was accepted, and how to continue without submitting it twice."""
     if not session.options.as_json:
-        for one in accepted:
-            session.out.data(one["id"])
+        for accepted_json in accepted:
+            session.out.data(accepted_json["id"])
     many = f"{len(accepted):,} of {total:,}" if total else f"{len(accepted):,}"
     session.out.say(
         f"{many} jobs were accepted. To continue without submitting any twice, repeat the command with --key {key}"
@@ -324,10 +324,10 @@ def _answer(session: Session, accepted: list[AcceptedJson], key: str, *, wait: b
     from forestay.apps.cli.jobs.wait import exit_code, wait_for
 
     if not session.out.as_json:
-        for one in accepted:
-            session.out.data(one["id"])
+        for accepted_json in accepted:
+            session.out.data(accepted_json["id"])
         sys.stdout.flush()
-    again = sum(1 for one in accepted if not one["created"])
+    again = sum(1 for accepted_json in accepted if not accepted_json["created"])
     if again:
         session.out.say(f"{again:,} of {len(accepted):,} jobs existed already, from an earlier request with this key.")
     session.out.detail(f"key {key}")
@@ -335,7 +335,7 @@ def _answer(session: Session, accepted: list[AcceptedJson], key: str, *, wait: b
         if session.out.as_json:
             session.out.document({"key": key, "jobs": accepted})
         return ExitCode.OK
-    ids = [one["id"] for one in accepted]
+    ids = [accepted_json["id"] for accepted_json in accepted]
     waiting = wait_for(session, ids)
     if session.out.as_json:
         session.out.document({"key": key, "jobs": accepted, "ended": [waiting.known[name] for name in ids]})

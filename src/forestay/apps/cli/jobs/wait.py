@@ -81,7 +81,7 @@ def wait_for(
     from forestay.client.api.waiting import wait as wait_by_client
 
     out = session.out
-    told: set[str] = set()
+    ids: set[str] = set()
     done = 0
     with out.progress(_doing(jobs), len(jobs)) as step:
 
@@ -90,8 +90,8 @@ def wait_for(
             done = len(waiting.known) - sum(1 for name in waiting.open if name in waiting.known)
             step.to(done)
             out.detail(f"{job['id']} is {job['state']}")
-            if job["state"] == "faulted" and job["id"] not in told and not waiting.arrived(job):
-                told.add(job["id"])
+            if job["state"] == "faulted" and job["id"] not in ids and not waiting.arrived(job):
+                ids.add(job["id"])
                 why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
                 out.say(f"{job['id']} has failed{why} and may need a decision: forestay story {job['id']}")
 

@@ -64,12 +64,12 @@ def _run(session: Session, source: BinaryIO, packs: Packs) -> int:
     out = session.out
     wrong = done = 0
     with out.progress("records") if not out.to_terminal else _no_bar() as step:
-        for done, found in enumerate(answers(source, packs.classifier()), 1):
-            wrong += "error" in found
+        for done, answer in enumerate(answers(source, packs.classifier()), 1):
+            wrong += "error" in answer
             if out.as_json:
-                out.event(found)
+                out.event(answer)
             else:
-                _tell(session, done, found)
+                _tell(session, done, answer)
             if step is not None and done % 100 == 0:
                 step.to(done)
     if wrong:
@@ -83,21 +83,23 @@ def _no_bar() -> Any:
     return nullcontext(None)
 
 
-def _tell(session: Session, number: int, found: dict[str, Any]) -> None:
+def _tell(session: Session, number: int, reply: dict[str, Any]) -> None:
     out = session.out
-    if "error" in found:
-        out.data(f"{number}: {out.paint('not read', 'red')}: {neutral.line(found['error'])}")
+    if "error" in reply:
+        out.data(f"{number}: {out.paint('not read', 'red')}: {neutral.line(reply['error'])}")
         return
-    sure = f"{found['confidence']:.0%}"
-    by = f", by {found['pattern']}" if found["pattern"] else ""
+    sure = f"{reply['confidence']:.0%}"
+    by = f", by {reply['pattern']}" if reply["pattern"] else ""
     out.data(
-        f"{number}: {out.paint(found['cause'], 'bold')} ({sure}{by}); {out.paint(_WORDS[found['retry']], _COLOURS[found['retry']])}"
+        f"{number}: {out.paint(reply['cause'], 'bold')} ({sure}{by}); {out.paint(_WORDS[reply['retry']], _COLOURS[reply['retry']])}"
     )
-    for text in (found["words"], found["advice"]):
+    for text in (reply["words"], reply["advice"]):
         if text:
             out.data(f"   {neutral.line(text)}")
-    for line in found["lines"]:
+    for line in reply["lines"]:
         out.data(out.paint(f"   | {neutral.line(line)}", "dim"))
-    if found["also"]:
-        others = ", ".join(f"{one['cause']} ({one['pattern']}, {one['confidence']:.0%})" for one in found["also"])
+    if reply["also"]:
+        others = ", ".join(
+            f"{finding['cause']} ({finding['pattern']}, {finding['confidence']:.0%})" for finding in reply["also"]
+        )
         out.data(f"   Also seen: {neutral.line(others)}.")

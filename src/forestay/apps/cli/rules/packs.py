@@ -24,21 +24,21 @@ def list_packs(session: Session) -> int:
 
     forestay packs list
     """
-    found = read_all(session)
+    packs = read_all(session)
     rows: dict[tuple[str, str], int] = {}
-    for file in found.files:
+    for file in packs.files:
         area = Path(file.file).stem
         rows[(file.read.name, area)] = rows.get((file.read.name, area), 0) + len(file.read.patterns)
     areas = [{"pack": pack, "area": area, "patterns": many} for (pack, area), many in rows.items()]
     if session.out.as_json:
-        session.out.document({"packs": areas, "patterns": len(found.patterns)})
+        session.out.document({"packs": areas, "patterns": len(packs.patterns)})
         return ExitCode.OK
     session.print_list(
         "packs", areas, [Column("PACK", flexible=True), Column("AREA", flexible=True), Column("PATTERNS", right=True)],
         lambda area: [str(area["pack"]), str(area["area"]), str(area["patterns"])],
         key=lambda area: f"{area['pack']}/{area['area']}",
     )  # fmt: skip
-    session.out.say(f"{len(found.patterns)} patterns; to list them: forestay packs patterns")
+    session.out.say(f"{len(packs.patterns)} patterns; to list them: forestay packs patterns")
     return ExitCode.OK
 
 
@@ -53,8 +53,8 @@ def patterns(session: Session) -> int:
         Column("PACK", flexible=True),
     ]  # fmt: skip
     session.print_list(
-        "patterns", [_short(one) for one in read_all(session).patterns], columns, key=lambda one: str(one["name"]),
-        row=lambda one: [one["name"], one["cause"], one["retry"], str(one["weight"]), f"{one['confidence']:.0%}", one["pack"]],
+        "patterns", [_short(pattern) for pattern in read_all(session).patterns], columns, key=lambda fields: str(fields["name"]),
+        row=lambda fields: [fields["name"], fields["cause"], fields["retry"], str(fields["weight"]), f"{fields['confidence']:.0%}", fields["pack"]],
     )  # fmt: skip
     return ExitCode.OK
 
@@ -66,11 +66,11 @@ def show(session: Session, name: Annotated[str, typer.Argument(metavar="PATTERN"
     """
     from forestay.formats.rules.pack_yaml import pattern_to_json
 
-    found = [one for one in read_all(session).patterns if one.pattern.name == name]
-    if not found:
+    patterns = [pack_pattern for pack_pattern in read_all(session).patterns if pack_pattern.pattern.name == name]
+    if not patterns:
         session.out.complain(f"there is no pattern {neutral.line(name)}; `forestay packs patterns` lists them")
         return ExitCode.NOT_FOUND
-    plain = pattern_to_json(found[0])
+    plain = pattern_to_json(patterns[0])
     if session.out.as_json:
         session.out.document(plain)
         return ExitCode.OK
@@ -81,16 +81,16 @@ def show(session: Session, name: Annotated[str, typer.Argument(metavar="PATTERN"
 
 def _lines(value: Any, indent: str = "") -> list[str]:
     """A plain value as a person reads it."""
-    found: list[str] = []
-    for key, one in value.items() if isinstance(value, dict) else (("-", one) for one in value):
+    lines: list[str] = []
+    for key, inner in value.items() if isinstance(value, dict) else (("-", other_inner) for other_inner in value):
         head = f"{indent}{key}:" if isinstance(value, dict) else f"{indent}-"
-        if isinstance(one, dict | list):
-            found += [head, *_lines(one, indent + "  ")]
-        elif "\n" in str(one):
-            found += [head, *(f"{indent}  | {neutral.line(line)}" for line in str(one).split("\n"))]
+        if isinstance(inner, dict | list):
+            lines += [head, *_lines(inner, indent + "  ")]
+        elif "\n" in str(inner):
+            lines += [head, *(f"{indent}  | {neutral.line(line)}" for line in str(inner).split("\n"))]
         else:
-            found.append(f"{head} {neutral.line(str(one))}")
-    return found
+            lines.append(f"{head} {neutral.line(str(inner))}")
+    return lines
 
 
 def run_fixtures(
@@ -108,14 +108,14 @@ def run_fixtures(
     try:
         # One's own are tried beside all others, as they will be used.
         mine = read_packs([folder], with_shipped=False).patterns if folder else None
-        known = [one for one in folders() if folder is None or one.resolve() != folder.resolve()]
+        known = [path for path in folders() if folder is None or path.resolve() != folder.resolve()]
         everything = read_packs([*known, *([folder] if folder else [])])
     except OSError as error:
         raise typer.BadParameter(str(error)) from error
     problems = [f"{name}:{problem}" for name, problem in everything.problems]
     failures = everything.failures(mine)
     tested = everything.patterns if mine is None else mine
-    fixtures = sum(len(one.fixtures.matches) + len(one.fixtures.passes) for one in tested)
+    fixtures = sum(len(pattern.fixtures.matches) + len(pattern.fixtures.passes) for pattern in tested)
     if session.out.as_json:
         counts = {"patterns": len(tested), "fixtures": fixtures}
         session.out.document(counts | {"problems": problems, "failures": failures})
@@ -134,8 +134,8 @@ def run_fixtures(
     return ExitCode.FAILED if problems or failures else ExitCode.OK
 
 
-def _short(one: PackPattern) -> dict[str, Any]:
-    pattern = one.pattern
+def _short(pack_pattern: PackPattern) -> dict[str, Any]:
+    pattern = pack_pattern.pattern
     return {
         "name": pattern.name,
         "pack": pattern.pack,

@@ -15,7 +15,7 @@ from forestay.apps.cli.flows.check import read_flow, refuse_flow
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.formats.rules.exlet_json import ExletText
+    from forestay.formats.rules.playbook_json import PlaybookText
 
 FILES = typer.Argument(metavar="FILE…", help="Playbooks in YAML or JSON.")
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="The exception type that it is to answer.")]
@@ -33,11 +33,11 @@ def list_playbooks(session: Session) -> int:
         Column("ACTIONS", flexible=True),
         Column("DESCRIPTION", flexible=True),
     ]
-    found = session.client.exlets()
-    ids = session.short_ids(one["version"] for one in found)
+    playbooks = session.client.playbooks()
+    ids = session.short_ids(playbook["version"] for playbook in playbooks)
     session.print_list(
-        "playbooks", found, columns, key=lambda one: str(one["name"]),
-        row=lambda one: [one["name"], ids.short(one["version"]), ", ".join(one["steps"]), one["description"]],
+        "playbooks", playbooks, columns, key=lambda fields: str(fields["name"]),
+        row=lambda fields: [fields["name"], ids.short(fields["version"]), ", ".join(fields["steps"]), fields["description"]],
         empty="There are no playbooks yet. To add one: forestay playbooks add FILE",
     )  # fmt: skip
     return ExitCode.OK
@@ -57,9 +57,9 @@ def show(
     from forestay.client.api.naming import is_whole, only
 
     if version is not None and not is_whole(version):
-        known = {str(one["version"]) for one in session.client.exlet(name, None)["versions"]}
-        version = only(version, {one for one in known if one.startswith(version.lower())}, "version")
-    return _show(session, session.client.exlet(name, version))
+        known = {str(other_version["version"]) for other_version in session.client.playbook(name, None)["versions"]}
+        version = only(version, {value for value in known if value.startswith(version.lower())}, "version")
+    return _show(session, session.client.playbook(name, version))
 
 
 def add(session: Session, files: Annotated[list[Path], FILES], type_: Type = None) -> int:
@@ -80,8 +80,8 @@ def check(session: Session, files: Annotated[list[Path], FILES], type_: Type = N
     return _check(session, [(file, _read(file, type_)) for file in files])
 
 
-def _read(file: Path, type_: str | None) -> ExletText:
-    from forestay.formats.rules.exlet_files import TYPES, read_exlet_of_type
+def _read(file: Path, type_: str | None) -> PlaybookText:
+    from forestay.formats.rules.playbook_files import TYPES, read_playbook_of_type
 
     if type_ and type_ not in TYPES:
         raise typer.BadParameter(f"{type_!r} is none of {', '.join(TYPES)}")
@@ -89,48 +89,48 @@ def _read(file: Path, type_: str | None) -> ExletText:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from error
-    return read_exlet_of_type(text, type_)
+    return read_playbook_of_type(text, type_)
 
 
-def _check(session: Session, read: list[tuple[Path, ExletText]]) -> int:
+def _check(session: Session, read: list[tuple[Path, PlaybookText]]) -> int:
     if session.out.as_json:
-        session.out.document({"playbooks": [_checked(file, one) for file, one in read]})
+        session.out.document({"playbooks": [_checked(file, text) for file, text in read]})
     else:
-        for file, one in read:
-            _tell(session, file, one)
-    return ExitCode.OK if all(one.exlet is not None for _, one in read) else ExitCode.FAILED
+        for file, text in read:
+            _tell(session, file, text)
+    return ExitCode.OK if all(text.playbook is not None for _, text in read) else ExitCode.FAILED
 
 
-def _checked(file: Path, read: ExletText) -> dict[str, Any]:
-    shown: dict[str, Any] = {"file": str(file), "problems": [one._asdict() for one in read.problems]}
-    return shown | ({"name": read.exlet.name} if read.exlet is not None else {})
+def _checked(file: Path, read: PlaybookText) -> dict[str, Any]:
+    shown: dict[str, Any] = {"file": str(file), "problems": [problem._asdict() for problem in read.problems]}
+    return shown | ({"name": read.playbook.name} if read.playbook is not None else {})
 
 
-def _tell(session: Session, file: Path, read: ExletText) -> None:
+def _tell(session: Session, file: Path, read: PlaybookText) -> None:
     name = neutral.line(str(file))
-    if read.exlet is not None:
-        steps = f"{len(read.exlet.steps)} action{'' if len(read.exlet.steps) == 1 else 's'}"
-        session.out.data(f"{name}: {session.out.paint('good', 'green')}: {neutral.line(read.exlet.name)}, {steps}")
-    for one in read.problems:
-        session.out.data(f"{name}:{neutral.line(str(one))}")
+    if read.playbook is not None:
+        steps = f"{len(read.playbook.steps)} action{'' if len(read.playbook.steps) == 1 else 's'}"
+        session.out.data(f"{name}: {session.out.paint('good', 'green')}: {neutral.line(read.playbook.name)}, {steps}")
+    for problem in read.problems:
+        session.out.data(f"{name}:{neutral.line(str(problem))}")
 
 
-def _add(session: Session, read: list[tuple[Path, ExletText]], type_: str | None) -> int:
+def _add(session: Session, read: list[tuple[Path, PlaybookText]], type_: str | None) -> int:
     """All of them, or none where one is wrong."""
-    from forestay.formats.rules.exlet_files import with_versions
-    from forestay.formats.rules.exlet_json import write_exlet_text
+    from forestay.formats.rules.playbook_files import with_versions
+    from forestay.formats.rules.playbook_json import write_playbook_text
 
-    wrong = [(file, one) for file, one in read if one.exlet is None]
+    wrong = [(file, text) for file, text in read if text.playbook is None]
     if wrong:
         _complain(session, wrong)
         return ExitCode.USAGE
     kept: list[dict[str, Any]] = []
-    for file, one in read:
-        versions = _versions(session, file, one)
-        if versions is None or one.exlet is None:
+    for file, playbook_text in read:
+        versions = _versions(session, file, playbook_text)
+        if versions is None or playbook_text.playbook is None:
             return ExitCode.USAGE
-        text = write_exlet_text(with_versions(one.exlet, versions))
-        kept.append(session.client.put_exlet(one.exlet.name, text, type_=type_))
+        text = write_playbook_text(with_versions(playbook_text.playbook, versions))
+        kept.append(session.client.put_playbook(playbook_text.playbook.name, text, type_=type_))
     if session.out.as_json:
         session.out.document({"playbooks": kept})
     else:
@@ -139,34 +139,34 @@ def _add(session: Session, read: list[tuple[Path, ExletText]], type_: str | None
     return ExitCode.OK
 
 
-def _complain(session: Session, wrong: list[tuple[Path, ExletText]]) -> None:
-    for file, one in wrong:
-        session.out.complain(f"{neutral.line(str(file))}: {len(one.problems)} error(s)")
-        for problem in one.problems:
+def _complain(session: Session, wrong: list[tuple[Path, PlaybookText]]) -> None:
+    for file, text in wrong:
+        session.out.complain(f"{neutral.line(str(file))}: {len(text.problems)} error(s)")
+        for problem in text.problems:
             session.out.say(f"  {neutral.line(str(file))}:{neutral.line(str(problem))}")
 
 
 def ready_text(session: Session, file: Path) -> str | None:
     """The text of a playbook in a file, with its worklets stored; None: it has errors, and they were reported."""
-    from forestay.formats.rules.exlet_files import with_versions
-    from forestay.formats.rules.exlet_json import write_exlet_text
+    from forestay.formats.rules.playbook_files import with_versions
+    from forestay.formats.rules.playbook_json import write_playbook_text
 
     read = _read(file, None)
-    if read.exlet is None:
+    if read.playbook is None:
         _complain(session, [(file, read)])
         return None
     versions = _versions(session, file, read)
-    return None if versions is None else write_exlet_text(with_versions(read.exlet, versions))
+    return None if versions is None else write_playbook_text(with_versions(read.playbook, versions))
 
 
-def _versions(session: Session, file: Path, read: ExletText) -> dict[str, str] | None:
+def _versions(session: Session, file: Path, read: PlaybookText) -> dict[str, str] | None:
     """The versions of the worklets that are named by their files, which are stored first; None: one of them is no flow."""
     from forestay.formats.flows.yaml_flow import write_flow_text
-    from forestay.formats.rules.exlet_files import worklet_files
+    from forestay.formats.rules.playbook_files import worklet_files
 
-    assert read.exlet is not None  # noqa: S101 - looked at before
+    assert read.playbook is not None  # noqa: S101 - looked at before
     versions: dict[str, str] = {}
-    for name in worklet_files(read.exlet):
+    for name in worklet_files(read.playbook):
         flow = read_flow(file.parent / name)
         if flow.flow is None:
             refuse_flow(session, name, flow)
@@ -175,15 +175,15 @@ def _versions(session: Session, file: Path, read: ExletText) -> dict[str, str] |
     return versions
 
 
-def _show(session: Session, found: dict[str, Any]) -> int:
+def _show(session: Session, reply: dict[str, Any]) -> int:
     if session.out.as_json:
-        session.out.document(found)
+        session.out.document(reply)
         return ExitCode.OK
     session.out.data(
-        session.out.paint(f"# version {found['version']}, by {neutral.line(found['by'])}, {found['at']}", "dim")
+        session.out.paint(f"# version {reply['version']}, by {neutral.line(reply['by'])}, {reply['at']}", "dim")
     )
-    for line in found["text"].splitlines():
+    for line in reply["text"].splitlines():
         session.out.data(neutral.line(line))
-    for one in found["versions"][1:]:
-        session.out.say(neutral.line(f"earlier: {one['version']}  {one['at']}  {one['by']}"))
+    for version in reply["versions"][1:]:
+        session.out.say(neutral.line(f"earlier: {version['version']}  {version['at']}  {version['by']}"))
     return ExitCode.OK

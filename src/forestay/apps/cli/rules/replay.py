@@ -17,11 +17,11 @@ from forestay.apps.cli.columns import Column, table
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
-DEFAULT_SET = "domain/house"
+DEFAULT_SET = "domain/site"
 MOST_GROUPS = 20
 MOST_WRONG = 10
 _CAME = {
-    "mended": "succeeded at a later attempt",
+    "recovered": "succeeded at a later attempt",
     "by-hand": "succeeded after a person acted",
     "again": "failed again the same way",
     "otherwise": "failed again in another way",
@@ -50,11 +50,11 @@ def read_record(file: Path) -> dict[str, Any]:
     from forestay.formats.text.yaml_text import MAX_BYTES, read_yaml
 
     text = sys.stdin.read(MAX_BYTES + 1) if str(file) == "-" else file.read_text(encoding="utf-8")
-    found = read_yaml(text)
-    if found.findings or not isinstance(found.value, dict):
-        why = found.findings[0].message if found.findings else "it contains no record"
+    document = read_yaml(text)
+    if document.findings or not isinstance(document.value, dict):
+        why = document.findings[0].message if document.findings else "it contains no record"
         raise typer.BadParameter(f"{file}: {why}")
-    return found.value
+    return document.value
 
 
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only incidents since then, such as 30d.")]
@@ -94,22 +94,22 @@ def replay(
     forestay rules replay --since 14d
     """
     question = _span(since, until, most)
-    given = {
+    fields = {
         "version": version,
         "acting": acting or None,
         "rules": [read_record(file) for file in drafts or []] or None,
     }
-    question |= {name: value for name, value in given.items() if value is not None}
+    question |= {name: value for name, value in fields.items() if value is not None}
     if not session.out.as_json:
         question["show"] = MOST_WRONG
     with session.out.progress("incidents") as bar:
-        found = session.client.replay_rules(set_named(rule_set), question, progress=bar.of)
+        rules = session.client.replay_rules(set_named(rule_set), question, progress=bar.of)
     if session.out.as_json:
-        session.out.document(found)
+        session.out.document(rules)
     else:
-        for line in _lines(session, found):
+        for line in _lines(session, rules):
             session.out.data(line)
-    return ExitCode.FAILED if found["wrong"] or found["errors"] else ExitCode.OK
+    return ExitCode.FAILED if rules["wrong"] or rules["errors"] else ExitCode.OK
 
 
 def propose(
@@ -120,23 +120,23 @@ def propose(
     forestay rules propose --since 30d
     """
     with session.out.progress("incidents") as bar:
-        found = session.client.propose_rules(set_named(rule_set), _span(since, until, most), progress=bar.of)
+        rules = session.client.propose_rules(set_named(rule_set), _span(since, until, most), progress=bar.of)
     if session.out.as_json:
-        session.out.document(found)
+        session.out.document(rules)
         return ExitCode.OK
-    for number, one in enumerate(found["proposals"], 1):
-        rule, replayed = one["rule"], one["replay"]
-        session.out.data(session.out.paint(f"{number}. {neutral.line(' '.join(one['words']))}", "bold"))
+    for number, proposal in enumerate(rules["proposals"], 1):
+        rule, replayed = proposal["rule"], proposal["replay"]
+        session.out.data(session.out.paint(f"{number}. {neutral.line(' '.join(proposal['words']))}", "bold"))
         session.out.data(
             f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} with a changed result; "
             f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}."
         )
         steps = json.dumps(rule["conclusion"]["steps"])
-        words = ["forestay", "rules", "add", "--set", found["rule_set"], "--from", rule["cornerstone"], "--if", rule["condition"]]  # fmt: skip
+        words = ["forestay", "rules", "add", "--set", rules["rule_set"], "--from", rule["reference_incident"], "--if", rule["condition"]]  # fmt: skip
         session.out.data("   " + neutral.line(shlex.join([*words, "--then", steps, "--because", rule["description"]])))
-    if not found["proposals"]:
+    if not rules["proposals"]:
         session.out.say(
-            f"No proposals: in {found['incidents']:,} incidents, nothing helped at least three times that the rules do not do already."
+            f"No proposals: in {rules['incidents']:,} incidents, nothing helped at least three times that the rules do not do already."
         )
     return ExitCode.OK
 
@@ -151,55 +151,56 @@ def promoted_in_words(summary: dict[str, Any]) -> str:
     )
 
 
-def _lines(session: Session, found: dict[str, Any]) -> list[str]:
+def _lines(session: Session, reply: dict[str, Any]) -> list[str]:
     paint = session.out.paint
-    which = "" if found["all"] else ", the newest only"
-    span = f" from {moment(found['first'])} to {moment(found['last'])}" if found["incidents"] else ""
+    which = "" if reply["all"] else ", the newest only"
+    span = f" from {moment(reply['first'])} to {moment(reply['last'])}" if reply["incidents"] else ""
     lines = [
         paint(
-            f"{found['rule_set']}, version {found['version']}: {found['incidents']:,} incidents{span}{which}", "bold"
+            f"{reply['rule_set']}, version {reply['version']}: {reply['incidents']:,} incidents{span}{which}", "bold"
         ),
-        f"unchanged {found['same']:,}, changed {found['differs']:,}; {found['by_rule']:,} by a rule, the others by the default policy",
-        f"core-hours saved {found['core_hours_saved']:,.1f}, spent {found['core_hours_spent']:,.1f}",
-        f"at most {found['peak_hour']:,} actions of rules in an hour; the limit would have delayed {found['put_off']:,}",
+        f"unchanged {reply['same']:,}, changed {reply['differs']:,}; {reply['by_rule']:,} by a rule, the others by the default policy",
+        f"core-hours saved {reply['core_hours_saved']:,.1f}, spent {reply['core_hours_spent']:,.1f}",
+        f"at most {reply['peak_hour']:,} actions of rules in an hour; the limit would have delayed {reply['put_off']:,}",
     ]
-    if found["errors"]:
-        lines.append(paint(f"errors {found['errors']:,}: a condition failed, and no rule would act", "red"))
+    if reply["errors"]:
+        lines.append(paint(f"errors {reply['errors']:,}: a condition failed, and no rule would act", "red"))
         lines += [
-            neutral.line(f"  {one['rule']} on {one['incident']}: {one['message']}") for one in found["messages"][:5]
+            neutral.line(f"  {message['rule']} on {message['incident']}: {message['message']}")
+            for message in reply["messages"][:5]
         ]
-    if found["wrong"]:
-        lines.append(paint(f"wrong decisions {found['wrong']:,}", "red"))
-        lines += [f"  {many:,} {_WRONG.get(kind, kind)}" for kind, many in found["wrong_by"].items()]
+    if reply["wrong"]:
+        lines.append(paint(f"wrong decisions {reply['wrong']:,}", "red"))
+        lines += [f"  {many:,} {_WRONG.get(kind, kind)}" for kind, many in reply["wrong_by"].items()]
         lines += [
             neutral.line(
-                f"  {one['incident']}  {one['cause']}  then {one['then']['way']}, now {one['now']['way']} by {one['now']['by']}"
+                f"  {example['incident']}  {example['cause']}  then {example['then']['way']}, now {example['now']['way']} by {example['now']['by']}"
             )
-            for one in found["examples"]
-            if one["wrong"]
+            for example in reply["examples"]
+            if example["wrong"]
         ]
-    elif found["by_rule"]:
+    elif reply["by_rule"]:
         lines.append(paint("no wrong decisions", "green"))
-    if found["groups"]:
+    if reply["groups"]:
         columns = [
             Column("BY", flexible=True), Column("CAUSE"), Column("THEN"), Column("NOW"), Column("INCIDENTS", right=True),
             Column("WRONG", right=True), Column("RESULT", flexible=True),
         ]  # fmt: skip
         rows = [
             [
-                one["by"],
-                one["cause"],
-                one["then"],
-                one["now"],
-                f"{one['count']:,}",
-                f"{one['wrong']:,}",
-                _came(one["came"]),
+                group["by"],
+                group["cause"],
+                group["then"],
+                group["now"],
+                f"{group['count']:,}",
+                f"{group['wrong']:,}",
+                _came(group["came"]),
             ]
-            for one in found["groups"][:MOST_GROUPS]
+            for group in reply["groups"][:MOST_GROUPS]
         ]
         lines += ["", *table(columns, rows, paint=paint, width=session.out.width)]
-        left = len(found["groups"]) - MOST_GROUPS
-        if left > 0 or found["more_groups"]:
+        left = len(reply["groups"]) - MOST_GROUPS
+        if left > 0 or reply["more_groups"]:
             lines.append(f"and {max(0, left):,} more groups; --json lists them all")
     return lines
 

@@ -34,12 +34,12 @@ def list_sets(session: Session) -> int:
 
     forestay rules list
     """
-    found = session.client.rule_sets()
+    rule_sets = session.client.rule_sets()
     session.print_list(
-        "rule_sets", found,
+        "rule_sets", rule_sets,
         [Column("SET", flexible=True), Column("VERSION", right=True), Column("RULES", right=True)],
-        lambda one: [f"{one['level']}/{one['name']}", str(one["version"]), str(one["rules"])],
-        key=lambda one: f"{one['level']}/{one['name']}",
+        lambda fields: [f"{fields['level']}/{fields['name']}", str(fields["version"]), str(fields["rules"])],
+        key=lambda fields: f"{fields['level']}/{fields['name']}",
         empty="There are no rules yet. To write one for an incident: forestay rules add --from INCIDENT --if CONDITION --then PLAYBOOK",
     )  # fmt: skip
     return ExitCode.OK
@@ -53,8 +53,8 @@ def fields(session: Session) -> int:
     """
     session.print_list(
         "fields", session.client.rule_context(), [Column("FIELD"), Column("TYPE"), Column("MEANING", flexible=True)],
-        lambda one: [one["name"], one["type"] + (" or null" if one["optional"] else ""), one["words"]],
-        key=lambda one: str(one["name"]),
+        lambda fields: [fields["name"], fields["type"] + (" or null" if fields["optional"] else ""), fields["words"]],
+        key=lambda fields: str(fields["name"]),
     )  # fmt: skip
     return ExitCode.OK
 
@@ -79,15 +79,15 @@ def show(
 
 
 def _show_set(session: Session, rule_set: str, version: int | None) -> int:
-    found = session.client.rule_set(rule_set, version)
+    reply = session.client.rule_set(rule_set, version)
     if session.out.as_json:
-        session.out.document(found)
+        session.out.document(reply)
         return ExitCode.OK
     session.out.data(
-        session.out.paint(f"{rule_set}, version {found['version']}, {number_of(found['rules'], 'rule')}", "bold")
+        session.out.paint(f"{rule_set}, version {reply['version']}, {number_of(reply['rules'], 'rule')}", "bold")
     )
-    ids = session.short_ids(rule["id"] for tree in found["trees"] for rule in tree["rules"])
-    for tree in found["trees"]:
+    ids = session.short_ids(rule["id"] for tree in reply["trees"] for rule in tree["rules"])
+    for tree in reply["trees"]:
         session.out.data()
         session.out.data(session.out.paint(neutral.line(f"{tree['type']} {tree['task']}".strip()), "cyan"))
         for rule, line in zip(tree["rules"], tree["words"], strict=True):
@@ -95,16 +95,16 @@ def _show_set(session: Session, rule_set: str, version: int | None) -> int:
     return ExitCode.OK
 
 
-def _show_rule(session: Session, found: dict[str, Any], rule_set: str) -> int:
+def _show_rule(session: Session, rule: dict[str, Any], rule_set: str) -> int:
     if session.out.as_json:
-        session.out.document({"rule": found, "set": rule_set})
+        session.out.document({"rule": rule, "set": rule_set})
         return ExitCode.OK
-    session.out.data(neutral.line(found["effective"]))
+    session.out.data(neutral.line(rule["effective"]))
     session.out.data(f"  {session.out.paint('set', 'dim')}  {neutral.line(rule_set)}")
-    for key in ("id", "type", "task", "state", "condition", "does", "cornerstone", "author", "description"):
-        if found.get(key):
-            label = "reference incident" if key == "cornerstone" else key
-            session.out.data(f"  {session.out.paint(label, 'dim')}  {neutral.line(str(found[key]))}")
+    for key in ("id", "type", "task", "state", "condition", "does", "reference_incident", "author", "description"):
+        if rule.get(key):
+            label = "reference incident" if key == "reference_incident" else key
+            session.out.data(f"  {session.out.paint(label, 'dim')}  {neutral.line(str(rule[key]))}")
     return ExitCode.OK
 
 
@@ -143,18 +143,18 @@ def ask(
         "version": version,
         "context": context,
     }
-    found = session.client.ask_rules({name: value for name, value in question.items() if value not in (None, "")})
+    rules = session.client.ask_rules({name: value for name, value in question.items() if value not in (None, "")})
     if session.out.as_json:
-        session.out.document(found)
+        session.out.document(rules)
     else:
-        for line in found["words"]:
+        for line in rules["words"]:
             session.out.data(neutral.line(line))
-        conclusion = found["active"]["conclusion"]
+        conclusion = rules["active"]["conclusion"]
         if conclusion is not None:
             session.out.data(f"conclusion: {neutral.line(json.dumps(conclusion))}")
-        for line in found["problems"]:
+        for line in rules["problems"]:
             session.out.say(neutral.line(f"context: {line}"))
-    return ExitCode.FAILED if found["verdict"] == "error" else ExitCode.OK
+    return ExitCode.FAILED if rules["verdict"] == "error" else ExitCode.OK
 
 
 def add(
@@ -206,11 +206,17 @@ def _draft(
     incident: str | None,
 ) -> dict[str, Any]:
     draft = read_record(file) if file is not None else {}
-    given = {"type": type_, "task": task or None, "condition": condition, "description": why, "cornerstone": incident}
-    draft |= {name: value for name, value in given.items() if value is not None}
+    given_draft = {
+        "type": type_,
+        "task": task or None,
+        "condition": condition,
+        "description": why,
+        "reference_incident": incident,
+    }
+    draft |= {name: value for name, value in given_draft.items() if value is not None}
     if incident is not None and "context" not in draft:
         whole = session.client.incident(session.incident(incident))
-        draft = {"type": whole["type"]} | draft | {"cornerstone": whole["id"]}
+        draft = {"type": whole["type"]} | draft | {"reference_incident": whole["id"]}
     if playbook is not None:
         from forestay.formats.rules.conclusion_text import read_conclusion
 
@@ -223,7 +229,7 @@ def _draft(
             ("type", "--type"),
             ("condition", "--if"),
             ("conclusion", "--then"),
-            ("cornerstone", "--from"),
+            ("reference_incident", "--from"),
         )
         if name not in draft
     ]
@@ -282,9 +288,11 @@ def changed(session: Session, done: dict[str, Any], words: str) -> int:
         return ExitCode.OK
     if done["rule"]:
         session.out.data(done["rule"])
-    for one in done["overturned"]:
+    for entry in done["overturned"]:
         session.out.say(
-            neutral.line(f"Reference incident {one['cornerstone']}: answered by {one['before']}, now by {one['after']}")
+            neutral.line(
+                f"Reference incident {entry['reference_incident']}: answered by {entry['before']}, now by {entry['after']}"
+            )
         )
     if done.get("replayed"):
         session.out.say(promoted_in_words(done["replayed"]))

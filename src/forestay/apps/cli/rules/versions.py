@@ -30,8 +30,8 @@ def versions(session: Session, rule_set: RuleSet = DEFAULT_SET) -> int:
         Column("NOTE", flexible=True),
     ]
     session.print_list(
-        "versions", session.client.rule_versions(set_named(rule_set)), columns, key=lambda one: str(one["number"]),
-        row=lambda one: [str(one["number"]), session.when(one["at"]), one["by"], str(one["changes"]), one["note"]],
+        "versions", session.client.rule_versions(set_named(rule_set)), columns, key=lambda fields: str(fields["number"]),
+        row=lambda fields: [str(fields["number"]), session.when(fields["at"]), fields["by"], str(fields["changes"]), fields["note"]],
     )  # fmt: skip
     return ExitCode.OK
 
@@ -46,16 +46,16 @@ def diff(
 
     forestay rules diff 3 5
     """
-    found = session.client.rule_diff(set_named(rule_set), old, new)
+    changes = session.client.rule_diff(set_named(rule_set), old, new)
     if session.out.as_json:
-        session.out.document({"changes": found})
+        session.out.document({"changes": changes})
         return ExitCode.OK
-    for one in found:
-        rule = one.get("after") or one["before"]
-        sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(one["change"], ("~", "yellow"))
-        line = f"{sign} {one['change']} {short(one['rule'])} {one['type']} {one['task']}: if {rule['condition']}"
+    for change in changes:
+        rule = change.get("after") or change["before"]
+        sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(change["change"], ("~", "yellow"))
+        line = f"{sign} {change['change']} {short(change['rule'])} {change['type']} {change['task']}: if {rule['condition']}"
         session.out.data(session.out.paint(neutral.line(line), colour))
-    if not found:
+    if not changes:
         session.out.say("They do not differ.")
     return ExitCode.OK
 

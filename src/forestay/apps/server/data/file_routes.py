@@ -32,8 +32,8 @@ async def find(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """Files with a document in the catalogue, by a part of their names."""
-    found = await context.services.components.catalogue.find(who.tenant, name, limit)
-    return json_answer({"files": [_public(context, one) for one in found.files], "more": found.more})
+    listing = await context.services.components.catalogue.find(who.tenant, name, limit)
+    return json_answer({"files": [_public(context, file) for file in listing.files], "more": listing.more})
 
 
 @router.get("/where", response_model=FileOut, responses=errors(404))
@@ -43,10 +43,10 @@ async def where(
     """Where a file is: its replicas in the order in which a pilot of a site would try them."""
     _check_name(name)
     view = Viewpoint(who.tenant, site)
-    found = (await context.services.components.catalogue.locate([name], view))[name]
-    if not found.replicas:
+    file = (await context.services.components.catalogue.locate([name], view))[name]
+    if not file.replicas:
         raise HttpProblem(404, f"no storage element has {name[:200]}")
-    return json_answer(_public(context, found))
+    return json_answer(_public(context, file))
 
 
 @router.post("/replicas", response_model=FileOut, responses=errors(409, body=True))
@@ -84,18 +84,20 @@ async def mark(context: TheDesk, who: Operator, body: MarkIn) -> Response:
     _check_name(body.name)
     catalogue = context.services.components.catalogue
     known = (await catalogue.locate([body.name], Viewpoint(who.tenant)))[body.name]
-    places = [one for one in known.replicas if one.element == body.element and body.path in (None, one.path)]
+    places = [
+        replica for replica in known.replicas if replica.element == body.element and body.path in (None, replica.path)
+    ]
     if not places:
         raise HttpProblem(404, f"no replica of {body.name[:200]} is known on {body.element}")
     await context.note(who, "file.mark", body.name, why=body.reason, element=body.element, bad=body.bad)
-    for one in places:
-        await catalogue.mark(who.tenant, body.name, one.element, one.path, bad=body.bad, why=body.reason)
+    for place in places:
+        await catalogue.mark(who.tenant, body.name, place.element, place.path, bad=body.bad, why=body.reason)
     return json_answer(await _seen(context, who.tenant, body.name))
 
 
 async def _seen(context: RequestContext, tenant: str, name: str) -> Json:
-    found = await context.services.components.catalogue.locate([name], Viewpoint(tenant))
-    return _public(context, found[name])
+    files = await context.services.components.catalogue.locate([name], Viewpoint(tenant))
+    return _public(context, files[name])
 
 
 def _check_name(name: str) -> None:
@@ -115,14 +117,14 @@ def _place(
             422, f"there is no storage element {element}", [{"at": "body.element", "detail": "not known"}]
         )
     plain = catalogue_name(name)
-    told = path if path is not None else (known.path_of(plain) if plain is not None else None)
-    if told is None:
+    path_data = path if path is not None else (known.path_of(plain) if plain is not None else None)
+    if path_data is None:
         raise HttpProblem(422, f"no path rule of {element} matches; give the path")
-    if why := wrong_path(told):
+    if why := wrong_path(path_data):
         raise HttpProblem(422, why, [{"at": "body.path", "detail": why}])
-    if not known.may_read(tenant, told):
+    if not known.may_read(tenant, path_data):
         raise HttpProblem(422, "the path belongs to the outputs of another tenant")
-    return known, told
+    return known, path_data
 
 
 def _public(context: RequestContext, file: LogicalFile) -> Json:
@@ -133,13 +135,13 @@ def _public(context: RequestContext, file: LogicalFile) -> Json:
         "sha256": file.sha256,
         "replicas": [
             {
-                "element": one.element,
-                "path": one.path,
-                "since": time_text(one.since),
-                "bad": one.bad(now),
-                "bad_since": time_text(one.bad_since),
-                "why": one.why_bad,
+                "element": replica.element,
+                "path": replica.path,
+                "since": time_text(replica.since),
+                "bad": replica.bad(now),
+                "bad_since": time_text(replica.bad_since),
+                "why": replica.why_bad,
             }
-            for one in file.replicas
+            for replica in file.replicas
         ],
     }

@@ -37,13 +37,13 @@ async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsI
         raise HttpProblem(409, "no storage element is configured for the outputs of this pilot")
     wrong = [
         {"at": f"body.files.{place}.path", "detail": why}
-        for place, one in enumerate(body.files)
-        if (why := wrong_name(one.path))
+        for place, file in enumerate(body.files)
+        if (why := wrong_name(file.path))
     ]
     if wrong:
         raise HttpProblem(422, f"{len(wrong)} path(s) are invalid", wrong[:100])
     folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim)
-    paths = {one.path: f"{folder}/{one.path}" for one in body.files}
+    paths = {file.path: f"{folder}/{file.path}" for file in body.files}
     try:
         signed = elements.uploads(element.name, list(paths.values()))
     except Permanent as error:
@@ -54,7 +54,7 @@ async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsI
 async def _task_uploads(context: RequestContext, document: JobDocument, body: UploadsIn) -> Response:
     """The same for the outputs of a task, which go where its client said."""
     try:
-        signed = await task_uploads(context, document, [one.path for one in body.files])
+        signed = await task_uploads(context, document, [file.path for file in body.files])
     except Permanent as error:
         raise HttpProblem(409, str(error)) from error
     if signed is None:

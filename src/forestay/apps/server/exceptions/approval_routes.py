@@ -1,4 +1,4 @@
-"""Routes for a second person: what waits for one, and their answer."""
+"""Routes for an approver: what waits for one, and their answer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ class AnswerIn(Model):
 
 @router.get("/approvals", response_model=ApprovalsOut, responses=errors())
 async def find_approvals(context: TheDesk, who: Viewer, state: State | None = None) -> Response:
-    """What waits for a second person, or did in the last days; the newest first."""
-    found = await context.services.components.approvals.find(who.tenant)
-    shown = [approval_public(one) for one in found if state is None or one.stage == state]
+    """What waits for approval, or did in the last days; the newest first."""
+    approval_records = await context.services.components.approvals.find(who.tenant)
+    shown = [
+        approval_public(approval_record)
+        for approval_record in approval_records
+        if state is None or approval_record.stage == state
+    ]
     return json_answer({"approvals": shown})
 
 

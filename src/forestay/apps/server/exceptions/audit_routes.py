@@ -51,5 +51,5 @@ async def read_audit(
     """Entries of the tenant's audit log in order: from a number on, or the last ones."""
     entries, head = await context.services.components.audit.read(who.tenant, start=start, limit=limit)
     return json_answer(
-        {"entries": [entry_public(one) for one in entries], "head": {"number": head.number, "hash": head.hash}}
+        {"entries": [entry_public(entry) for entry in entries], "head": {"number": head.number, "hash": head.hash}}
     )

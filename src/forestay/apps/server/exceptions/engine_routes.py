@@ -1,4 +1,4 @@
-"""Interface X: other engines report what happens to their cases, and obey orders. They need to know nothing of exceptions."""
+"""Interface X: other engines report what happens to their runs, and obey orders. They need to know nothing of exceptions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from forestay.apps.server.http.request_context import EngineCaller, RequestConte
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Model
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.exceptions.incidents.engine_case import EngineCase, EngineEvent, EventKind, UnansweredAction
+from forestay.domain.exceptions.incidents.engine_run import EngineEvent, EngineRun, EventKind, UnansweredAction
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.exlets.engine_order import EngineOrder, OrderOutcome, OrderVerb
+from forestay.domain.playbooks.engine_order import EngineOrder, OrderOutcome, OrderVerb
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.exceptions.engines.engine_commands import CommandReply, EngineReporter
@@ -34,36 +34,36 @@ EngineName = Annotated[
     str, Path(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="The engine's name, chosen by its operator.")
 ]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-"""The engine's own names of cases and items."""
+"""The engine's own names of runs and tasks."""
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Data = dict[Annotated[str, Field(min_length=1, max_length=100)], JsonValue]
 
 
 class EventIn(Model):
     id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+/-]+$")]
-    """The reporter's own id; the same in every repeat, and of no other event of the case."""
-    case: Key
+    """The reporter's own id; the same in every repeat, and of no other event of the run."""
+    run: Key
     kind: EventKind
-    item: Word = ""
+    task: Word = ""
     at: int | None = Field(default=None, ge=0, le=INT64)
     """Milliseconds since 1970; now, if it is left out."""
     attempt: int = Field(default=0, ge=0, le=1_000_000)
     flow: Word = ""
-    """The name of what the case is an instance of: rules may be written for it."""
+    """The name of what the run is an instance of: rules may be written for it."""
     owner: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._@+-]*$")] = ""
-    """Whose case it is; only a token of role `engine` may name another than itself."""
+    """Whose run it is; only a token of role `engine` may name another than itself."""
     parent: Annotated[str, Field(max_length=200)] = ""
     data: Data = Field(default_factory=dict, max_length=200)
     result: JsonValue = None
     evidence: Data = Field(default_factory=dict, max_length=100)
     """As `forestay classify` reads it: exit_code, signal, log_tail, scheduler_state and so on."""
-    items: dict[Key, Annotated[str, Field(max_length=40)]] = Field(default_factory=dict, max_length=1000)
+    tasks: dict[Key, Annotated[str, Field(max_length=40)]] = Field(default_factory=dict, max_length=1000)
     trigger: Word = ""
     labels: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=200)]] = Field(
         default_factory=dict, max_length=50
     )
     otherwise: UnansweredAction = UnansweredAction.GO_ON
-    """What to do about an item that aborted, if no rule answers: go on without us, or wait for a person."""
+    """What to do about a task that aborted, if no rule answers: go on without us, or wait for a person."""
 
 
 class EventsIn(Model):
@@ -72,8 +72,8 @@ class EventsIn(Model):
 
 class EventAnswerOut(Out):
     event: str
-    case: str
-    """Our id of the case."""
+    run: str
+    """Our id of the run."""
     answer: Literal["go-on", "wait"]
     incident: str | None
     words: str
@@ -87,11 +87,11 @@ class OrderOut(Out):
     n: int
     """Its number; ask for those after it the next time."""
     id: str
-    case: str
+    run: str
     key: str
-    """The engine's own name of the case."""
+    """The engine's own name of the run."""
     verb: OrderVerb
-    item: str
+    task: str
     holder: str
     wait: int
     needs: dict[str, dict[str, float]]
@@ -125,43 +125,46 @@ class OutcomeOut(Out):
     detail: str
 
 
-class EngineCaseOut(Out):
+class EngineRunOut(Out):
     id: str
     key: str
     flow: str
     owner: str
     state: str
     started: Time
-    items: dict[str, str]
+    tasks: dict[str, str]
 
 
-class EngineCasesOut(Out):
-    cases: list[EngineCaseOut]
+class EngineRunsOut(Out):
+    runs: list[EngineRunOut]
 
 
 def _event(body: EventIn, who: Principal, now: int) -> EngineEvent:
-    if body.kind.of_item != bool(body.item):
+    if body.kind.of_instance != bool(body.task):
         raise HttpProblem(
-            422, f"{body.kind} is about {'an item: name it' if body.kind.of_item else 'the case, not an item'}"
+            422, f"{body.kind} is about {'a task: name it' if body.kind.of_instance else 'the run, not a task'}"
         )
     if body.owner not in ("", who.subject) and Role.ENGINE not in who.roles:
         raise HttpProblem(403, "only a token of the role engine may report the runs of others")
     if len(orjson.dumps(body.model_dump(mode="json"))) > MAX_EVENT:
         raise HttpProblem(413, f"an event may have at most {MAX_EVENT} bytes")
-    known = body.model_dump()
-    return EngineEvent(**known | {"at": now if body.at is None else body.at})
+    known = body.model_dump(exclude={"task", "tasks"})
+    known |= {"instance": body.task, "instances": dict(body.tasks), "at": now if body.at is None else body.at}
+    return EngineEvent(**known)
 
 
 @router.post("/{engine}/events", response_model=EventAnswersOut, responses=errors(404, 409, body=True))
 async def report_events(context: TheDesk, who: EngineCaller, engine: EngineName, body: EventsIn) -> Response:
-    """Report what happened to cases and items; each event is answered at once by `go-on` or `wait`. A repeat is answered as the first time, or as it stands by now."""
+    """Report what happened to runs and tasks; each event is answered at once by `go-on` or `wait`. A repeat is answered as the first time, or as it stands by now."""
     now = context.services.components.clock.now()
-    events = [_event(one, who, now) for one in body.events]
+    events = [_event(event, who, now) for event in body.events]
     try:
         answers = await context.services.events.take(EngineReporter(who.tenant, engine, who.subject), events)
     except ReportedElsewhere as error:
         raise HttpProblem(409, str(error)) from error
-    shown = [one._asdict() | {"answer": one.answer.value} for one in answers]
+    shown = [
+        engine_event_answer._asdict() | {"answer": engine_event_answer.answer.value} for engine_event_answer in answers
+    ]
     return json_answer({"answers": shown})
 
 
@@ -172,27 +175,27 @@ async def read_orders(
     request: Request,
     engine: EngineName,
     after: Annotated[int, Query(ge=0, le=INT64, description="Commands with higher numbers only.")] = 0,
-    case: Annotated[str, Query(max_length=64, description="Commands for this run only, by its Forestay id.")] = "",
+    run: Annotated[str, Query(max_length=64, description="Commands for this run only, by its Forestay id.")] = "",
     incident: Annotated[list[str] | None, Query(max_length=20, description="Also return the status of these.")] = None,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a command.")] = 0,
 ) -> Response:
     """Orders that nobody has answered, the first ones first. With `wait` it answers when there is one, or when one of the incidents is closed."""
     engines = context.services.engines
     reporter = EngineReporter(who.tenant, engine, who.subject)
-    names = [one for one in incident or () if len(one) <= 64]
+    names = [name for name in incident or () if len(name) <= 64]
     deadline = time.monotonic() + wait
     if wait and context.waiting_engines >= MOST_WAITING:
         raise HttpProblem(429, "too many requests wait for commands here; try again, or use another server")
     context.waiting_engines += 1
     try:
         while True:
-            orders = await engines.orders(reporter, after=after, case=case)
-            told = await _told(context, who, names)
-            closed = any(one["closed"] for one in told.values())
+            orders = await engines.orders(reporter, after=after, run=run)
+            incidents = await _told(context, who, names)
+            closed = any(other_incident["closed"] for other_incident in incidents.values())
             left = deadline - time.monotonic()
             if orders or closed or left <= 0 or context.stopping.is_set() or await request.is_disconnected():
                 shown = [_order(n, order) for n, order in orders]
-                return json_answer({"orders": shown, "incidents": told})
+                return json_answer({"orders": shown, "incidents": incidents})
             await engines.wait(left)
     finally:
         context.waiting_engines -= 1
@@ -210,32 +213,36 @@ async def answer_order(
     return json_answer({"outcome": stands.outcome.value, "detail": stands.detail})
 
 
-@router.get("/{engine}/cases", response_model=EngineCasesOut, responses=errors())
-async def engine_cases(context: TheDesk, who: Viewer, engine: EngineName) -> Response:
-    """The cases of an engine that have not ended, at most 10,000."""
-    found = await context.services.engines.open_cases(who.tenant, engine)
-    return json_answer({"cases": [_case(one) for one in found]})
+@router.get("/{engine}/runs", response_model=EngineRunsOut, responses=errors())
+async def engine_runs(context: TheDesk, who: Viewer, engine: EngineName) -> Response:
+    """The runs of an engine that have not ended, at most 10,000."""
+    runs = await context.services.engines.open_runs(who.tenant, engine)
+    return json_answer({"runs": [_run(run) for run in runs]})
 
 
 async def _told(context: RequestContext, who: Principal, names: list[str]) -> dict[str, dict[str, Any]]:
     if not names:
         return {}
-    found = await context.services.components.incidents.get_standings(names)
+    statuses = await context.services.components.incidents.get_statuses(names)
     return {
-        name: {"state": one.standing.state.value, "closed": one.standing.state in CLOSED, "words": one.standing.note}
-        for name, one in found.items()
-        if one.standing.tenant == who.tenant
+        name: {
+            "state": stored_incident_status.status.state.value,
+            "closed": stored_incident_status.status.state in CLOSED,
+            "words": stored_incident_status.status.note,
+        }
+        for name, stored_incident_status in statuses.items()
+        if stored_incident_status.status.tenant == who.tenant
     }
 
 
 def _order(n: int, order: EngineOrder) -> dict[str, Any]:
     return {
-        "n": n, "id": order.id, "case": order.case, "key": order.key, "verb": order.verb.value, "item": order.item, "holder": order.holder,
-        "wait": order.wait, "needs": {name: dict(one) for name, one in order.needs.items()}, "data": dict(order.data), "by": order.by,
+        "n": n, "id": order.id, "run": order.run, "key": order.key, "verb": order.verb.value, "task": order.instance, "holder": order.holder,
+        "wait": order.wait, "needs": {name: dict(need) for name, need in order.needs.items()}, "data": dict(order.data), "by": order.by,
         "reason": order.reason, "incident": order.incident, "at": time_text(order.at),
     }  # fmt: skip
 
 
-def _case(case: EngineCase) -> dict[str, Any]:
-    known = {"id": case.id, "key": case.key, "flow": case.flow, "owner": case.owner, "state": case.state}
-    return known | {"started": time_text(case.started), "items": dict(case.items)}
+def _run(run: EngineRun) -> dict[str, Any]:
+    known = {"id": run.id, "key": run.key, "flow": run.flow, "owner": run.owner, "state": run.state}
+    return known | {"started": time_text(run.started), "tasks": dict(run.instances)}

@@ -27,7 +27,7 @@ from forestay.domain.exceptions.incidents.inbox_action import (
     why_not_yet,
 )
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
-from forestay.domain.exlets.exlet import Exlet
+from forestay.domain.playbooks.playbook import Playbook
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.errors import Conflict, NotFound, PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
@@ -46,8 +46,8 @@ class ActIn(Model):
     owner: Annotated[str, Field(max_length=200)] = ""
     """Empty: whosever they are."""
     do: InboxRemedy
-    exlet: Annotated[str, Field(max_length=64)] = ""
-    """The name of a kept exlet, if one is to be carried out."""
+    playbook: Annotated[str, Field(max_length=64)] = ""
+    """The name of a kept playbook, if one is to be carried out."""
     reach: Reach
     """To how many: `one`, `ten`, `all` (500 in one act)."""
     after: Annotated[NoNul, Field(max_length=64)] = ""
@@ -71,8 +71,8 @@ class ActOut(Out):
     why: str
     cause: str
     owner: str
-    do: Literal["retry", "cancel", "exlet"]
-    exlet: str
+    do: Literal["retry", "cancel", "playbook"]
+    playbook: str
     reach: Literal["one", "ten", "all"]
     whole: bool
     """Nothing of the group was left when it was chosen."""
@@ -104,7 +104,7 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
         "cause": act.target.cause,
         "owner": act.target.owner,
         "do": act.target.remedy.value,
-        "exlet": act.target.exlet,
+        "playbook": act.target.playbook,
         "reach": act.reach.value,
         "whole": act.whole,
         "well": tried.count(InboxOutcome.WELL),
@@ -113,8 +113,8 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
         "next": None if why is not None or act.whole else after.value,
         "not_yet": why or "",
         "members": [
-            {"incident": one.incident, "job": one.job, "fate": fate.value, "detail": one.refused}
-            for one, fate in zip(act.members, tried.fates, strict=True)
+            {"incident": member.incident, "job": member.job, "fate": fate.value, "detail": member.refused}
+            for member, fate in zip(act.members, tried.fates, strict=True)
         ],
     }
 
@@ -122,31 +122,33 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
 @router.post("/acts", status_code=201, response_model=ActOut, responses=errors(404, 409, body=True))
 async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response:
     """Do something to one of a group, to ten, or to all of it. More than one wants an act before it that went well; its reason is kept."""
-    if bool(body.exlet) != (body.do is InboxRemedy.EXLET):
-        raise HttpProblem(422, "`exlet` is required for `do: exlet` and not allowed otherwise")
-    service, target = _service(context), InboxTarget(body.cause, body.owner, body.do, body.exlet)
-    exlet = (await context.services.components.exlets.get(who.tenant, body.exlet)).exlet if body.exlet else None
+    if bool(body.playbook) != (body.do is InboxRemedy.PLAYBOOK):
+        raise HttpProblem(422, "`playbook` is required for `do: playbook` and not allowed otherwise")
+    service, target = _service(context), InboxTarget(body.cause, body.owner, body.do, body.playbook)
+    playbook = (
+        (await context.services.components.playbooks.get(who.tenant, body.playbook)).playbook if body.playbook else None
+    )
     if not body.anyway:
         before = await service.look(await service.get(who.tenant, body.after)) if body.after else None
         if (why := why_not_yet(target, body.reach, before)) is not None:
             raise HttpProblem(409, why)
     chosen = await service.choose(who.tenant, target, body.reach)
-    if not chosen.standings:
+    if not chosen.statuses:
         raise HttpProblem(409, "no failure of this kind needs attention any more")
     name = context.services.components.ids.claim()
     touched: dict[str, Any] = {
-        "incidents": [one.id for one in chosen.standings[:100]],
-        "many": len(chosen.standings),
+        "incidents": [status.id for status in chosen.statuses[:100]],
+        "many": len(chosen.statuses),
         "act": name,
     }
     on = f"{body.cause} of {body.owner or 'all'}"
     if body.anyway:
         touched["anyway"] = True
-    await context.note(who, f"inbox.{body.do.value}", on, why=body.reason, exlet=body.exlet, **touched)
+    await context.note(who, f"inbox.{body.do.value}", on, why=body.reason, playbook=body.playbook, **touched)
 
     async def launch(incident: str) -> str:
-        assert exlet is not None  # noqa: S101 - looked at above
-        return await _launch(context, who, incident, exlet)
+        assert playbook is not None  # noqa: S101 - looked at above
+        return await _launch(context, who, incident, playbook)
 
     act = await service.act(
         who.tenant, name, target, body.reach, chosen, by=who.subject, why=body.reason, launch=launch
@@ -154,17 +156,19 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
     return json_answer(_shown(act, await service.look(act)), 201)
 
 
-async def _launch(context: RequestContext, who: Principal, incident: str, exlet: Exlet) -> str:
+async def _launch(context: RequestContext, who: Principal, incident: str, playbook: Playbook) -> str:
     parts = context.services.components
-    found = (await parts.incidents.get_incidents([incident])).get(incident)
-    if found is None:
+    found_incident = (await parts.incidents.get_incidents([incident])).get(incident)
+    if found_incident is None:
         return "it no longer exists"
-    problems = await parts.exlets.problems(who.tenant, exlet, found.kind)
+    problems = await parts.playbooks.problems(who.tenant, playbook, found_incident.kind)
     if problems:
         return str(problems[0].message)
     try:
-        home = engine_of(context) if found.engine == OWN_ENGINE else context.services.engines
-        await Triggers(parts.exceptions, home, parts.store, parts.clock).launch(found, exlet, by=who.subject)
+        home = engine_of(context) if found_incident.engine == OWN_ENGINE else context.services.engines
+        await Triggers(parts.exceptions, home, parts.store, parts.clock).launch(
+            found_incident, playbook, by=who.subject
+        )
     except (Conflict, NotFound) as error:
         return str(error)
     return ""
@@ -174,8 +178,8 @@ async def _launch(context: RequestContext, who: Principal, incident: str, exlet:
 async def read_act(context: TheDesk, who: Viewer, act: ActName) -> Response:
     """An act, and what came of it until now."""
     service = _service(context)
-    found = await service.get(who.tenant, act)
-    return json_answer(_shown(found, await service.look(found)))
+    action = await service.get(who.tenant, act)
+    return json_answer(_shown(action, await service.look(action)))
 
 
 @router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
@@ -186,17 +190,17 @@ async def inbox_changes(context: TheDesk, who: Viewer) -> Response:
 
 async def _changes(context: RequestContext, tenant: str) -> AsyncGenerator[bytes, None]:
     incidents = context.services.components.incidents
-    told: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
     quiet = 0
     while True:
         try:
             counts = await incidents.count(IncidentQuery(tenant, states=STATES), by="state")
             newest = await incidents.find(IncidentQuery(tenant), sort="-changed", limit=1)
-            now = (sum(counts.values()), newest.found[0].standing.changed if newest.found else 0)
+            now = (sum(counts.values()), newest.statuses[0].status.changed if newest.statuses else 0)
         except PortError:
-            now = told or (0, 0)
-        if now != told:
-            told, quiet = now, 0
+            now = last or (0, 0)
+        if now != last:
+            last, quiet = now, 0
             yield event("inbox", {"waiting": now[0]})
         elif (quiet := quiet + 1) % 5 == 0:
             yield event("ping", {})

@@ -12,9 +12,9 @@ from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
-from forestay.domain.exceptions.safeguards.brakes import CORE_HOUR
+from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR
 from forestay.formats.jobs.job_public import time_text
-from forestay.formats.rules.incident_public import incident_public, standing_public
+from forestay.formats.rules.incident_public import incident_public, status_public
 from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.services.exceptions.inbox.inbox_reader import InboxReader
@@ -36,8 +36,8 @@ class IncidentOut(Out):
     due: Time | None
     cause: str
     flow: str
-    case: str
-    item: str
+    run: str
+    task: str
     job: str
     group: str
     note: str
@@ -57,7 +57,7 @@ class DecisionOut(Out):
     at: Time
     verdict: str
     by: str
-    exlet: dict[str, Any] | None
+    playbook: dict[str, Any] | None
     detail: dict[str, Any]
 
 
@@ -88,12 +88,12 @@ class InboxGroupOut(Out):
     owners: int
     count: int
     core_hours: float
-    """What another run of all of them would cost."""
+    """What another attempt of all of them would cost."""
     oldest: Time
     incident: str
     """The oldest of them."""
     job: str
-    case: str
+    run: str
     waits_for: str
     note: str
     next: str
@@ -106,7 +106,7 @@ class InboxOut(Out):
     count: int
     """How many incidents wait in all, also in groups that are not shown."""
     core_hours: float
-    """What another run of all of them would cost."""
+    """What another attempt of all of them would cost."""
     many: int
     """How many groups there are in all."""
     causes: list[str]
@@ -118,9 +118,9 @@ class InboxOut(Out):
 
 def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
     try:
-        states = frozenset(IncidentState(one) for one in state.split(",") if one)
+        states = frozenset(IncidentState(part) for part in state.split(",") if part)
     except ValueError:
-        known = ", ".join(one.value for one in IncidentState)
+        known = ", ".join(incident_state.value for incident_state in IncidentState)
         raise HttpProblem(400, f"{state!r} is not a state of an incident; use one of {known}") from None
     return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
 
@@ -133,19 +133,19 @@ async def find_incidents(
     cause: Word = "",
     owner: Word = "",
     flow: Word = "",
-    case: Word = "",
+    run: Word = "",
     job: Word = "",
     group: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """Find incidents, the newest first."""
-    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, case=case, job=job, group=group)
+    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, run=run, job=job, group=group)
     try:
         page = await context.services.components.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:
         raise HttpProblem(400, str(error)) from error
-    shown = [standing_public(one.standing) for one in page.found]
+    shown = [status_public(stored.status) for stored in page.statuses]
     return json_answer({"incidents": shown, "cursor": page.cursor})
 
 
@@ -159,36 +159,36 @@ async def read_inbox(
 ) -> Response:
     """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
     service = InboxReader(context.services.components.incidents)
-    found = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
+    inbox = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
     groups = [
         {
-            "group": one.place.group,
-            "cause": one.place.cause,
-            "owner": one.place.owner,
-            "owners": one.owners,
-            "count": one.count,
-            "core_hours": round(one.core_seconds / CORE_HOUR, 2),
-            "oldest": time_text(one.at),
-            "incident": one.oldest,
+            "group": group.place.group,
+            "cause": group.place.cause,
+            "owner": group.place.owner,
+            "owners": group.owners,
+            "count": group.count,
+            "core_hours": round(group.core_seconds / CORE_HOUR, 2),
+            "oldest": time_text(group.at),
+            "incident": group.oldest,
             "job": oldest.job if oldest is not None else "",
-            "case": oldest.case if oldest is not None else "",
-            "waits_for": one.place.waits.value,
+            "run": oldest.run if oldest is not None else "",
+            "waits_for": group.place.waits.value,
             "note": oldest.note if oldest is not None else "",
-            "next": one.next_step(oldest),
+            "next": group.next_step(oldest),
         }
-        for one in found.groups
-        for oldest in [found.oldest.get(one.oldest)]
+        for group in inbox.groups
+        for oldest in [inbox.oldest.get(group.oldest)]
     ]
-    told = {
+    body = {
         "groups": groups,
-        "count": sum(one.count for one in found.all),
-        "core_hours": round(sum(one.core_seconds for one in found.all) / CORE_HOUR, 2),
-        "many": len(found.all),
-        "causes": sorted({one.place.cause for one in found.all})[:MOST_NAMED],
-        "owners": sorted({one.place.owner for one in found.all if one.place.owner})[:MOST_NAMED],
-        "more": found.more,
+        "count": sum(group.count for group in inbox.all),
+        "core_hours": round(sum(group.core_seconds for group in inbox.all) / CORE_HOUR, 2),
+        "many": len(inbox.all),
+        "causes": sorted({group.place.cause for group in inbox.all})[:MOST_NAMED],
+        "owners": sorted({group.place.owner for group in inbox.all if group.place.owner})[:MOST_NAMED],
+        "more": inbox.more,
     }
-    return json_answer(told)
+    return json_answer(body)
 
 
 @router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))
@@ -208,12 +208,14 @@ async def count_incidents(
 async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Response:
     """One incident: its evidence, its cause, what was decided and by which rule, and every step that was done."""
     incidents = context.services.components.incidents
-    found = (await incidents.get_incidents([incident])).get(incident)
-    standing = (await incidents.get_standings([incident])).get(incident)
-    if found is None or standing is None or found.tenant != who.tenant:
+    found_incident = (await incidents.get_incidents([incident])).get(incident)
+    status = (await incidents.get_statuses([incident])).get(incident)
+    if found_incident is None or status is None or found_incident.tenant != who.tenant:
         raise HttpProblem(404, "there is no such incident")
     decisions: list[Decision] = []
     # One by one, since a search may not know the newest yet.
-    while len(decisions) < MOST and (one := await incidents.get_decision(incident, len(decisions) + 1)) is not None:
-        decisions.append(one)
-    return json_answer(incident_public(found, standing.standing, decisions, await incidents.steps(incident)))
+    while (
+        len(decisions) < MOST and (decision := await incidents.get_decision(incident, len(decisions) + 1)) is not None
+    ):
+        decisions.append(decision)
+    return json_answer(incident_public(found_incident, status.status, decisions, await incidents.steps(incident)))

@@ -1,4 +1,4 @@
-"""Routes for flows: stored, read, and all of their cases held or told something at once."""
+"""Routes for flows: stored, read, and all of their runs held or told something at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from forestay.formats.text.yaml_text import MAX_BYTES
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.operations.identity import Principal
 
-router = Router(prefix="/v1", tags=["cases"])
+router = Router(prefix="/v1", tags=["runs"])
 Version = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
@@ -59,13 +59,13 @@ class FlowOut(Out):
 class PassedOut(Out):
     id: str
     verb: str
-    item: str
+    task: str
 
 
 class PythonFlowOut(FlowOut):
     params: dict[str, Any]
     needed: list[str]
-    """The parameters that a case must give."""
+    """The parameters that a run must give."""
     description: str
 
 
@@ -75,26 +75,26 @@ class PythonFlowsOut(Out):
     """What is wrong with files in the folder."""
 
 
-class GateOut(Out):
+class FlowSuspensionOut(Out):
     holders: list[str]
     verbs: list[PassedOut]
-    """Those that not every case has been told of yet."""
+    """Those that not every run has been told of yet."""
 
 
-class FlowWholeOut(FlowOut, GateOut):
+class FlowWholeOut(FlowOut, FlowSuspensionOut):
     text: str
     """In YAML; of a Python flow its source, of a process its XML."""
     order: dict[str, list[str]]
-    """Each task with those that it comes after; of a Python flow or a process the items of a case say so."""
+    """Each task with those that it comes after; of a Python flow or a process the tasks of a run say so."""
 
 
-class FlowVerbOut(GateOut):
+class FlowVerbOut(FlowSuspensionOut):
     id: str
 
 
 class FlowVerbIn(Model):
     verb: VerbKind
-    item: Annotated[str, Field(max_length=500)] = ""
+    task: Annotated[str, Field(max_length=500)] = ""
     id: Id | None = None
     """The same in every repeat; one is made if it is left out."""
     reason: Reason = ""
@@ -122,7 +122,7 @@ def verb_of(context: RequestContext, who: Principal, body: FlowVerbIn) -> Verb:
         at=context.services.components.clock.now(),
         id=body.id or context.services.components.ids.claim(),
         kind=body.verb,
-        item=body.item,
+        instance=body.task,
         by=who.subject,
         holder=body.holder or who.subject,
         reason=body.reason,
@@ -131,9 +131,9 @@ def verb_of(context: RequestContext, who: Principal, body: FlowVerbIn) -> Verb:
     )
 
 
-def _gate(gate: FlowSuspension) -> dict[str, object]:
-    verbs = [{"id": one.id, "verb": one.kind.value, "item": one.item} for one in gate.orders]
-    return {"holders": list(gate.holders), "verbs": verbs}
+def _suspension(suspension: FlowSuspension) -> dict[str, object]:
+    verbs = [{"id": order.id, "verb": order.kind.value, "task": order.instance} for order in suspension.orders]
+    return {"holders": list(suspension.holders), "verbs": verbs}
 
 
 @router.post("/flows", status_code=201, response_model=FlowOut, responses=errors(body=True))
@@ -141,7 +141,10 @@ async def store_flow(context: TheDesk, who: Submitter, body: FlowIn) -> Response
     """Check a flow and store it; the answer is its version, the hash of its content."""
     read = read_flow_text(body.text)
     if read.flow is None:
-        wrong = [{"at": f"body.text:{one.line}:{one.column}", "detail": str(one)} for one in read.problems[:100]]
+        wrong = [
+            {"at": f"body.text:{problem.line}:{problem.column}", "detail": str(problem)}
+            for problem in read.problems[:100]
+        ]
         raise HttpProblem(422, f"the flow has {len(read.problems)} error(s)", wrong)
     version = await context.services.components.flows.put(read.flow, tenant=who.tenant)
     return json_answer({"version": version, "name": read.flow.name}, 201)
@@ -153,8 +156,8 @@ async def store_bpel(context: TheDesk, who: Submitter, body: BpelIn) -> Response
     read = read_bpel(body.process, wsdls=body.wsdls, jobs=body.jobs, mapping=body.mapping)
     if read.flow is None:
         refused = read.report.of(ImportStatus.REFUSED)
-        wrong = [{"at": f"body.process:{one.line}", "detail": str(one)} for one in refused[:100]]
-        wrong += [{"at": "body", "detail": one} for one in read.other[:100]]
+        wrong = [{"at": f"body.process:{entry.line}", "detail": str(entry)} for entry in refused[:100]]
+        wrong += [{"at": "body", "detail": detail} for detail in read.other[:100]]
         raise HttpProblem(422, f"the process has {len(wrong)} error(s)", wrong)
     version = await context.services.components.flows.put_bpel(read.flow, tenant=who.tenant)
     return json_answer({"version": version, "name": read.flow.name}, 201)
@@ -164,7 +167,7 @@ async def store_bpel(context: TheDesk, who: Submitter, body: BpelIn) -> Response
 async def python_flows(context: TheDesk, who: Viewer) -> Response:
     """The Python flows in the operator's folder, which are started by their names."""
     folder = context.services.components.folder
-    found = [
+    flows = [
         {
             "name": flow.name,
             "version": flow.version,
@@ -174,55 +177,57 @@ async def python_flows(context: TheDesk, who: Viewer) -> Response:
         }
         for flow in folder.flows().values()
     ]
-    return json_answer({"flows": found, "problems": list(folder.problems)})
+    return json_answer({"flows": flows, "problems": list(folder.problems)})
 
 
 @router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
 async def read_flow(context: TheDesk, who: Viewer, version: str) -> Response:
-    """A stored flow, and who holds all its cases."""
+    """A stored flow, and who holds all its runs."""
     plan = await context.services.components.flows.plan(who.tenant, flow_version(version))
-    gate = await context.services.gates.gate(who.tenant, version)
+    suspension = await context.services.suspensions.suspension(who.tenant, version)
     if plan.grown:
         grown = await context.services.components.flows.grown(who.tenant, version)
         text = write_bpel(grown) if isinstance(grown, BpelFlow) else grown.source
     else:
         text = write_flow_text(plan.flow)
     order = {name: list(task.before) for name, task in plan.tasks.items()}
-    return json_answer({"version": version, "name": plan.flow.name, "text": text, "order": order} | _gate(gate))
+    return json_answer(
+        {"version": version, "name": plan.flow.name, "text": text, "order": order} | _suspension(suspension)
+    )
 
 
-@router.post("/flows/{version}/suspend", response_model=GateOut, responses=errors(404, 409, body=True))
+@router.post("/flows/{version}/suspend", response_model=FlowSuspensionOut, responses=errors(404, 409, body=True))
 async def suspend_flow(context: TheDesk, who: Operator, version: str) -> Response:
-    """Hold all cases of a flow, those that start later too, by one write; what runs may end."""
+    """Hold all runs of a flow, those that start later too, by one write; what runs may end."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     await context.note(who, "flow.suspend", version)
-    return json_answer(_gate(await context.services.gates.suspend(who.tenant, version, who.subject)))
+    return json_answer(_suspension(await context.services.suspensions.suspend(who.tenant, version, who.subject)))
 
 
-@router.post("/flows/{version}/continue", response_model=GateOut, responses=errors(404, 409, body=True))
+@router.post("/flows/{version}/continue", response_model=FlowSuspensionOut, responses=errors(404, 409, body=True))
 async def continue_flow(context: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
-    """Take a hold on all cases of a flow away."""
+    """Take a hold on all runs of a flow away."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     holder = (body.holder if body else None) or who.subject
     await context.note(who, "flow.continue", version, holder=holder)
-    return json_answer(_gate(await context.services.gates.let_go(who.tenant, version, holder)))
+    return json_answer(_suspension(await context.services.suspensions.let_go(who.tenant, version, holder)))
 
 
 @router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True) | WAITS)
 async def send_flow_verb(context: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
-    """Steer all cases of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
+    """Steer all runs of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     verb = verb_of(context, who, body)
-    if not alone(context, who, verb.kind.value, "item" if verb.item else "all-cases", owner=""):
+    if not alone(context, who, verb.kind.value, "task" if verb.instance else "all-runs", owner=""):
         act = verb_act("flow.verb", verb, begun_by=verb.at)
-        words = f"{verb.kind} {verb.item or 'all cases'} of flow {version[:12]}"
+        words = f"{verb.kind} {verb.instance or 'all runs'} of flow {version[:12]}"
         return await ask(context, who, verb.kind.value, version, owner="", why=verb.reason, act=act, words=words)
-    await context.note(who, f"flow.{verb.kind}", version, why=verb.reason, item=verb.item, verb=verb.id)
-    gates = context.services.gates
-    if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.item:
-        write = gates.suspend if verb.kind is VerbKind.SUSPEND else gates.let_go
-        gate = await write(who.tenant, version, verb.holder)
+    await context.note(who, f"flow.{verb.kind}", version, why=verb.reason, task=verb.instance, verb=verb.id)
+    suspensions = context.services.suspensions
+    if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) and not verb.instance:
+        write = suspensions.suspend if verb.kind is VerbKind.SUSPEND else suspensions.let_go
+        suspension = await write(who.tenant, version, verb.holder)
     else:
         engine_of(context)
-        gate = await gates.order(who.tenant, version, replace(verb, begun_by=verb.at))
-    return json_answer({"id": verb.id} | _gate(gate))
+        suspension = await suspensions.order(who.tenant, version, replace(verb, begun_by=verb.at))
+    return json_answer({"id": verb.id} | _suspension(suspension))

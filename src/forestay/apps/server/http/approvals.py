@@ -27,7 +27,7 @@ class ApprovalOut(Out):
     id: str
     state: State
     words: str
-    """What would be done, and why that needs a second person."""
+    """What would be done, and why that needs approval."""
     on: str
     owner: str
     by: str
@@ -48,10 +48,10 @@ WAITS: Responses = {202: {"model": PendingApprovalOut, "description": "Nothing w
 
 
 def alone(context: RequestContext, who: Principal, action: str, target: str, *, owner: str) -> bool:
-    """Whether a person may do this by themselves: it needs nobody else, it ends their own case, or this domain has only one person."""
-    if context.services.components.settings.second_person == "off":
+    """Whether a person may do this by themselves: it needs nobody else, it ends their own run, or this domain has only one person."""
+    if context.services.components.settings.approvals == "off":
         return True
-    own = action == "remove" and target in ("case", "ancestors") and owner == who.subject
+    own = action == "remove" and target in ("run", "ancestors") and owner == who.subject
     return own or needed(action, target, rule_owner="", job_owner=owner) is None
 
 
@@ -87,7 +87,7 @@ async def ask(
 
 
 def approval_public(known: ApprovalRecord) -> dict[str, object]:
-    asking, said = known.asking, known.answered
+    asking, answer = known.asking, known.answered
     return {
         "id": known.id,
         "state": known.stage.value,
@@ -98,8 +98,8 @@ def approval_public(known: ApprovalRecord) -> dict[str, object]:
         "why": asking.why,
         "at": time_text(asking.at),
         "until": time_text(asking.until),
-        "answered_by": said.by if said is not None else None,
-        "answer": said.why if said is not None else None,
+        "answered_by": answer.by if answer is not None else None,
+        "answer": answer.why if answer is not None else None,
         "outcome": known.outcome,
     }
 
@@ -121,15 +121,15 @@ async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalR
                     asking.on, attempt=act["attempt"], claim=act["claim"], by=asking.by, reason=reason
                 )
                 outcome = str(settled(answer).document.state)
-            case "case.verb":
-                outcome = await _case_verb(context, asking.on, _verb(act, asking, reason))
+            case "run.verb":
+                outcome = await _run_verb(context, asking.on, _verb(act, asking, reason))
             case "flow.verb":
-                gates = context.services.gates
-                await gates.order(asking.tenant, asking.on, _verb(act, asking, reason))
+                suspensions = context.services.suspensions
+                await suspensions.order(asking.tenant, asking.on, _verb(act, asking, reason))
                 outcome = "sent to all runs"
             case "decision":
                 if act["job"]:
-                    went = await context.services.components.faults.resume(act["job"], act["incident"], act["n"])
+                    went = await context.services.components.failures.resume(act["job"], act["incident"], act["n"])
                 else:
                     went = await context.services.components.exceptions.resume(act["incident"], act["n"])
                 outcome = "passed to the rule" if went else "the job has changed since"
@@ -147,27 +147,27 @@ async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalR
 
 
 def _verb(act: Mapping[str, Any], asking: ApprovalRequest, reason: str) -> Verb:
-    given = dict(act["verb"])
+    verb = dict(act["verb"])
     return Verb(
         at=asking.at,
-        id=given["id"],
-        kind=VerbKind(given["kind"]),
-        item=given["item"],
+        id=verb["id"],
+        kind=VerbKind(verb["kind"]),
+        instance=verb["task"],
         by=asking.by,
         holder=asking.by,
         reason=reason,
-        round=given["round"],
-        ancestors=given["ancestors"],
-        begun_by=given["begun_by"],
+        round=verb["round"],
+        ancestors=verb["ancestors"],
+        begun_by=verb["begun_by"],
     )
 
 
-async def _case_verb(context: RequestContext, case: str, verb: Verb) -> str:
+async def _run_verb(context: RequestContext, run: str, verb: Verb) -> str:
     engine = context.services.components.engine
     if engine is None:
         raise HttpProblem(409, "flows are not available here")
     try:
-        answer = await engine.send_verb(case, verb)
+        answer = await engine.send_verb(run, verb)
     except NotFound:
         return "the run has ended"
     return "done" if answer.accepted else f"refused: {answer.detail}"
@@ -178,7 +178,7 @@ def verb_act(kind: str, verb: Verb, *, begun_by: int | None = None) -> dict[str,
     plain = {
         "id": verb.id,
         "kind": verb.kind.value,
-        "item": verb.item,
+        "task": verb.instance,
         "round": verb.round,
         "ancestors": verb.ancestors,
         "begun_by": begun_by,

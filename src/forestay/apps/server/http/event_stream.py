@@ -74,7 +74,7 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping:
             return await task
         return None
     finally:
-        for one in (task, *reasons):
-            one.cancel()
+        for other_task in (task, *reasons):
+            other_task.cancel()
         if not task.done():  # otherwise whoever has the answer waits for nothing more
             await asyncio.gather(task, return_exceptions=True)

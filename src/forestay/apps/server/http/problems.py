@@ -52,7 +52,7 @@ def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (
 
 def ga4gh_body(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
     """What is wrong goes into the message: there is no other place for it."""
-    lines = [detail, *(f"{one['at']}: {one['detail']}" for one in errors)]
+    lines = [detail, *(f"{error['at']}: {error['detail']}" for error in errors)]
     return {"msg": "; ".join(lines), "status_code": status}
 
 
@@ -81,7 +81,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [{"at": ".".join(map(str, one["loc"])), "detail": one["msg"]} for one in error.errors()[:100]]
+        errors = [
+            {"at": ".".join(map(str, other_error["loc"])), "detail": other_error["msg"]}
+            for other_error in error.errors()[:100]
+        ]
         status = 400 if request.url.path.startswith(GA4GH) else 422
         return answer(status, f"{len(error.errors())} field(s) are invalid", errors, path=request.url.path)
 

@@ -129,8 +129,8 @@ def _session(request: Request) -> str:
         return ""
     token = request.cookies.get(cookie_of(context_of(request)), "")
     if token and request.method != "GET":
-        said = request.headers.get(WORD_HEADER, "")
-        if not secrets.compare_digest(said.encode(), word_against_forgery(token).encode()):
+        header = request.headers.get(WORD_HEADER, "")
+        if not secrets.compare_digest(header.encode(), word_against_forgery(token).encode()):
             raise HttpProblem(403, f"a browser request needs the header {WORD_HEADER}; reload the page")
     return token
 
@@ -140,10 +140,10 @@ def session_of(request: Request) -> str:
     return "" if request.headers.get("authorization") is not None else _session(request)
 
 
-def _password(given: str) -> str:
+def _password(text: str) -> str:
     """Clients that only know names and passwords, or read them from a file for a host, send the token as the password; the name says nothing."""
     try:
-        return b64decode(given, validate=True).decode().partition(":")[2] if len(given) <= 2 * MAX_TOKEN else ""
+        return b64decode(text, validate=True).decode().partition(":")[2] if len(text) <= 2 * MAX_TOKEN else ""
     except ValueError:
         return ""
 
@@ -187,11 +187,11 @@ def _called_back(request: Request) -> TaskHint | None:
 
     Callbacks carry no headers of ours. A token is never taken from an address: addresses are written to logs.
     """
-    given = request.query_params.get("capability", "") if request.url.path.startswith(DOWNSTREAMS) else ""
-    if not given or len(given) > MAX_TOKEN:
+    capability = request.query_params.get("capability", "") if request.url.path.startswith(DOWNSTREAMS) else ""
+    if not capability or len(capability) > MAX_TOKEN:
         return None
     try:
-        words = context_of(request).services.components.identity.unseal(given, purpose=CALLBACK_PURPOSE)
+        words = context_of(request).services.components.identity.unseal(capability, purpose=CALLBACK_PURPOSE)
         return TaskHint(words["tenant"], words["downstream"], words["job"])
     except (BadToken, KeyError) as error:
         raise HttpProblem(401, str(error)) from error
@@ -209,7 +209,7 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
 
 
 async def _until_bad(request: Request, token: str) -> None:
-    """Wait until a token is good no more: at its end, or soon after it was taken away. The channel of a pilot is held by its beats, and is not asked."""
+    """Wait until a token is good no more: at its end, or soon after it was taken away. The channel of a pilot is held by its heartbeats, and is not asked."""
     while True:
         try:
             who = await _verified(request, token, 0)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from forestay.adapters.prometheus.metrics import Metrics
 from forestay.apps.config.settings import Settings
 from forestay.apps.server.http import problems
-from forestay.apps.server.http.quick_beat import START, QuickBeat
+from forestay.apps.server.http.quick_heartbeat import START, QuickHeartbeat
 from forestay.apps.server.http.request_context import known_caller
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -66,11 +66,11 @@ class RequestLimits:
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(one for one in HEADERS if one[0] not in known)]
+                message["headers"] = [*message["headers"], *(header for header in HEADERS if header[0] not in known)]
             await send(message)
 
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        if not said.isdigit() or int(said) > self.most:
+        header = dict(scope["headers"]).get(b"content-length", b"0")
+        if not header.isdigit() or int(header) > self.most:
             too_large = self._too_large()
             refused = problems.answer(too_large.status_code, str(too_large.detail), path=scope["path"])
             await refused(scope, receive, marked)
@@ -83,8 +83,8 @@ class RequestLimits:
         return problems.HttpProblem(413, f"the limit for a request is {self.most} bytes")
 
 
-def bounded_http_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsProtocol]:
-    """The HTTP protocol that hangs up on a client which does not send the head of a request in time, or sends too much of one, and that answers beats before anything else.
+def bounded_http_protocol(seconds: float, heartbeats: QuickHeartbeat) -> type[HttpToolsProtocol]:
+    """The HTTP protocol that hangs up on a client which does not send the head of a request in time, or sends too much of one, and that answers heartbeats before anything else.
 
     Between requests, while nothing comes, the server's own keep-alive time holds.
     """
@@ -100,7 +100,7 @@ def bounded_http_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsPro
         _told = 0
         """Bytes of its headers."""
         _later: list[bytes] | None = None
-        """What came while a beat waits for its answer: answers keep the order of the requests."""
+        """What came while a heartbeat waits for its answer: answers keep the order of the requests."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -116,7 +116,7 @@ def bounded_http_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsPro
             if (
                 between
                 and data.startswith(START)
-                and beats.take(data, lambda answer: self._beat_answered(data, answer))
+                and heartbeats.take(data, lambda answer: self._heartbeat_answered(data, answer))
             ):
                 self._head_is_here()
                 self._unset_keepalive_if_required()
@@ -136,7 +136,7 @@ def bounded_http_protocol(seconds: float, beats: QuickBeat) -> type[HttpToolsPro
             elif self._head is None:
                 self._head = self.loop.call_later(seconds, self.transport.close)
 
-        def _beat_answered(self, request: bytes, answer: bytes | None) -> None:
+        def _heartbeat_answered(self, request: bytes, answer: bytes | None) -> None:
             if self.transport.is_closing():
                 return
             later, self._later = self._later or [], None

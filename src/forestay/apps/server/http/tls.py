@@ -105,11 +105,11 @@ async def _look(
 
 
 def _state(*paths: Path | None) -> list[tuple[int, int]]:
-    found = []
+    parts = []
     for path in paths:
         try:
             about = path.stat() if path is not None else None
         except OSError:
             about = None
-        found.append((0, 0) if about is None else (about.st_mtime_ns, about.st_ino))
-    return found
+        parts.append((0, 0) if about is None else (about.st_mtime_ns, about.st_ino))
+    return parts

@@ -26,8 +26,10 @@ async def conversation(context: TheDesk, who: Viewer, job: str) -> Response:
     document = (await context.job(job, who)).document
     store = context.services.components.store
     await store.refresh()
-    found = await store.find_records(kind=KIND, job=document.id, tenant=who.tenant, limit=MOST)
-    exchanges = sorted((exchange_from(document.id, one.body) for one in found), key=lambda one: one.token)
+    records = await store.find_records(kind=KIND, job=document.id, tenant=who.tenant, limit=MOST)
+    exchanges = sorted(
+        (exchange_from(document.id, record.body) for record in records), key=lambda exchange: exchange.token
+    )
     delivery = document.delivery
     return json_answer(
         {
@@ -35,7 +37,7 @@ async def conversation(context: TheDesk, who: Viewer, job: str) -> Response:
             "downstream": downstream_of(document),
             "state": document.state.value,
             "attempt": document.attempt,
-            "exchanges": [one.as_plain() for one in exchanges],
+            "exchanges": [exchange.as_plain() for exchange in exchanges],
             "callback": {"url": delivery.url, "told": delivery.done} if delivery is not None else None,
         }
     )

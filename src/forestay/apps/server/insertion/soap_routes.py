@@ -73,17 +73,17 @@ def _inside(element: XmlElement, name: str) -> XmlElement | None:
     for child in element.elements:
         if child.name == name:
             return child
-        found = _inside(child, name)
-        if found is not None:
-            return found
+        xml_element = _inside(child, name)
+        if xml_element is not None:
+            return xml_element
     return None
 
 
 def _text(element: XmlElement, name: str) -> str:
-    found = _inside(element, name)
-    if found is None or not found.text.strip():
+    xml_element = _inside(element, name)
+    if xml_element is None or not xml_element.text.strip():
         raise soap.SoapRefused(f"{element.name} needs {name}")
-    return found.text.strip()
+    return xml_element.text.strip()
 
 
 def _callback(context: RequestContext, element: XmlElement) -> str:
@@ -106,8 +106,8 @@ async def _submit(context: RequestContext, who: Principal, asked: soap.SoapReque
     try:
         specification = SpecificationIn(
             name=made.name,
-            command=[_plain(one) for one in pattern.command],
-            environment={name: _plain(one) for name, one in pattern.environment.items()},
+            command=[_plain(word) for word in pattern.command],
+            environment={name: _plain(word) for name, word in pattern.environment.items()},
             resources=ResourcesIn(cpus=need.cpus, memory=need.memory, disk=need.disk, wall=need.wall),
             inputs=[InputIn(name=name, source=_plain(source)) for name, source in pattern.inputs.items()],
             outputs=list(dict.fromkeys(pattern.outputs.values())),
@@ -120,7 +120,7 @@ async def _submit(context: RequestContext, who: Principal, asked: soap.SoapReque
     parts = context.services.components
     submissions = submissions_from(body, who, parts.notify, parts.staging)
     await check_producers(submissions, parts.store)
-    context.know(one.specification for one in submissions)
+    context.know(submission.specification for submission in submissions)
     (accepted,) = await context.services.submit.submit(submissions, by=who.subject, key=asked.message or None)
     return soap.job_element("submitted", jobId=accepted.id)
 
@@ -130,5 +130,5 @@ def _plain(text: str) -> str:
 
 
 def _first(error: ValidationError) -> str:
-    found: Any = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+    found_error: Any = error.errors()[0]
+    return f"{'.'.join(map(str, found_error['loc']))}: {found_error['msg']}"

@@ -145,12 +145,12 @@ class TesServiceInfo(Tes):
 
 def tes_errors(*more: int, unchanged: bool = False) -> Responses:
     """The errors that a route of TES may answer, as GA4GH clients read them."""
-    found: Responses = {
+    responses: Responses = {
         status: {"description": TITLES[status], "model": TesError} for status in sorted({*ALWAYS, *more})
     }
     if unchanged:
-        found[304] = {"description": "Not modified"}
-    return found
+        responses[304] = {"description": "Not modified"}
+    return responses
 
 
 BODY: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""GA4GH TES 1.1: tasks of unmodified clients, as jobs of the house. At `/ga4gh/tes/v1`, and at `/v1` for clients that look there."""
+"""GA4GH TES 1.1: tasks of unmodified clients, as Forestay job. At `/ga4gh/tes/v1`, and at `/v1` for clients that look there."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MOST_WRONG = 50
 
 
 def _problem(findings: Sequence[FlowProblem]) -> HttpProblem:
-    errors = [{"at": one.where or "task", "detail": one.message} for one in findings[:MOST_WRONG]]
+    errors = [{"at": finding.where or "task", "detail": finding.message} for finding in findings[:MOST_WRONG]]
     return HttpProblem(400, f"{len(findings)} field(s) of the task are invalid", errors)
 
 
@@ -116,8 +116,8 @@ async def create(
     )
     # Asked before the answer: after it nobody is there any more in any case.
     gone = await request.is_disconnected()
-    told = None if gone else BackgroundTask(_told, context, made, who.tenant)
-    return Response(orjson.dumps({"id": made.id}), media_type="application/json", background=told)
+    background_task = None if gone else BackgroundTask(_told, context, made, who.tenant)
+    return Response(orjson.dumps({"id": made.id}), media_type="application/json", background=background_task)
 
 
 async def _told(context: RequestContext, made: CreatedTask, tenant: str) -> None:
@@ -162,13 +162,13 @@ async def _shown(context: RequestContext, stored: Stored, state: TaskState, view
 async def _logs(context: RequestContext, document: JobDocument, warnings: Sequence[str]) -> Any:
     """One entry: the attempt that decides, or is under way."""
     tasks, store = context.services.tasks, context.services.components.store
-    told = await tasks.end_notes(document)
+    completion_notes = await tasks.completion_notes(document)
     brought: Any = {}
     if document.final:
         other = outputs_job(document.id)
-        found = (await store.get([other])).get(other)
-        brought = await tasks.end_notes(found.document) if found is not None else {}
-    log = task_log(document, warnings, told, brought)
+        stored = (await store.get([other])).get(other)
+        brought = await tasks.completion_notes(stored.document) if stored is not None else {}
+    log = task_log(document, warnings, completion_notes, brought)
     return (log,) if log is not None else ()
 
 
@@ -188,20 +188,20 @@ async def search(
     if len(values) > len(keys):
         raise HttpProblem(400, "there are more tag values than tag keys")
     wanted = list(zip(keys, [*values, *[""] * (len(keys) - len(values))], strict=True))
-    query = tasks_of(who.tenant, state, [one for one in wanted if one[1] and fits(*one)])
+    query = tasks_of(who.tenant, state, [pair for pair in wanted if pair[1] and fits(*pair)])
     shown: list[dict[str, Any]] = []
     cursor = page_token or None
     store, tasks = context.services.components.store, context.services.tasks
     for _ in range(MOST_PAGES):
         page = await store.search(query, sort="-created", limit=page_size, cursor=cursor)
         cursor = page.cursor
-        found = [one for one in page.jobs if one.document.name.startswith(name_prefix)]
+        jobs = [job for job in page.jobs if job.document.name.startswith(name_prefix)]
         if wanted:
-            tags = await _tags(context, found)
-            found = [one for one in found if tags_match(tags[one.document.id], wanted)]
-        states = await tasks.states(found)
-        found = [one for one in found if state is None or states[one.document.id] is state]
-        shown = await asyncio.gather(*(_shown(context, one, states[one.document.id], view) for one in found))
+            tags = await _tags(context, jobs)
+            jobs = [job for job in jobs if tags_match(tags[job.document.id], wanted)]
+        states = await tasks.states(jobs)
+        jobs = [job for job in jobs if state is None or states[job.document.id] is state]
+        shown = await asyncio.gather(*(_shown(context, job, states[job.document.id], view) for job in jobs))
         if shown or cursor is None:
             break
     body: dict[str, Any] = {"tasks": shown}
@@ -211,12 +211,12 @@ async def search(
 
 
 async def _tags(context: RequestContext, jobs: Sequence[Stored]) -> dict[str, dict[str, str]]:
-    specs = await context.specifications(sorted({one.document.specification for one in jobs}))
+    specs = await context.specifications(sorted({job.document.specification for job in jobs}))
     tags: dict[str, dict[str, str]] = {}
-    for one in jobs:
-        spec = specs.get(one.document.specification)
+    for job in jobs:
+        spec = specs.get(job.document.specification)
         task = task_of(spec) if spec is not None else None
-        tags[one.document.id] = dict(task.tags) if task is not None else {}
+        tags[job.document.id] = dict(task.tags) if task is not None else {}
     return tags
 
 

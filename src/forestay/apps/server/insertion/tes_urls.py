@@ -20,13 +20,13 @@ def wrong_urls(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elemen
 
 
 def _wrong(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: StorageAccess) -> Iterator[FlowProblem]:
-    for place, given in enumerate(task.inputs):
-        if not given.url:
+    for place, task_input in enumerate(task.inputs):
+        if not task_input.url:
             continue
         # A file of the catalogue comes from whichever replica can be had.
-        catalogued = catalogue_name(given.url) is not None
-        why = None if catalogued else _unreachable(given.url, tenant, outbound, elements)
-        if why is None and given.type is FileType.DIRECTORY and local_path(given.url) is None:
+        catalogued = catalogue_name(task_input.url) is not None
+        why = None if catalogued else _unreachable(task_input.url, tenant, outbound, elements)
+        if why is None and task_input.type is FileType.DIRECTORY and local_path(task_input.url) is None:
             why = "a folder needs a path, not an address"
         if why is not None:
             yield FlowProblem(("inputs", place, "url"), why)
@@ -48,10 +48,10 @@ def _unreachable(url: str, tenant: str, outbound: OutboundPolicy, elements: Stor
     bucket = bucket_of(url)
     if bucket is None:
         return "an address is a path, or starts with file://, http://, https:// or s3://; an input may also be lfn:NAME"
-    found = s3_element(url, tenant, elements)
-    if found is None:
+    found_s3_element = s3_element(url, tenant, elements)
+    if found_s3_element is None:
         return f"no storage element here has the bucket {bucket[0]}"
-    return wrong_path(found[1].rstrip("/")) if found[1] else "an object in the bucket is required"
+    return wrong_path(found_s3_element[1].rstrip("/")) if found_s3_element[1] else "an object in the bucket is required"
 
 
 def s3_element(url: str, tenant: str, elements: StorageAccess) -> tuple[StorageElement, str] | None:
@@ -77,8 +77,8 @@ def s3_element(url: str, tenant: str, elements: StorageAccess) -> tuple[StorageE
 def storage_of(tenant: str, hosts: Sequence[str], elements: StorageAccess) -> list[str]:
     """Where inputs may come from and outputs may go, as TES names it."""
     buckets = [
-        f"s3://{urlsplit(one.doors[0].base).path.strip('/')}"
-        for one in elements.elements.values()
-        if one.doors[0].kind is AccessProtocol.S3 and one.serves(tenant)
+        f"s3://{urlsplit(element.doors[0].base).path.strip('/')}"
+        for element in elements.elements.values()
+        if element.doors[0].kind is AccessProtocol.S3 and element.serves(tenant)
     ]
     return ["file:///", *(f"https://{host.removeprefix('private:')}" for host in hosts), *buckets]

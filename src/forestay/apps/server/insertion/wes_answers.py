@@ -72,7 +72,7 @@ class RunSummaryOut(RunStatusOut):
     tags: dict[str, str]
 
 
-class RunsOut(WesOut):
+class WesRunsOut(WesOut):
     runs: list[RunSummaryOut]
     next_page_token: str
     """Empty: there are no more."""

@@ -1,4 +1,4 @@
-"""GA4GH's Workflow Execution Service 1.1: runs are cases, so that any of its clients can start, follow and cancel them."""
+"""GA4GH's Workflow Execution Service 1.1: runs are runs, so that any of its clients can start, follow and cancel them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from forestay.apps.server.flows.case_routes import case_of_tenant, is_ours
 from forestay.apps.server.flows.flow_routes import FlowVerbIn, engine_of, verb_of
+from forestay.apps.server.flows.run_routes import is_ours, run_of_tenant
 from forestay.apps.server.http.problems import TITLES, HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
@@ -23,18 +23,18 @@ from forestay.apps.server.insertion.wes_answers import (
     ErrorOut,
     RunIdOut,
     RunLogOut,
-    RunsOut,
     RunStatusOut,
     ServiceInfoOut,
     TaskLogOut,
     TasksOut,
+    WesRunsOut,
 )
 from forestay.apps.server.jobs.job_log import stored_log
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.events import VerbKind
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.formats.flows.case_story import story_public
 from forestay.formats.flows.flow_languages import LANGUAGES, PYTHON
+from forestay.formats.flows.run_story import story_public
 from forestay.formats.ga4gh.peer_offer import offer_tags
 from forestay.formats.ga4gh.wes_run import (
     RunRequest,
@@ -46,14 +46,14 @@ from forestay.formats.ga4gh.wes_run import (
     task_json,
 )
 from forestay.ports.errors import NotFound
-from forestay.ports.flows.flow_engine import CaseSummary, RunHistoryEvent
+from forestay.ports.flows.flow_engine import RunHistoryEvent, RunSummary
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.flows.run_starter import RunStarter
 from forestay.services.insertion.wes_run_starter import MAX_FILES, InvalidFlow, WesRunStarter
 from forestay.services.insertion.wes_runs import RunCursor, WesRun, WesRuns
 
-router = Router(prefix="/ga4gh/wes/v1", tags=["runs"])
+router = Router(prefix="/ga4gh/wes/v1", tags=["wes"])
 ATTACHMENT = "workflow_attachment"
 MAX_FIELD = 1 << 20
 """Bytes of one field of a request that is no file."""
@@ -104,9 +104,9 @@ async def service_info(context: TheDesk, who: Viewer) -> Response:
         types |= PYTHON
     protocols = {"file", "http", "https"} | {
         door.kind.value
-        for one in context.services.components.elements.elements.values()
-        if one.serves(who.tenant)
-        for door in one.doors
+        for element in context.services.components.elements.elements.values()
+        if element.serves(who.tenant)
+        for door in element.doors
     }
     info = service_info_json(
         name=settings.public_url.partition("://")[2],
@@ -120,14 +120,14 @@ async def service_info(context: TheDesk, who: Viewer) -> Response:
     return json_answer(info)
 
 
-@router.get("/runs", response_model=RunsOut, responses=wes_errors())
+@router.get("/runs", response_model=WesRunsOut, responses=wes_errors())
 async def list_runs(context: TheDesk, who: Viewer, page_size: Size = PAGE, page_token: Token = "") -> Response:
     """The runs that were asked for here, the oldest first: those that there were when the first page was asked for, each as it stands now."""
     position = _position(page_token)
     page = await runs_of(context).page(who.tenant, limit=min(page_size, MAX_PAGE), position=position)
     shown = [
-        summary_json(one.id, one.standing.state, one.standing.started, one.standing.ended, one.request.tags)
-        for one in page.runs
+        summary_json(run.id, run.status.state, run.status.started, run.status.ended, run.request.tags)
+        for run in page.runs
     ]
     return json_answer({"runs": shown, "next_page_token": _token(list(page.position)) if page.position else ""})
 
@@ -143,15 +143,15 @@ async def run_workflow(
     """Start a run. With an idempotency key, a repeat of the same request gives the same run."""
     asked, files = await _read(request)
     parts = context.services.components
-    cases = RunStarter(parts.flows, engine_of(context), parts.ids, parts.checks)
-    starting = WesRunStarter(parts.flows, cases, parts.store, parts.folder, context.services.attachments, parts.clock)
+    runs = RunStarter(parts.flows, engine_of(context), parts.ids, parts.checks)
+    starting = WesRunStarter(parts.flows, runs, parts.store, parts.folder, context.services.attachments, parts.clock)
     key = idempotency_key or None
     await _hold_lease(context, who, starting, key, forestay_stamp)
     try:
         run = await starting.start(asked, files, tenant=who.tenant, owner=who.subject, key=key)
     except InvalidFlow as error:
         raise HttpProblem(
-            400, str(error), [{"at": asked.url, "detail": one} for one in error.problems[:100]]
+            400, str(error), [{"at": asked.url, "detail": problem} for problem in error.problems[:100]]
         ) from error
     return json_answer({"run_id": run})
 
@@ -197,7 +197,9 @@ async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
         await form.close()
     asked, wrong = read_request(fields)
     if asked is None:
-        raise HttpProblem(400, f"{len(wrong)} field(s) are invalid", [one._asdict() for one in wrong])
+        raise HttpProblem(
+            400, f"{len(wrong)} field(s) are invalid", [request_error._asdict() for request_error in wrong]
+        )
     return asked, files
 
 
@@ -213,23 +215,23 @@ def _text(name: str, content: bytes) -> str:
 @router.get("/runs/{run}", response_model=RunLogOut, responses=wes_errors())
 async def run_log(context: TheDesk, who: Viewer, run: str) -> Response:
     """A whole run: what was asked for, how it stands, what it gave back."""
-    case, known = await _run(context, who, run)
+    flow_run, known = await _run(context, who, run)
     state: Mapping[str, Any] = {"outputs": {}, "reason": "", "params": {}}
-    if case is not None:
+    if flow_run is not None:
         with suppress(NotFound):
             state = await engine_of(context).state(run)
-    outputs = await context.services.case_outputs.shown(who.tenant, run, state["outputs"])
+    outputs = await context.services.run_outputs.shown(who.tenant, run, state["outputs"])
     request = known.request
-    if not request.url and case is not None:
-        request = RunRequest("FORESTAY", "1", case.version, state["params"])
-    standing = known.standing
+    if not request.url and flow_run is not None:
+        request = RunRequest("FORESTAY", "1", flow_run.version, state["params"])
+    status = known.status
     answer = run_log_json(
         run,
         request,
-        standing.state,
-        name=case.name if case is not None else "",
-        started=standing.started,
-        ended=standing.ended,
+        status.state,
+        name=flow_run.name if flow_run is not None else "",
+        started=status.started,
+        ended=status.ended,
         outputs=outputs,
         reason=str(state["reason"] or ""),
         url=f"{_base(context)}/runs/{run}",
@@ -237,29 +239,29 @@ async def run_log(context: TheDesk, who: Viewer, run: str) -> Response:
     return json_answer(answer)
 
 
-async def _run(context: RequestContext, who: Principal, run: str) -> tuple[CaseSummary | None, WesRun]:
-    """A run of the caller's tenant, and its case; any case of ours can be read as a run, sub-flows' too. No case: the engine has forgotten it."""
+async def _run(context: RequestContext, who: Principal, run: str) -> tuple[RunSummary | None, WesRun]:
+    """A run of the caller's tenant, and its run; any run of ours can be read as a run, sub-flows' too. No run: the engine has forgotten it."""
     runs = runs_of(context)
     known = await runs.get(who.tenant, run) if 0 < len(run) <= 64 else None
     try:
-        case = await case_of_tenant(context, run, who)
+        flow_run = await run_of_tenant(context, run, who)
     except HttpProblem:
         if known is None:
             raise HttpProblem(404, f"there is no run {run[:64]} in tenant {who.tenant}") from None
         return None, known
-    if not is_ours(case):
-        raise HttpProblem(404, f"case {run[:64]} belongs to another engine")
+    if not is_ours(flow_run):
+        raise HttpProblem(404, f"run {run[:64]} belongs to another engine")
     if known is None:
-        standing = (await runs.standings(who.tenant, {run: case.started}))[run]
-        known = WesRun(run, case.started, case.owner, RunRequest("FORESTAY", "1", ""), standing)
-    return case, known
+        status = (await runs.statuses(who.tenant, {run: flow_run.started}))[run]
+        known = WesRun(run, flow_run.started, flow_run.owner, RunRequest("FORESTAY", "1", ""), status)
+    return flow_run, known
 
 
 @router.get("/runs/{run}/status", response_model=RunStatusOut, responses=wes_errors())
 async def run_status(context: TheDesk, who: Viewer, run: str) -> Response:
     """How a run stands."""
     _, known = await _run(context, who, run)
-    return json_answer({"run_id": run, "state": known.standing.state.value})
+    return json_answer({"run_id": run, "state": known.status.state.value})
 
 
 @router.post("/runs/{run}/cancel", response_model=RunIdOut, responses=wes_errors(409))
@@ -268,8 +270,8 @@ async def cancel_run(context: TheDesk, who: Submitter, run: str) -> Response:
     _, known = await _run(context, who, run)
     if known.owner != who.subject and not who.may(Role.OPERATOR):
         raise HttpProblem(403, f"the run belongs to {known.owner}; only the owner or an operator may do this")
-    if known.standing.ended is None:
-        await context.note(who, "case.force-fail", run, owner=known.owner, why="cancelled through WES")
+    if known.status.ended is None:
+        await context.note(who, "run.force-fail", run, owner=known.owner, why="cancelled through WES")
         await runs_of(context).note_cancel(who.tenant, run, who.subject)
         verb = verb_of(context, who, FlowVerbIn(verb=VerbKind.FORCE_FAIL, id=f"cancel:{run}", reason="cancelled"))
         with suppress(NotFound):
@@ -282,20 +284,20 @@ async def list_tasks(
     context: TheDesk, who: Viewer, run: str, page_size: Size = PAGE, page_token: Token = ""
 ) -> Response:
     """The jobs of a run, the oldest first, then its sub-flows; those that there were when the first page was asked for."""
-    case, _ = await _run(context, who, run)
+    flow_run, _ = await _run(context, who, run)
     limit = min(page_size, MAX_PAGE)
     snapshot, cursor, done = _task_position(page_token) or (context.services.components.clock.now(), "", -1)
     shown: list[dict[str, Any]] = []
     if done < 0:
-        query = JobQuery(tenant=who.tenant, anyof={"case": [run]}, at_most={"created": snapshot})
+        query = JobQuery(tenant=who.tenant, anyof={"run": [run]}, at_most={"created": snapshot})
         page = await context.services.components.store.search(query, sort="created", limit=limit, cursor=cursor or None)
-        shown = await _tasks(context, run, [one.document for one in page.jobs])
+        shown = await _tasks(context, run, [job.document for job in page.jobs])
         if page.cursor is not None:
             return json_answer({"task_logs": shown, "next_page_token": _token([snapshot, page.cursor, -1])})
         done = 0
-    subs = await runs_of(context).sub_runs(who.tenant, run, case.version) if case is not None else ()
+    subs = await runs_of(context).sub_runs(who.tenant, run, flow_run.version) if flow_run is not None else ()
     rest = subs[done : done + limit - len(shown)]
-    shown += [sub_run_json(one.id, one.name, run_url=f"{_base(context)}/runs/{one.id}") for one in rest]
+    shown += [sub_run_json(sub_run.id, sub_run.name, run_url=f"{_base(context)}/runs/{sub_run.id}") for sub_run in rest]
     done += len(rest)
     return json_answer(
         {"task_logs": shown, "next_page_token": _token([snapshot, "", done]) if done < len(subs) else ""}
@@ -303,32 +305,34 @@ async def list_tasks(
 
 
 async def _tasks(context: RequestContext, run: str, documents: list[JobDocument]) -> list[dict[str, Any]]:
-    specifications = await context.specifications([one.specification for one in documents])
+    specifications = await context.specifications([document.specification for document in documents])
     tes = f"{context.services.components.settings.public_url}/ga4gh/tes/v1"
     out = []
-    for one in documents:
-        known = specifications.get(one.specification)
-        out.append(task_json(one, known.command if known else (), run_url=f"{_base(context)}/runs/{run}", tes_url=tes))
+    for document in documents:
+        known = specifications.get(document.specification)
+        out.append(
+            task_json(document, known.command if known else (), run_url=f"{_base(context)}/runs/{run}", tes_url=tes)
+        )
     return out
 
 
 @router.get("/runs/{run}/tasks/{task}", response_model=TaskLogOut, responses=wes_errors())
 async def read_task(context: TheDesk, who: Viewer, run: str, task: str) -> Response:
     """One job of a run, or one of its sub-flows."""
-    case, _ = await _run(context, who, run)
+    flow_run, _ = await _run(context, who, run)
     with suppress(HttpProblem):
         document = await _job(context, who, run, task)
         return json_answer((await _tasks(context, run, [document]))[0])
-    subs = await runs_of(context).sub_runs(who.tenant, run, case.version) if case is not None else ()
-    for one in subs:
-        if one.id == task:
-            return json_answer(sub_run_json(one.id, one.name, run_url=f"{_base(context)}/runs/{one.id}"))
+    subs = await runs_of(context).sub_runs(who.tenant, run, flow_run.version) if flow_run is not None else ()
+    for sub in subs:
+        if sub.id == task:
+            return json_answer(sub_run_json(sub.id, sub.name, run_url=f"{_base(context)}/runs/{sub.id}"))
     raise HttpProblem(404, f"run {run} has no task {task[:64]}")
 
 
 async def _job(context: RequestContext, who: Principal, run: str, task: str) -> JobDocument:
     document = (await context.job(task, who)).document
-    if document.tie is None or document.tie.case != run:
+    if document.flow_ref is None or document.flow_ref.run != run:
         raise HttpProblem(404, f"run {run[:64]} has no task {task[:64]}")
     return document
 
@@ -340,19 +344,19 @@ async def run_stdout(context: TheDesk, who: Viewer, run: str) -> Response:
     outputs: Mapping[str, Any] = {}
     with suppress(NotFound):
         state = await engine_of(context).state(run)
-        outputs = await context.services.case_outputs.shown(who.tenant, run, state["outputs"])
+        outputs = await context.services.run_outputs.shown(who.tenant, run, state["outputs"])
     return PlainTextResponse(orjson.dumps(outputs, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @router.get("/runs/{run}/stderr", response_class=PlainTextResponse, responses=wes_errors())
 async def run_stderr(context: TheDesk, who: Viewer, run: str) -> Response:
     """The story of a run in words: what its engine and the exception service did for it."""
-    case, known = await _run(context, who, run)
-    told: Sequence[RunHistoryEvent] = ()
-    if case is not None:
-        told = await context.services.timeline.story(run, tenant=who.tenant, started=known.standing.started, ours=True)
-    lines = [story_public(*one) for one in told]
-    return PlainTextResponse("".join(f"{one['at']} {one['item']} {one['words']}\n" for one in lines))
+    flow_run, known = await _run(context, who, run)
+    events: Sequence[RunHistoryEvent] = ()
+    if flow_run is not None:
+        events = await context.services.timeline.story(run, tenant=who.tenant, started=known.status.started, ours=True)
+    lines = [story_public(*event) for event in events]
+    return PlainTextResponse("".join(f"{line['at']} {line['item']} {line['words']}\n" for line in lines))
 
 
 @router.get("/runs/{run}/tasks/{task}/stdout", response_class=PlainTextResponse, responses=wes_errors())

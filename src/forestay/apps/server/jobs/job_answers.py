@@ -32,7 +32,7 @@ class EndingOut(Out):
     generation: int
     attempt: int
     claim: str
-    outcome: Literal["ok", "fault"]
+    outcome: Literal["ok", "failure"]
     reason: str
     host: str
     exit_code: int | None = None
@@ -94,15 +94,15 @@ class JobOut(Out):
     generation: int
     attempt: int
     retries: int
-    faults: int
+    failures: int
     releases: int
     max_attempts: int
     claim: HoldOut | None
     last: EndingOut | None
     winner: WinnerOut | None
     callback: CallbackOut | None
-    case: str | None
-    """The case that asked for it, and the round of its item."""
+    run: str | None
+    """The run that asked for it, and the round of its task."""
     work: str | None
     overlap_possible: bool
     version: str | None
@@ -178,7 +178,7 @@ class StagedInputOut(InputOut):
     path: str | None = None
 
 
-class MeetOut(Out):
+class ColocateOut(Out):
     key: str
     room: int
     of: int
@@ -198,7 +198,7 @@ class SpecificationOut(Out):
     max_attempts: int
     retry_wait: int
     when_exhausted: Literal["fail", "hold"]
-    meet: MeetOut | None = None
+    colocate: ColocateOut | None = None
     container: str = ""
 
 
@@ -216,11 +216,11 @@ class LineOut(Out):
 
 
 class EvidenceOut(BaseModel):
-    """What a fault, a late end or an alert left behind."""
+    """What a failure, a late end or an alert left behind."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
-    kind: Literal["evidence", "late-end", "alert", "staging"]
+    kind: Literal["evidence", "late-completion", "alert", "staging"]
     at: Time
 
 

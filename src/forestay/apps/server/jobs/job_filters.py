@@ -12,9 +12,9 @@ from forestay.domain.jobs.job_document import JobDocument, State, search_fields
 from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.jobs.job_store import JobQuery
 
-TEXTS = ("id", "name", "owner", "team", "specification", "pilot", "host", "resource_class", "phase", "case", "work")
+TEXTS = ("id", "name", "owner", "team", "specification", "pilot", "host", "resource_class", "phase", "run", "work")
 NUMBERS = (
-    "priority", "expected_runtime", "retries", "faults", "releases", "attempt", "cpus", "memory", "disk", "gpus",
+    "priority", "expected_runtime", "retries", "failures", "releases", "attempt", "cpus", "memory", "disk", "gpus",
     "index", "exit_code",
 )  # fmt: skip
 TIMES = ("created", "changed", "not_before")
@@ -158,7 +158,7 @@ def _fields(document: JobDocument) -> dict[str, object]:
         "phase": document.phase,
         "priority": document.priority,
         "expected_runtime": document.expected_runtime,
-        "faults": document.faults,
+        "failures": document.failures,
         "releases": document.releases,
         "attempt": document.attempt,
         "index": document.index,

@@ -11,7 +11,7 @@ from forestay.apps.server.http.request_context import RequestContext
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.jobs.job_store import Record, Stored
 
-LOGS = frozenset({"log", "evidence", "late-end"})
+LOGS = frozenset({"log", "evidence", "late-completion"})
 PING = 10
 """Silent seconds after which a follower is told that the stream is alive."""
 
@@ -28,15 +28,15 @@ class _ReportedEnd(NamedTuple):
 async def stored_log(context: RequestContext, document: JobDocument, attempt: int | None) -> str:
     """The end of what the newest ended attempt printed, or the given one's."""
     records = await context.services.components.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
-    refused = {_told(record) for record in records if record.kind == "late-end"}
+    refused = {_told(record) for record in records if record.kind == "late-completion"}
     counted: dict[int, str] = {}
     others: dict[int, str] = {}
     for record in records:
         if record.kind in LOGS:
-            told = _told(record)
+            end = _told(record)
             # Anyone may tell an end that does not count; it is shown only where there is no other.
-            texts = others if told in refused else counted
-            texts.setdefault(told.attempt, str(record.body.get("log_tail", "")))
+            texts = others if end in refused else counted
+            texts.setdefault(end.attempt, str(record.body.get("log_tail", "")))
     last = document.last.token.attempt if document.last else None
     if attempt is None:
         attempt = last or max(counted or others, default=None)
@@ -77,7 +77,9 @@ async def followed_log(context: RequestContext, stored: Stored, attempt: int | N
                     pieces = [await queue.get()]
             except TimeoutError:
                 still = await _still(context, document)
-                pieces = [one for one in await _from_store(context, document, held.id) if one[0] >= seen or one[2]]
+                pieces = [
+                    piece for piece in await _from_store(context, document, held.id) if piece[0] >= seen or piece[2]
+                ]
                 if not pieces and not still:
                     if not seen:  # its pilot never answered the order; what it told at the end is all there is
                         await context.services.components.store.refresh()
@@ -104,13 +106,13 @@ async def _from_store(context: RequestContext, document: JobDocument, claim: str
     """Pieces that the pilot sent to another server."""
     records = await context.services.components.store.find_records(job=document.id, kind="live-log", limit=1000)
     pieces = [
-        (int(str(one.body["offset"])), str(one.body["text"]), bool(one.body["last"]))
-        for one in records
-        if one.body.get("claim") == claim
+        (int(str(record.body["offset"])), str(record.body["text"]), bool(record.body["last"]))
+        for record in records
+        if record.body.get("claim") == claim
     ]
     return sorted(pieces)
 
 
 async def _still(context: RequestContext, document: JobDocument) -> bool:
-    found = (await context.services.components.store.get([document.id])).get(document.id)
-    return found is not None and found.document.claim == document.claim
+    stored = (await context.services.components.store.get([document.id])).get(document.id)
+    return stored is not None and stored.document.claim == document.claim

@@ -71,11 +71,11 @@ async def submit(
     where = partial(downstream_for, parts.settings.downstreams)
     asked = submissions_from(body, who, parts.notify, parts.staging, where)
     await check_producers(asked, parts.store)
-    context.know(one.specification for one in asked)
+    context.know(submission.specification for submission in asked)
     accepted = await context.services.submit.submit(
         asked, by=who.subject, key=idempotency_key or None, trace=kept_trace(traceparent)
     )
-    return json_answer({"jobs": [{"id": one.id, "created": one.created} for one in accepted]}, 201)
+    return json_answer({"jobs": [{"id": job.id, "created": job.created} for job in accepted]}, 201)
 
 
 @router.get("/jobs", response_model=JobsOut, responses=errors(400), openapi_extra=filters())
@@ -92,7 +92,7 @@ async def search(
         raise HttpProblem(422, f"cannot sort by {sort[:64]}; use one of {', '.join(sorted(SORT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
     page = await context.services.components.store.search(query, sort=sort, limit=limit, cursor=cursor)
-    jobs = [job_public(one.document, f"{one.version.number}.{one.version.term}") for one in page.jobs]
+    jobs = [job_public(job.document, f"{job.version.number}.{job.version.term}") for job in page.jobs]
     return json_answer({"jobs": jobs, "cursor": page.cursor})
 
 
@@ -120,10 +120,10 @@ async def read(context: TheDesk, who: Viewer, job: str) -> Response:
 async def specification(context: TheDesk, who: Viewer, job: str) -> Response:
     """What the job runs."""
     name = (await context.job(job, who)).document.specification
-    found = await context.specifications([name])
-    if name not in found:
+    specifications = await context.specifications([name])
+    if name not in specifications:
         raise HttpProblem(404, "its specification does not exist")
-    return json_answer(specification_public(found[name]))
+    return json_answer(specification_public(specifications[name]))
 
 
 @router.get("/jobs/{job}/story", response_model=StoryOut, responses=errors(404))
@@ -131,9 +131,11 @@ async def story(context: TheDesk, who: Viewer, job: str) -> Response:
     """Every transition, in plain words, with the evidence of what went wrong."""
     stored = await context.job(job, who)
     records = await context.services.components.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
-    chapters = [chapter_of(one) for one in records if one.kind == "chapter"]
+    chapters = [chapter_of(record) for record in records if record.kind == "chapter"]
     lines = whole_story(stored.document, chapters)
-    evidence = [_evidence(one) for one in records if one.kind in ("evidence", "late-end", "alert", "staging")]
+    evidence = [
+        _evidence(record) for record in records if record.kind in ("evidence", "late-completion", "alert", "staging")
+    ]
     return json_answer({"story": story_public(lines), "evidence": evidence})
 
 

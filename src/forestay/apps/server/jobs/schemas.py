@@ -24,7 +24,7 @@ class InputIn(Model):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
-class MeetIn(Model):
+class ColocateIn(Model):
     """Whom the jobs are brought together with: those that share the key, with `{name}` where a parameter stands."""
 
     key: Annotated[Name, Field(max_length=500)]
@@ -47,7 +47,7 @@ class SpecificationIn(Model):
     max_attempts: int = Field(default=1, ge=1, le=100)
     retry_wait: int = Field(default=0, ge=0, le=86_400)
     when_exhausted: Literal["fail", "hold"] = "fail"
-    meet: MeetIn | None = None
+    colocate: ColocateIn | None = None
     container: Annotated[str, Field(max_length=1000, pattern=r"^([A-Za-z0-9/][^\x00-\x20\x7f]*)?$")] = ""
 
     @model_validator(mode="after")

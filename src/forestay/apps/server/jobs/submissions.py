@@ -9,7 +9,7 @@ import orjson
 
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.jobs.schemas import JobIn, ResourcesIn, SpecificationIn, SubmitIn
-from forestay.domain.jobs.colocation_key import MEET
+from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.conversation import DOWNSTREAM_TAG
 from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wrong_input
 from forestay.domain.jobs.outbound import OutboundPolicy
@@ -26,31 +26,35 @@ MAX_PARAMETERS = 16_384
 """Bytes of one job's parameters as JSON; what is larger belongs into a file."""
 
 
-def resources_from(given: ResourcesIn, wall: float | None = None) -> Resources:
-    limit = given.wall if wall is None else int(wall)
-    return Resources(given.cpus, given.memory, given.disk, given.gpus, limit)
+def resources_from(resources: ResourcesIn, wall: float | None = None) -> Resources:
+    limit = resources.wall if wall is None else int(wall)
+    return Resources(resources.cpus, resources.memory, resources.disk, resources.gpus, limit)
 
 
-def specification_from(given: SpecificationIn, tenant: str) -> Specification:
-    content = given.model_dump(mode="json")
-    meet = content.pop("meet")
+def specification_from(specification: SpecificationIn, tenant: str) -> Specification:
+    content = specification.model_dump(mode="json")
+    colocate = content.pop("colocate")
     if not content["container"]:
         del content["container"]  # its id is what it was before there were any
     return Specification(
-        id=specification_named(tenant, content | ({MEET: meet} if meet else {})),
+        id=specification_named(tenant, content | ({COLOCATE: colocate} if colocate else {})),
         tenant=tenant,
-        name=given.name,
-        command=tuple(given.command),
-        environment=given.environment,
-        resources=resources_from(given.resources),
-        inputs=tuple(JobInput(one.name, one.source, one.bytes, one.sha256) for one in given.inputs),
-        staging=Staging(given.staging),
-        outputs=tuple(given.outputs),
-        effects=Effects(given.effects),
-        runner=RunnerKind(given.runner),
-        container=given.container,
-        retry=RetryPolicy(given.max_attempts, given.retry_wait, WhenExhausted(given.when_exhausted)),
-        extra={MEET: meet} if meet else {},
+        name=specification.name,
+        command=tuple(specification.command),
+        environment=specification.environment,
+        resources=resources_from(specification.resources),
+        inputs=tuple(
+            JobInput(input_.name, input_.source, input_.bytes, input_.sha256) for input_ in specification.inputs
+        ),
+        staging=Staging(specification.staging),
+        outputs=tuple(specification.outputs),
+        effects=Effects(specification.effects),
+        runner=RunnerKind(specification.runner),
+        container=specification.container,
+        retry=RetryPolicy(
+            specification.max_attempts, specification.retry_wait, WhenExhausted(specification.when_exhausted)
+        ),
+        extra={COLOCATE: colocate} if colocate else {},
     )
 
 
@@ -102,9 +106,9 @@ def _problems(job: JobIn, who: Principal, notify: CallbackTransport, checked: di
     return problems
 
 
-def _not_for_downstream(spec: Specification, wanted: str, found: str | None) -> dict[str, str]:
+def _not_for_downstream(spec: Specification, wanted: str, actual: str | None) -> dict[str, str]:
     at = f"labels.{DOWNSTREAM_TAG}"
-    if found is None:
+    if actual is None:
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
     if spec.inputs or spec.outputs or spec.runner is not RunnerKind.PROCESS:
         return {
@@ -117,10 +121,10 @@ def _wrong_inputs(job: JobIn, spec: Specification, staging: OutboundPolicy) -> d
     """What is wrong with the inputs of one job, once its parameters are substituted."""
     problems: dict[str, str] = {}
     names: set[str] = set()
-    for place, given in enumerate(spec.inputs):
-        one = filled(given, job.parameters, job.index)
-        why = wrong_input(one, staging) or ("two inputs have this name" if one.name in names else None)
-        names.add(one.name)
+    for place, input_ in enumerate(spec.inputs):
+        job_input = filled(input_, job.parameters, job.index)
+        why = wrong_input(job_input, staging) or ("two inputs have this name" if job_input.name in names else None)
+        names.add(job_input.name)
         if why:
             problems[f"specification.inputs.{place}"] = why
     return problems
@@ -133,9 +137,9 @@ async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
     outdated by the time the job runs.
     """
     wanted: dict[str, int] = {}
-    for place, one in enumerate(asked):
-        for given in one.specification.inputs:
-            other = produced(filled(given, one.parameters, one.index).source)
+    for place, submission in enumerate(asked):
+        for job_input in submission.specification.inputs:
+            other = produced(filled(job_input, submission.parameters, submission.index).source)
             if other is not None:
                 wanted.setdefault(other.job, place)
     if not wanted:

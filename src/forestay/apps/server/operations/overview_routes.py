@@ -29,9 +29,9 @@ class WaitTimesOut(Out):
 
 class FatesOut(Out):
     jobs: int
-    """Jobs that had a fault, each once."""
-    mended: int
-    """Ended well, and no person had acted on the fault."""
+    """Jobs that had a failure, each once."""
+    recovered: int
+    """Ended well, and no person had acted on the failure."""
     by_hand: int
     """Ended well after a person had acted on it."""
     not_well: int
@@ -39,7 +39,7 @@ class FatesOut(Out):
     open: int
     """Not ended yet."""
     core_hours_saved: float
-    """Of the runs that ended well after a fault that no person acted on."""
+    """Of the runs that ended well after a failure that no person acted on."""
 
 
 class CauseOut(Out):
@@ -65,7 +65,7 @@ class OverviewOut(Out):
     cancelled: list[int]
     waits: list[WaitTimesOut]
     wait: WaitTimesOut
-    standing: dict[str, int]
+    status: dict[str, int]
     """Jobs that have not ended, by state, now."""
     incidents: int
     waiting: int
@@ -85,8 +85,8 @@ async def overview(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpa
 
 def _shown(past: UsageReport) -> dict[str, object]:
     totals: dict[str, int] = {}
-    for one in past.causes:
-        for cause, many in one.items():
+    for other_cause in past.causes:
+        for cause, many in other_cause.items():
             totals[cause] = totals.get(cause, 0) + many
     return {
         "span": past.span.value,
@@ -95,12 +95,12 @@ def _shown(past: UsageReport) -> dict[str, object]:
         "step": past.step // 1000,
         "starts": [time_text(past.since + place * past.step) for place in range(len(past.submitted))],
         "submitted": list(past.submitted),
-        "well": [one.get("completed", 0) + one.get("forced_complete", 0) for one in past.ended],
-        "failed": [one.get("failed", 0) for one in past.ended],
-        "cancelled": [one.get("cancelled", 0) for one in past.ended],
-        "waits": [_waits(one) for one in past.waits],
+        "well": [counts.get("completed", 0) + counts.get("forced_complete", 0) for counts in past.ended],
+        "failed": [counts.get("failed", 0) for counts in past.ended],
+        "cancelled": [counts.get("cancelled", 0) for counts in past.ended],
+        "waits": [_waits(wait) for wait in past.waits],
         "wait": _waits(past.wait),
-        "standing": dict(past.standing),
+        "status": dict(past.status),
         "incidents": sum(past.incidents.values()),
         "waiting": past.incidents.get("held", 0) + past.incidents.get("waiting", 0),
         "looked": past.looked,
@@ -109,10 +109,10 @@ def _shown(past: UsageReport) -> dict[str, object]:
             {
                 "cause": cause,
                 "incidents": many,
-                "steps": [one.get(cause, 0) for one in past.causes],
+                "steps": [other_cause.get(cause, 0) for other_cause in past.causes],
                 "fates": _fates(past.by_cause.get(cause, FailedJobOutcomes())),
             }
-            for cause, many in sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+            for cause, many in sorted(totals.items(), key=lambda total: (-total[1], total[0]))
         ],
     }
 
@@ -125,9 +125,9 @@ def _fates(fates: FailedJobOutcomes) -> dict[str, object]:
     came = fates.came
     return {
         "jobs": fates.jobs,
-        "mended": came[OutcomeKind.MENDED],
+        "recovered": came[OutcomeKind.RECOVERED],
         "by_hand": came[OutcomeKind.BY_HAND],
-        "not_well": fates.judged - came[OutcomeKind.MENDED] - came[OutcomeKind.BY_HAND],
+        "not_well": fates.judged - came[OutcomeKind.RECOVERED] - came[OutcomeKind.BY_HAND],
         "open": came[OutcomeKind.OPEN],
         "core_hours_saved": hours(fates.saved),
     }

@@ -81,12 +81,15 @@ def _told(news: JobEvent) -> bytes:
 async def alerts(context: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
     """What someone should look at, newest first."""
     store = context.services.components.store
-    found = [
+    records = [
         *await store.find_records(kind="alert", tenant=who.tenant, newest_first=True, limit=limit),
         *await store.find_records(kind="alert", tenant="", newest_first=True, limit=limit),
     ]
-    found.sort(key=lambda record: -record.at)
-    shown = [{"id": one.id, "at": time_text(one.at), "job": one.job or None, **one.body} for one in found[:limit]]
+    records.sort(key=lambda record: -record.at)
+    shown = [
+        {"id": record.id, "at": time_text(record.at), "job": record.job or None, **record.body}
+        for record in records[:limit]
+    ]
     return json_answer({"alerts": shown})
 
 
@@ -95,7 +98,7 @@ async def status(context: TheDesk, who: Viewer) -> Response:
     """How the domain stands, as this server sees it."""
     services = context.services
     counts = await services.components.store.count(JobQuery(tenant=who.tenant), by="state")
-    alive = services.beats.alive
+    alive = services.heartbeats.alive
     return json_answer(
         {
             "version": version("forestay"),

@@ -149,16 +149,16 @@ async def fleet(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.D
     step, steps = STEPS[span]
     since = (now.at // step - steps + 1) * step
     starts = [since + place * step for place in range(steps)]
-    past = presence(now.pilots, [min(now.at, one + step) for one in starts])
-    known = {one.name: one for one in now.sites}
-    closed = sum(one.standing is not HostStatus.OPEN for one in now.hosts.values())
+    past = presence(now.pilots, [min(now.at, start + step) for start in starts])
+    known = {site.name: site for site in now.sites}
+    closed = sum(host.status is not HostStatus.OPEN for host in now.hosts.values())
     hosts = _hosts(now)
     return json_answer(
         {
             "at": time_text(now.at),
             "since": time_text(since),
             "step": step // 1000,
-            "starts": [time_text(one) for one in starts],
+            "starts": [time_text(start) for start in starts],
             "sites": [
                 _site(name, known.get(name), now, past.get(name) or Presence([0] * steps, [0] * steps, [0] * steps))
                 for name in sorted({*known, *past})
@@ -171,27 +171,27 @@ async def fleet(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.D
 
 
 def _site(name: str, site: Site | None, now: FleetStatus, past: Presence) -> dict[str, Any]:
-    here = [one for one in now.pilots if one.site == name]
-    alive = [one for one in here if one.state is PilotState.ALIVE]
-    busy = sum(now.running.get(one.id, 0) > 0 for one in alive)
-    said: Mapping[str, Any] = site.said if site is not None else {}
+    here = [pilot for pilot in now.pilots if pilot.site == name]
+    alive = [pilot for pilot in here if pilot.state is PilotState.ALIVE]
+    busy = sum(now.running.get(pilot.id, 0) > 0 for pilot in alive)
+    report: Mapping[str, Any] = site.report if site is not None else {}
     return {
         "site": name,
         "agent": site is not None,
         "host": site.host if site is not None else "",
         "seen": time_text(site.seen) if site is not None else None,
         "overdue": site is not None and site.overdue(now.at),
-        "trouble": str(said.get("trouble") or ""),
-        "batch": str(said.get("batch") or ""),
-        "max_pilots": most if isinstance(most := said.get("max_pilots"), int) else None,
+        "trouble": str(report.get("trouble") or ""),
+        "batch": str(report.get("batch") or ""),
+        "max_pilots": most if isinstance(most := report.get("max_pilots"), int) else None,
         "coming": now.coming.get(name, 0),
         "busy": busy,
         "idle": len(alive) - busy,
-        "silent": sum(one.state is PilotState.SILENT for one in here),
-        "draining": sum(bool(one.drain) for one in alive),
-        "slots": sum(one.slots for one in alive),
-        "running": sum(now.running.get(one.id, 0) for one in alive),
-        "cpus": sum(one.resources.cpus for one in alive),
+        "silent": sum(pilot.state is PilotState.SILENT for pilot in here),
+        "draining": sum(bool(pilot.drain) for pilot in alive),
+        "slots": sum(pilot.slots for pilot in alive),
+        "running": sum(now.running.get(pilot.id, 0) for pilot in alive),
+        "cpus": sum(pilot.resources.cpus for pilot in alive),
         "pilots_over": past.pilots,
         "slots_over": past.slots,
     }
@@ -208,14 +208,14 @@ async def fleet_pilots(
 ) -> Response:
     """Pilots, the newest first; without a state those that are not gone."""
     now = await context.services.fleet.look(who.tenant)
-    found = [
-        one
-        for one in now.pilots
-        if (one.state is not PilotState.GONE if state is None else one.state.value == state)
-        and site in (None, one.site)
-        and host in (None, one.host)
+    pilots = [
+        pilot
+        for pilot in now.pilots
+        if (pilot.state is not PilotState.GONE if state is None else pilot.state.value == state)
+        and site in (None, pilot.site)
+        and host in (None, pilot.host)
     ]
-    return json_answer({"pilots": [_pilot(one, now) for one in found[:limit]], "total": len(found)})
+    return json_answer({"pilots": [_pilot(pilot, now) for pilot in pilots[:limit]], "total": len(pilots)})
 
 
 def _pilot(pilot: Pilot, now: FleetStatus) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _pilot(pilot: Pilot, now: FleetStatus) -> dict[str, Any]:
 
 def _hosts(now: FleetStatus) -> dict[str, HostHealth]:
     """The hosts that have pilots, and those of which something is known."""
-    alive = {one.host for one in now.pilots if one.state is PilotState.ALIVE}
+    alive = {pilot.host for pilot in now.pilots if pilot.state is PilotState.ALIVE}
     return {host: HostHealth(host) for host in alive} | dict(now.hosts)
 
 
@@ -249,22 +249,24 @@ async def fleet_hosts(context: TheDesk, who: Viewer, limit: Few = 100) -> Respon
     ended = await looks.ended_by_host(who.tenant) if hosts else {}
     faulted = await looks.faulted_by_host(who.tenant) if hosts else {}
     pilots, slots, running = Counter[str](), Counter[str](), Counter[str]()
-    for one in now.pilots:
-        if one.state is PilotState.ALIVE:
-            pilots[one.host] += 1
-            slots[one.host] += one.slots
-            running[one.host] += now.running.get(one.id, 0)
-    first = sorted(hosts.values(), key=lambda one: (CLOSED_FIRST.index(one.standing), -len(one.failures), one.host))
+    for pilot in now.pilots:
+        if pilot.state is PilotState.ALIVE:
+            pilots[pilot.host] += 1
+            slots[pilot.host] += pilot.slots
+            running[pilot.host] += now.running.get(pilot.id, 0)
+    first = sorted(
+        hosts.values(), key=lambda health: (CLOSED_FIRST.index(health.status), -len(health.failures), health.host)
+    )
     shown = [
-        host_told(one, now.at)
+        host_told(health, now.at)
         | {
-            "pilots": pilots[one.host],
-            "slots": slots[one.host],
-            "running": running[one.host],
-            "ended": ended.get(one.host, 0),
-            "faulted": faulted.get(one.host, 0),
+            "pilots": pilots[health.host],
+            "slots": slots[health.host],
+            "running": running[health.host],
+            "ended": ended.get(health.host, 0),
+            "faulted": faulted.get(health.host, 0),
         }
-        for one in first[:limit]
+        for health in first[:limit]
     ]
     return json_answer({"hosts": shown, "total": len(hosts)})
 
@@ -275,21 +277,21 @@ async def fleet_caches(context: TheDesk, who: Viewer, limit: Few = 100) -> Respo
     services = context.services
     counts = services.inputs.of(who.tenant)
     caches = {pilot: (host, site, files) for pilot, host, site, files in services.caches.sizes(who.tenant)}
-    names = [*caches, *(one for one in reversed(counts.pilots) if one not in caches)]
+    names = [*caches, *(pilot for pilot in reversed(counts.pilots) if pilot not in caches)]
     shown = []
     for pilot in names[:limit]:
         site, _ = context.places.get(pilot, ("", 0))
         host, site, files = caches.get(pilot) or (context.hosts.get(pilot, ""), site, None)
-        told = _inputs(counts.pilots.get(pilot, {}))
-        shown.append({"pilot": pilot, "host": host, "site": site, "files": files, "inputs": told})
+        inputs = _inputs(counts.pilots.get(pilot, {}))
+        shown.append({"pilot": pilot, "host": host, "site": site, "files": files, "inputs": inputs})
     whole = Counter[str]()
-    for one in counts.pilots.values():
-        whole.update(one)
+    for other_pilot in counts.pilots.values():
+        whole.update(other_pilot)
     return json_answer(
         {
             "since": time_text(services.inputs.since),
             "step": STEP // 1000,
-            "steps": [{"at": time_text(at), "inputs": _inputs(one)} for at, one in counts.steps],
+            "steps": [{"at": time_text(at), "inputs": _inputs(step)} for at, step in counts.steps],
             "inputs": _inputs(whole),
             "pilots": shown,
             "total": len(names),
@@ -308,21 +310,23 @@ async def fleet_changes(context: TheDesk, who: Viewer) -> Response:
 
 
 async def _changes(context: RequestContext, tenant: str) -> AsyncGenerator[bytes, None]:
-    told: object = None
+    last: object = None
     quiet = 0
     while True:
         try:
             now = await context.services.fleet.look(tenant)
             seen: object = (
-                [(one.id, one.state, one.changed, now.running.get(one.id, 0)) for one in now.pilots],
-                sorted((one.host, one.standing, one.since, len(one.failures)) for one in now.hosts.values()),
-                [(one.name, one.overdue(now.at), one.said.get("trouble")) for one in now.sites],
+                [(pilot.id, pilot.state, pilot.changed, now.running.get(pilot.id, 0)) for pilot in now.pilots],
+                sorted(
+                    (health.host, health.status, health.since, len(health.failures)) for health in now.hosts.values()
+                ),
+                [(site.name, site.overdue(now.at), site.report.get("trouble")) for site in now.sites],
                 now.coming,
             )
         except PortError:
-            seen = told or ()
-        if seen != told:
-            told, quiet = seen, 0
+            seen = last or ()
+        if seen != last:
+            last, quiet = seen, 0
             yield event("fleet", {})
         elif (quiet := quiet + 1) % 4 == 0:
             yield event("ping", {})

@@ -28,7 +28,7 @@ from forestay.services.operations.browser_sessions import SESSION_SECONDS, word_
 NONCE = "__NONCE__"
 """Stands in the built page where each answer has a word of its own."""
 PAGES = (
-    "/", "/inbox", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/exlets", "/cases", "/cases/{case}", "/jobs",
+    "/", "/inbox", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/playbooks", "/runs", "/runs/{run}", "/jobs",
     "/jobs/{job}", "/fleet", "/overview",
 )  # fmt: skip
 """Addresses of pages. All are the same file: what is shown is decided in the browser, what may be shown by the routes that it asks."""
@@ -121,11 +121,11 @@ async def make_link(context: TheDesk, who: Viewer, body: LinkIn | None = None) -
 @api.get("/v1/session", response_model=SessionOut, responses=errors())
 async def read_session(request: Request, who: Viewer) -> Response:
     """Who is logged in, what they may do, and the word that their page says with every act."""
-    roles = sorted({implied.value for one in who.roles for implied in IMPLIED[one]})
+    roles = sorted({implied.value for role in who.roles for implied in IMPLIED[role]})
     token = session_of(request)
     word = word_against_forgery(token) if token else None
-    told = {"subject": who.subject, "tenant": who.tenant, "roles": roles, "expires": time_text(who.expires * 1000)}
-    return json_answer(told | {"word": word})
+    body = {"subject": who.subject, "tenant": who.tenant, "roles": roles, "expires": time_text(who.expires * 1000)}
+    return json_answer(body | {"word": word})
 
 
 @api.delete("/v1/session", response_model=EndedOut, responses=errors())
@@ -180,17 +180,17 @@ def _file(name: str) -> _PageFile | None:
     """A file of the pages, read and packed once; None: there is none, or what is asked for is no plain name."""
     if "/" in name or name.startswith(".") or name.rpartition(".")[2] not in KINDS:
         return None
-    found = _folder() / "assets" / name
-    if not found.is_file():
+    path = _folder() / "assets" / name
+    if not path.is_file():
         return None
-    whole = found.read_bytes()
+    whole = path.read_bytes()
     return _PageFile(KINDS[name.rpartition(".")[2]], whole, gzip.compress(whole, 9, mtime=0))
 
 
 def _shell() -> str | None:
     """The page that all pages are; None: they were not built."""
-    found = _folder() / "index.html"
-    return found.read_text(encoding="utf-8") if found.is_file() else None
+    path = _folder() / "index.html"
+    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 async def page(_who: Viewer) -> Response:
@@ -211,13 +211,13 @@ for _address in PAGES:
 @router.get("/assets/{name}", include_in_schema=False, responses=errors(404))
 async def asset(request: Request, _who: Viewer, name: Annotated[str, Path(max_length=200)]) -> Response:
     """A file of the pages. Its name changes with its content, so it may be kept for ever."""
-    found = _file(name)
-    if found is None:
+    file = _file(name)
+    if file is None:
         raise HttpProblem(404, "there is no such file")
     headers = HEADERS | {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=found.kind)
-    return Response(found.whole, headers=headers, media_type=found.kind)
+        return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
+    return Response(file.whole, headers=headers, media_type=file.kind)
 
 
 def _stranger(request: Request, detail: str) -> Response:

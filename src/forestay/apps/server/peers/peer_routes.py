@@ -1,4 +1,4 @@
-"""Routes for peers: the register of other domains, which administrators of the house keep."""
+"""Routes for peers: the register of other domains, which administrators of the administrative tenant keep."""
 
 from __future__ import annotations
 
@@ -93,35 +93,35 @@ def _shown(peer: Peer, link: Link) -> dict[str, object]:
     }
 
 
-def _of_the_house(context: RequestContext, who: Principal) -> None:
+def _of_the_default_policy(context: RequestContext, who: Principal) -> None:
     """Peers are those of all tenants."""
-    house = context.services.components.settings.house_tenant
-    if who.tenant != house:
-        raise HttpProblem(403, f"only an administrator of tenant {house} may register peers")
+    admin = context.services.components.settings.admin_tenant
+    if who.tenant != admin:
+        raise HttpProblem(403, f"only an administrator of tenant {admin} may register peers")
 
 
 @router.get("", response_model=PeersOut, responses=errors())
 async def list_peers(context: TheDesk, who: Viewer) -> Response:
-    """This domain's public key, and the peers that its administrators registered; in any tenant but the house's, those that concern it."""
+    """This domain's public key, and the peers that its administrators registered; in any tenant but the default policy's, those that concern it."""
     keep = context.services.components.peers
-    house = context.services.components.settings.house_tenant
-    found = [
-        one
-        for one in await keep.all()
-        if who.tenant == house or who.tenant in one.sends or who.tenant in one.tenants.values()
+    admin = context.services.components.settings.admin_tenant
+    peers = [
+        peer
+        for peer in await keep.all()
+        if who.tenant == admin or who.tenant in peer.sends or who.tenant in peer.tenants.values()
     ]
-    links = await context.services.links.all({one.name: one for one in found})
-    shown = [_shown(one, links[one.name]) for one in found]
-    if who.tenant != house:
-        for one in shown:
-            one |= {"tenants": {}, "sends": []}
+    links = await context.services.links.all({peer.name: peer for peer in peers})
+    shown = [_shown(peer, links[peer.name]) for peer in peers]
+    if who.tenant != admin:
+        for peer in shown:
+            peer |= {"tenants": {}, "sends": []}
     return json_answer({"key": keep.tokens.public, "peers": shown})
 
 
 @router.put("/{peer}", response_model=PeerOut, responses=errors(409, body=True))
 async def put_peer(context: TheDesk, who: Administrator, peer: PeerName, body: PeerIn) -> Response:
     """Register a peer, or change what is registered of it."""
-    _of_the_house(context, who)
+    _of_the_default_policy(context, who)
     if peer in RESERVED:
         raise HttpProblem(422, f"{peer} is a reserved word in flows; choose another name")
     if why := context.services.components.peer_hosts.check(body.url):
@@ -135,7 +135,7 @@ async def put_peer(context: TheDesk, who: Administrator, peer: PeerName, body: P
 @router.delete("/{peer}", response_model=NothingOut, responses=errors(404, 409))
 async def remove_peer(context: TheDesk, who: Administrator, peer: PeerName) -> Response:
     """Take a peer away: it is told so if it can be reached, its tokens are good no longer, and nothing more goes there."""
-    _of_the_house(context, who)
+    _of_the_default_policy(context, who)
     await context.note(who, "peer.remove", peer)
     known = await context.services.components.peers.get(peer)
     if known is not None and known.sends:

@@ -64,31 +64,31 @@ async def renew(context: TheDesk, who: Submitter, body: RenewIn) -> Response:
     stamp = context.services.components.clock.now()
     await leases.hold(peer, body.stamp)
     running = await leases.open(peer.name, who.tenant) if body.runs else {}
-    found = {}
+    runs = {}
     for run in body.runs:
         if run in running:
-            found[run] = {"state": WesRunState.RUNNING.value, "outputs": {}, "reason": "", "stopped": False}
-        elif (told := await _standing(context, who, run)) is not None:
-            found[run] = told
-    return json_answer({"stamp": stamp, "runs": found})
+            runs[run] = {"state": WesRunState.RUNNING.value, "outputs": {}, "reason": "", "stopped": False}
+        elif (status := await _status(context, who, run)) is not None:
+            runs[run] = status
+    return json_answer({"stamp": stamp, "runs": runs})
 
 
-async def _standing(context: RequestContext, who: Principal, run: str) -> dict[str, Any] | None:
+async def _status(context: RequestContext, who: Principal, run: str) -> dict[str, Any] | None:
     """A run that has ended, or began just now; None: there is none of this peer's."""
     runs = runs_of(context)
     known = await runs.get(who.tenant, run)
     if known is None or known.owner != who.subject:
         return None
-    state = known.standing.state
-    told: dict[str, Any] = {"state": state.value, "outputs": {}, "reason": "", "stopped": False}
+    state = known.status.state
+    status: dict[str, Any] = {"state": state.value, "outputs": {}, "reason": "", "stopped": False}
     if state in (WesRunState.CANCELED, WesRunState.CANCELING):
-        told["stopped"] = await runs.cancelled_by(run) == LAPSED
+        status["stopped"] = await runs.cancelled_by(run) == LAPSED
     if state in ENDED:
         with suppress(NotFound):
             left = await engine_of(context).state(run)
-            outputs = await context.services.case_outputs.shown(who.tenant, run, left["outputs"])
-            told |= {"outputs": dict(outputs), "reason": str(left["reason"] or "")}
-    return told
+            outputs = await context.services.run_outputs.shown(who.tenant, run, left["outputs"])
+            status |= {"outputs": dict(outputs), "reason": str(left["reason"] or "")}
+    return status
 
 
 @router.post("/goodbye", response_model=NothingOut, responses=errors(body=True))

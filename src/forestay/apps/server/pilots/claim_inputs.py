@@ -49,18 +49,18 @@ async def inputs_of(
 ) -> dict[str, list[Json]]:
     """For each job that has inputs, what its pilot is to stage."""
     wanted: dict[str, list[JobInput]] = {}
-    for one in granted:
-        document = one.document
-        given = specs[document.specification].inputs
-        if given:
-            wanted[document.id] = [filled(entry, document.parameters, document.index) for entry in given]
+    for stored in granted:
+        document = stored.document
+        given_inputs = specs[document.specification].inputs
+        if given_inputs:
+            wanted[document.id] = [filled(entry, document.parameters, document.index) for entry in given_inputs]
     if not wanted:
         return {}
     inputs = [entry for entries in wanted.values() for entry in entries]
     names = sorted({name for entry in inputs if (name := logical_name(entry)) is not None})
     catalogue = context.services.components.catalogue
     known = _KnownSources(pilot, view, await _producers(context, inputs), await catalogue.locate(names, view))
-    jobs = {one.document.id: one.document for one in granted}
+    jobs = {stored.document.id: stored.document for stored in granted}
     return {
         job: [await _input(context, entry, jobs[job], known) for entry in entries] for job, entries in wanted.items()
     }
@@ -68,51 +68,56 @@ async def inputs_of(
 
 async def _producers(context: RequestContext, inputs: list[JobInput]) -> Mapping[str, Stored]:
     """The jobs whose outputs are asked for, read together."""
-    names = sorted({other.job for one in inputs if (other := produced(one.source)) is not None})
-    found: dict[str, Stored] = {}
+    names = sorted({other.job for job_input in inputs if (other := produced(job_input.source)) is not None})
+    stored_jobs: dict[str, Stored] = {}
     for start in range(0, len(names), 1000):
-        found |= await context.services.components.store.get(names[start : start + 1000])
-    return found
+        stored_jobs |= await context.services.components.store.get(names[start : start + 1000])
+    return stored_jobs
 
 
-async def _input(context: RequestContext, given: JobInput, job: JobDocument, known: _KnownSources) -> Json:
-    told: Json = {"name": given.name, "source": given.source, "bytes": given.size, "sha256": given.sha256}
-    if given.source.startswith("s3://"):  # only tasks of TES have such
-        place = s3_element(given.source, known.view.tenant, context.services.components.elements)
+async def _input(context: RequestContext, job_input: JobInput, job: JobDocument, known: _KnownSources) -> Json:
+    files: Json = {
+        "name": job_input.name,
+        "source": job_input.source,
+        "bytes": job_input.size,
+        "sha256": job_input.sha256,
+    }
+    if job_input.source.startswith("s3://"):  # only tasks of TES have such
+        place = s3_element(job_input.source, known.view.tenant, context.services.components.elements)
         sources = context.services.components.elements.sources(place[0].name, place[1]) if place is not None else []
-        return told | ({"from": sources} if sources else {"missing": "no storage element has its bucket"})
-    if why := wrong_input(given, context.services.components.staging):
+        return files | ({"from": sources} if sources else {"missing": "no storage element has its bucket"})
+    if why := wrong_input(job_input, context.services.components.staging):
         # The list of hosts may have become shorter since the job was submitted.
-        return told | {"refused": why}
+        return files | {"refused": why}
     changed = transfer_of(job.extra)
     protocol = str(changed.get("protocol", ""))
     if changed:
-        told["transfer"] = changed
-    file = logical_name(given)
+        files["transfer"] = changed
+    file = logical_name(job_input)
     if file is not None:
-        told["file"] = file
-    other = produced(given.source)
+        files["file"] = file
+    other = produced(job_input.source)
     if other is not None:
-        told |= await _produced(context, other, known, file or "", protocol)
-    elif catalogue_name(given.source) is not None:
-        told |= _catalogued(context, known.files[given.source], protocol)
+        files |= await _produced(context, other, known, file or "", protocol)
+    elif catalogue_name(job_input.source) is not None:
+        files |= _catalogued(context, known.files[job_input.source], protocol)
     else:
-        told |= _named(context, given, known, protocol)
-    if told.get("missing"):
-        return told
+        files |= _named(context, job_input, known, protocol)
+    if files.get("missing"):
+        return files
     peers = list(context.peers_for(file, known.pilot)) if file is not None else []
-    sources = [*peers, *told.pop("from", [])]
+    sources = [*peers, *files.pop("from", [])]
     # What has a single source of its own, as of old, is told as of old.
     if sources and (len(sources) > 1 or peers or "element" in sources[0]):
-        told["from"] = sources
-    return told
+        files["from"] = sources
+    return files
 
 
 def _replicas(context: RequestContext, file: LogicalFile | None, protocol: str) -> list[Json]:
     """How the known replicas of a file can be had, in their order."""
     elements = context.services.components.elements
     replicas = file.replicas if file is not None else ()
-    return [source for one in replicas for source in elements.sources(one.element, one.path, protocol)]
+    return [source for replica in replicas for source in elements.sources(replica.element, replica.path, protocol)]
 
 
 def _catalogued(context: RequestContext, file: LogicalFile, protocol: str) -> Json:
@@ -123,14 +128,14 @@ def _catalogued(context: RequestContext, file: LogicalFile, protocol: str) -> Js
     return {name: value for name, value in about.items() if value is not None} | {"from": sources}
 
 
-def _named(context: RequestContext, given: JobInput, known: _KnownSources, protocol: str) -> Json:
+def _named(context: RequestContext, job_input: JobInput, known: _KnownSources, protocol: str) -> Json:
     """A path or an address; with a digest it may have replicas too."""
-    replicas = _replicas(context, known.files.get(given.source), protocol)
-    path = local_path(given.source)
+    replicas = _replicas(context, known.files.get(job_input.source), protocol)
+    path = local_path(job_input.source)
     if path is not None:
         return {"from": [{"kind": "file", "path": path}, *replicas]}
-    private = context.services.components.staging.may_be_private(urlsplit(given.source).hostname or "")
-    return {"private": private, "from": [{"kind": "http", "url": given.source, "private": private}, *replicas]}
+    private = context.services.components.staging.may_be_private(urlsplit(job_input.source).hostname or "")
+    return {"private": private, "from": [{"kind": "http", "url": job_input.source, "private": private}, *replicas]}
 
 
 async def _produced(context: RequestContext, other: Produced, known: _KnownSources, file: str, protocol: str) -> Json:
@@ -162,12 +167,12 @@ async def _on_element(
     where = element_path(manifest.path)
     assert where is not None  # noqa: S101 - the caller looked
     place = (where.element, f"{os.path.dirname(where.path)}/{path}")
-    found = known.files.get(file)
-    replicas = found.replicas if found is not None else ()
+    logical_file = known.files.get(file)
+    replicas = logical_file.replicas if logical_file is not None else ()
     now = context.services.components.clock.now()
-    good = [one.place for one in replicas if not one.bad(now) and one.place != place]
-    bad = [one.place for one in replicas if one.bad(now) and one.place != place]
-    own_is_bad = any(one.place == place and one.bad(now) for one in replicas)
+    good = [replica.place for replica in replicas if not replica.bad(now) and replica.place != place]
+    bad = [replica.place for replica in replicas if replica.bad(now) and replica.place != place]
+    own_is_bad = any(replica.place == place and replica.bad(now) for replica in replicas)
     order = [*good, place, *bad] if own_is_bad else [place, *good, *bad]
     sources = [source for element, at in order for source in elements.sources(element, at, protocol)]
     if not sources:

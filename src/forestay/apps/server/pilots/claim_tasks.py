@@ -25,28 +25,28 @@ async def tasks_told(
     context: RequestContext, granted: list[Stored], specs: dict[str, Specification]
 ) -> dict[str, Json]:
     """For each job of a task what its claim says beside what every claim says."""
-    told: dict[str, Json] = {}
-    for one in granted:
-        document = one.document
+    inputs: dict[str, Json] = {}
+    for stored in granted:
+        document = stored.document
         spec = specs[document.specification]
         if TES not in spec.extra:
             continue
         task = task_of(spec)
         if task is not None:
-            told[document.id] = {"task": plan_of(task, context.services.components.settings.tes_containers)}
+            inputs[document.id] = {"task": plan_of(task, context.services.components.settings.tes_containers)}
         else:
-            told[document.id] = await _outputs(context, document)
-    return told
+            inputs[document.id] = await _outputs(context, document)
+    return inputs
 
 
 async def _outputs(context: RequestContext, document: JobDocument) -> Json:
     """What a job of outputs brings, and where to."""
-    found = await outputs_asked(context, document)
-    if found is None:
+    pair = await outputs_asked(context, document)
+    if pair is None:
         return {"task": {"refused": "the task of these outputs does not exist"}}
-    outputs, manifest = found
+    outputs, manifest = pair
     plan: Json = {
-        "outputs": [_output(context, document.tenant, one) for one in outputs],
+        "outputs": [_output(context, document.tenant, output) for output in outputs],
         "manifest": manifest_public(manifest),
     }
     if element_path(manifest.path) is None:
@@ -77,17 +77,23 @@ async def outputs_asked(
 
 
 def _output(context: RequestContext, tenant: str, output: TaskOutput) -> Json:
-    told = output_json(output)
+    returned_output_json = output_json(output)
     if (path := local_path(output.url)) is not None:
-        return told | {"to": {"kind": "file", "base": path}}
+        return returned_output_json | {"to": {"kind": "file", "base": path}}
     if output.url.startswith("s3://"):
-        found = s3_element(output.url, tenant, context.services.components.elements)
-        return told | {"to": {"kind": "s3", "base": output.url, "private": found is not None and found[0].private}}
+        found_s3_element = s3_element(output.url, tenant, context.services.components.elements)
+        return returned_output_json | {
+            "to": {
+                "kind": "s3",
+                "base": output.url,
+                "private": found_s3_element is not None and found_s3_element[0].private,
+            }
+        }
     parts = context.services.components
     if why := parts.staging.check(output.url):
-        return told | {"refused": why}
+        return returned_output_json | {"refused": why}
     private = parts.staging.may_be_private(urlsplit(output.url).hostname or "")
-    return told | {"to": {"kind": "http", "base": output.url, "private": private}}
+    return returned_output_json | {"to": {"kind": "http", "base": output.url, "private": private}}
 
 
 async def _from_element(context: RequestContext, tenant: str, manifest: Manifest) -> list[Json]:
@@ -110,12 +116,12 @@ async def _from_element(context: RequestContext, tenant: str, manifest: Manifest
 
 async def task_uploads(context: RequestContext, document: JobDocument, urls: list[str]) -> dict[str, str] | None:
     """Signed addresses for outputs of a task on S3; None for a job of another kind. `Permanent` for what its client did not name."""
-    found = await outputs_asked(context, document)
-    if found is None:
+    pair = await outputs_asked(context, document)
+    if pair is None:
         return None
     signed: dict[str, str] = {}
     for url in urls:
-        if not any(_beneath(url, one) for one in found[0]):
+        if not any(_beneath(url, output) for output in pair[0]):
             raise Permanent(f"{url[:200]} is not among the outputs of the task")
         place = s3_element(url, document.tenant, context.services.components.elements)
         if place is None:

@@ -46,7 +46,7 @@ async def failed_checks(context: TheDesk, who: AnEnroller, body: FailedChecksIn)
         body.host,
         body.launch,
         body.batch_job or "",
-        tuple((one.check, one.words) for one in body.findings),
+        tuple((finding.check, finding.words) for finding in body.findings),
     )
     await context.services.failed_checks.note(unfit, event=digest(body.nonce))
     return json_answer({}, 201)
@@ -60,10 +60,10 @@ async def let_in(context: RequestContext, who: Enroller, name: str, body: PilotI
     return good(await context.services.enrolments.redeem(who.secret, newcomer))
 
 
-def good(found: Enrolment | NotGood | ForAnother) -> Enrolment:
+def good(enrolment: Enrolment | NotGood | ForAnother) -> Enrolment:
     """The enrolment, or the problem that the answer is."""
-    if isinstance(found, NotGood):
+    if isinstance(enrolment, NotGood):
         raise HttpProblem(401, REFUSED)
-    if isinstance(found, ForAnother):
-        raise HttpProblem(403, found.reason)
-    return found
+    if isinstance(enrolment, ForAnother):
+        raise HttpProblem(403, enrolment.reason)
+    return enrolment

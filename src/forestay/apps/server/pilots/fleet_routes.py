@@ -28,11 +28,11 @@ router = Router(tags=["watch"])
 async def pilots(context: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
     """The pilots of the tenant, newest first, with what they do; and those that have not begun to run."""
     parts = context.services.components
-    found = await parts.pilots.find_pilots(tenant=who.tenant, state=state)
+    pilots = await parts.pilots.find_pilots(tenant=who.tenant, state=state)
     running = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}))
-    held = await parts.store.count(running, by="pilot") if found else {}
+    held = await parts.store.count(running, by="pilot") if pilots else {}
     inactive = await _inactive(context, who.tenant) if state in (None, "inactive") else []
-    return json_answer({"pilots": [_shown(one, held.get(one.id, 0)) for one in found], "inactive": inactive})
+    return json_answer({"pilots": [_shown(pilot, held.get(pilot.id, 0)) for pilot in pilots], "inactive": inactive})
 
 
 def _shown(pilot: Pilot, claims: int) -> Json:
@@ -50,15 +50,15 @@ async def _inactive(context: RequestContext, tenant: str) -> list[Json]:
     services = context.services
     return [
         {
-            "launch": one.id,
-            "site": one.site,
-            "state": one.state.value,
-            "batch_job": one.batch_job,
-            "planned": time_text(one.planned),
+            "launch": launch.id,
+            "site": launch.site,
+            "state": launch.state.value,
+            "batch_job": launch.batch_job,
+            "planned": time_text(launch.planned),
         }
         for site in await services.sites.all(tenant)
-        for one in await services.launches.open(tenant, site.name)
-        if not one.pilot
+        for launch in await services.launches.open(tenant, site.name)
+        if not launch.pilot
     ]
 
 
@@ -69,10 +69,10 @@ async def drain(context: TheDesk, who: Operator, body: DrainIn) -> Response:
         raise HttpProblem(422, "select pilots by name, site or host")
     drains = context.services.drains
     chosen = await drains.choose(who.tenant, PilotSelection(tuple(body.pilots), body.site, body.host))
-    missing = sorted({*body.pilots} - {one.id for one in chosen})
+    missing = sorted({*body.pilots} - {pilot.id for pilot in chosen})
     if missing:
         raise HttpProblem(404, f"no such live pilot: {', '.join(missing)[:500]}")
-    names = [one.id for one in chosen]
+    names = [pilot.id for pilot in chosen]
     if names:
         which = names[0] if len(names) == 1 else f"{len(names)} pilots"
         await context.note(who, "drain", which, why=body.reason, pilots=names[:100], site=body.site, host=body.host)

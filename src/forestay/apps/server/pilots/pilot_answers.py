@@ -66,7 +66,7 @@ class NeighbourOut(Out):
 class RegisteredOut(TokenOut):
     pilot: str
     lease: int
-    beat_every: float
+    heartbeat_every: float
     servers: list[str]
     neighbours: list[NeighbourOut]
 
@@ -76,7 +76,7 @@ class EnrolmentOut(Out):
     expires: Time
 
 
-class BeatOut(Out):
+class HeartbeatOut(Out):
     token: str | None
     token_seconds: int
     cancel: list[str]
@@ -110,14 +110,14 @@ class ClaimsOut(Out):
     cache: CacheKnownOut | None = None
 
 
-class EndResultOut(Out):
+class CompletionReplyOut(Out):
     claim: str
     result: Literal["committed", "held", "superseded", "unknown"]
     detail: str
 
 
-class EndResultsOut(Out):
-    results: list[EndResultOut]
+class CompletionRepliesOut(Out):
+    results: list[CompletionReplyOut]
 
 
 class ByeOut(Out):

@@ -1,4 +1,4 @@
-"""Routes for pilots: register, beat, claim, end. See the HTTP interface's page for the contract."""
+"""Routes for pilots: register, heartbeat, claim, end. See the HTTP interface's page for the contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from forestay.apps.server.http.answers import NothingOut, errors
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.quick_beat import beat_answer, pilot_token
+from forestay.apps.server.http.quick_heartbeat import heartbeat_answer, pilot_token
 from forestay.apps.server.http.request_context import (
     REVOKED,
     AnEnroller,
@@ -29,8 +29,24 @@ from forestay.apps.server.pilots.claim_inputs import inputs_of
 from forestay.apps.server.pilots.claim_outputs import attempt_folder, outputs_of
 from forestay.apps.server.pilots.claim_tasks import tasks_told
 from forestay.apps.server.pilots.enrolment_routes import let_in
-from forestay.apps.server.pilots.pilot_answers import BeatOut, ByeOut, ClaimsOut, EndResultsOut, RegisteredOut, TokenOut
-from forestay.apps.server.pilots.schemas import BeatIn, BegunIn, CacheReportIn, ClaimIn, EndIn, EndsIn, LogIn, PilotIn
+from forestay.apps.server.pilots.pilot_answers import (
+    ByeOut,
+    ClaimsOut,
+    CompletionRepliesOut,
+    HeartbeatOut,
+    RegisteredOut,
+    TokenOut,
+)
+from forestay.apps.server.pilots.schemas import (
+    BegunIn,
+    CacheReportIn,
+    ClaimIn,
+    CompletionIn,
+    CompletionsIn,
+    HeartbeatIn,
+    LogIn,
+    PilotIn,
+)
 from forestay.apps.server.sites.routes import note_pilot
 from forestay.domain.data.attempt_folder import is_own_manifest
 from forestay.domain.data.replica import Viewpoint
@@ -90,8 +106,8 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
     answer = {
         "pilot": name,
         "lease": lease,
-        "beat_every": lease / 3,
-        "servers": sorted(set(context.services.beats.alive.values()) - {""}),
+        "heartbeat_every": lease / 3,
+        "servers": sorted(set(context.services.heartbeats.alive.values()) - {""}),
         "neighbours": await context.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
     }
     return json_answer(answer | pilot_token(context, name, tenant), 201)
@@ -99,8 +115,8 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
 
 def _extra(body: PilotIn) -> dict[str, object]:
     """What only some pilots say of themselves."""
-    said = {"element": body.element, "cache": body.cache.path if body.cache else None}
-    return {name: value for name, value in said.items() if value}
+    extra = {"element": body.element, "cache": body.cache.path if body.cache else None}
+    return {name: value for name, value in extra.items() if value}
 
 
 async def _known(context: RequestContext, pilot: str, tenant: str) -> bool:
@@ -152,12 +168,12 @@ async def _orders(context: RequestContext, held: PilotChannel) -> AsyncGenerator
             context.services.channels.closed(held)
 
 
-@router.post("/{pilot}/beat", response_model=BeatOut, responses=errors(body=True))
-async def beat(context: TheDesk, who: PilotCaller, pilot: str, body: BeatIn) -> Response:
+@router.post("/{pilot}/heartbeat", response_model=HeartbeatOut, responses=errors(body=True))
+async def heartbeat(context: TheDesk, who: PilotCaller, pilot: str, body: HeartbeatIn) -> Response:
     """A sign of life, acknowledged when it is stored."""
     lease = context.services.components.settings.lease
-    await context.services.beats.beat(pilot, Heartbeat(body.counter, body.session, lease, tuple(body.claims)))
-    return json_answer(beat_answer(context, who))
+    await context.services.heartbeats.heartbeat(pilot, Heartbeat(body.counter, body.session, lease, tuple(body.claims)))
+    return json_answer(heartbeat_answer(context, who))
 
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
@@ -187,10 +203,10 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
         why = "its pilot's access was revoked while it waited"
         await services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
         raise HttpProblem(403, REVOKED)
-    services.ends.granted(granted)
-    for one in granted:
-        if one.document.attempt == 1 and one.document.claim is not None:
-            context.metrics.waits.observe((one.document.claim.granted - one.document.created) / 1000)
+    services.completions.granted(granted)
+    for stored in granted:
+        if stored.document.attempt == 1 and stored.document.claim is not None:
+            context.metrics.waits.observe((stored.document.claim.granted - stored.document.created) / 1000)
     view = await context.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
     specs, inputs, tasks = await _specifications(context, granted, pilot, view)
     outputs_to = outputs_of(context, view)
@@ -198,18 +214,22 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
         cache
         | {
             "claims": [
-                _claim_json(one, specs[one.document.specification], inputs.get(one.document.id), outputs_to)
-                | tasks.get(one.document.id, {})
-                for one in granted
+                _claim_json(stored, specs[stored.document.specification], inputs.get(stored.document.id), outputs_to)
+                | tasks.get(stored.document.id, {})
+                for stored in granted
             ]
         }
     )
 
 
-def _cache_known(context: RequestContext, pilot: str, tenant: str, host: str, site: str, given: CacheReportIn) -> Json:
+def _cache_known(
+    context: RequestContext, pilot: str, tenant: str, host: str, site: str, given_report: CacheReportIn
+) -> Json:
     """Take in what a pilot tells of its cache; it is told what is known of it here."""
-    share = CacheEndpoint(given.share.url, given.share.secret) if given.share is not None else None
-    report = CacheReport(given.version, given.base, given.added, given.removed, given.gone, share)
+    share = CacheEndpoint(given_report.share.url, given_report.share.secret) if given_report.share is not None else None
+    report = CacheReport(
+        given_report.version, given_report.base, given_report.added, given_report.removed, given_report.gone, share
+    )
     return {"cache": {"known": context.services.caches.report(pilot, tenant, host, site, report)}}
 
 
@@ -217,7 +237,7 @@ async def _specifications(
     context: RequestContext, granted: list[Stored], pilot: str, view: Viewpoint
 ) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
     """What the claimed jobs run, their inputs, and what belongs to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
-    names = [one.document.specification for one in granted]
+    names = [stored.document.specification for stored in granted]
     try:
         specs = await context.specifications(names)
         if all(name in specs for name in names):
@@ -248,12 +268,12 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
     document = stored.document
     held = document.claim
     assert held is not None  # noqa: S101 - it was just granted
-    told: Json = {} if inputs is None else {"inputs": inputs}
+    body: Json = {} if inputs is None else {"inputs": inputs}
     if outputs_to is not None and (spec.outputs or TES in spec.extra):
-        told["outputs_to"] = outputs_to
+        body["outputs_to"] = outputs_to
     if free := free_of(document.extra):
-        told["free"] = free
-    return told | {
+        body["free"] = free
+    return body | {
         "job": document.id,
         "generation": document.generation,
         "attempt": document.attempt,
@@ -268,22 +288,22 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
     }
 
 
-@router.post("/{pilot}/ends", response_model=EndResultsOut, responses=errors(body=True))
-async def ends(context: TheDesk, who: PilotCaller, pilot: str, body: EndsIn) -> Response:
+@router.post("/{pilot}/completions", response_model=CompletionRepliesOut, responses=errors(body=True))
+async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: CompletionsIn) -> Response:
     """Bring the ends of attempts."""
-    reports = [_report(_believed(context, who.tenant, one)) for one in body.ends]
-    results = await context.services.ends.end(reports, pilot=pilot, tenant=who.tenant)
-    for end, report, told in zip(body.ends, reports, results, strict=True):
-        if told.result is CompletionStatus.COMMITTED:
+    reports = [_report(_believed(context, who.tenant, completion)) for completion in body.completions]
+    results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
+    for end, report, reply in zip(body.completions, reports, results, strict=True):
+        if reply.result is CompletionStatus.COMMITTED:
             context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
                 context.metrics.runs.labels(end.outcome).observe(end.wall)
     return json_answer(
-        {"results": [{"claim": one.claim, "result": one.result.value, "detail": one.detail} for one in results]}
+        {"results": [{"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results]}
     )
 
 
-def _believed(context: RequestContext, tenant: str, end: EndIn) -> EndIn:
+def _believed(context: RequestContext, tenant: str, end: CompletionIn) -> CompletionIn:
     """An end is believed only if its manifest is in the attempt's own folder, on every kind of storage: nobody commits what is another's."""
     if end.manifest is None:
         return end
@@ -300,12 +320,12 @@ def _believed(context: RequestContext, tenant: str, end: EndIn) -> EndIn:
     return _disbelieved(end)
 
 
-def _disbelieved(end: EndIn) -> EndIn:
-    words = {"outcome": "fault", "reason": "output-failed", "error": "bad-manifest", "stage": "staging-out"}
+def _disbelieved(end: CompletionIn) -> CompletionIn:
+    words = {"outcome": "failure", "reason": "output-failed", "error": "bad-manifest", "stage": "staging-out"}
     return end.model_copy(update={"manifest": None, **words})
 
 
-def _report(end: EndIn) -> CompletionReport:
+def _report(end: CompletionIn) -> CompletionReport:
     manifest = end.manifest
     ending = AttemptResult(
         token=Token(end.generation, end.attempt),
@@ -328,7 +348,7 @@ def _report(end: EndIn) -> CompletionReport:
         result=end.result,
     )
     cleanup = FailedCleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
-    staging = [one.model_dump(by_alias=True, exclude_defaults=True) for one in end.staging]
+    staging = [staged.model_dump(by_alias=True, exclude_defaults=True) for staged in end.staging]
     return CompletionReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
 
 
@@ -382,7 +402,7 @@ async def _job_held(context: RequestContext, who: Principal, pilot: str, claim: 
     query = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}), anyof={"pilot": [pilot]})
     await store.refresh()  # it may have been claimed just now
     page = await store.search(query, limit=1000)
-    held = (one.document for one in page.jobs if one.document.claim is not None and one.document.claim.id == claim)
+    held = (job.document for job in page.jobs if job.document.claim is not None and job.document.claim.id == claim)
     return next((document.id for document in held), None)
 
 
@@ -393,7 +413,7 @@ async def bye(context: TheDesk, who: PilotCaller, pilot: str) -> Response:
     services.channels.dismiss(pilot)
     release = services.components.release
     count = await release.of_pilots([pilot], by=pilot, reason="its pilot deregistered", overlap_possible=False)
-    services.beats.forget(pilot)
+    services.heartbeats.forget(pilot)
     services.drains.forget(pilot)
     await services.neighbours.bye(pilot)
     services.caches.forget(pilot)

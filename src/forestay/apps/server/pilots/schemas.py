@@ -82,7 +82,7 @@ class RevokeIn(Model):
     reason: Annotated[Reason, Field(min_length=1)]
 
 
-class BeatIn(Model):
+class HeartbeatIn(Model):
     counter: int = Field(ge=0, le=INT64)
     session: int = Field(default=0, ge=0, le=INT64)
     claims: list[Id] = Field(default_factory=list, max_length=10_000)
@@ -146,12 +146,12 @@ class StagedIn(Model):
     )
 
 
-class EndIn(Model):
+class CompletionIn(Model):
     job: Id
     generation: int = Field(ge=0, le=INT64)
     attempt: int = Field(ge=1, le=INT64)
     claim: Id
-    outcome: Literal["ok", "fault"]
+    outcome: Literal["ok", "failure"]
     reason: Annotated[str, Field(max_length=64), AfterValidator(one_line)] = "exit"
     exit_code: int | None = Field(default=None, ge=-(2**31), le=2**31)
     signal: int | None = Field(default=None, ge=0, le=128)
@@ -175,8 +175,8 @@ class EndIn(Model):
     host: Annotated[str, Field(max_length=200), AfterValidator(one_line)] = ""
 
 
-class EndsIn(Model):
-    ends: list[EndIn] = Field(min_length=1, max_length=100)
+class CompletionsIn(Model):
+    completions: list[CompletionIn] = Field(min_length=1, max_length=100)
 
 
 class BegunIn(Model):

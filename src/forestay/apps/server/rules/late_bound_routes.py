@@ -1,4 +1,4 @@
-"""Routes for the places of late-bound tasks: which flow is run there."""
+"""Routes for the late-bound tasks of late-bound tasks: which flow is run there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from forestay.formats.jobs.job_public import time_text
 from forestay.services.rules.worklet_bindings import WorkletBinding
 from forestay.services.rules.worklet_replacement import WorkletReplacement
 
-router = Router(prefix="/v1", tags=["cases"])
-Place = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
+router = Router(prefix="/v1", tags=["runs"])
+LateBoundTask = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
 
 
 class LateBoundTaskIn(Model):
@@ -29,7 +29,7 @@ class LateBoundTaskIn(Model):
 
 
 class LateBoundTaskOut(Out):
-    place: str
+    task: str
     flow: str
     params: dict[str, Any]
     by: str
@@ -51,47 +51,49 @@ class ChosenOut(Out):
 
 
 class LateBoundTasksOut(Out):
-    places: list[LateBoundTaskOut]
+    late_bound_tasks: list[LateBoundTaskOut]
 
 
 def _shown(binding: WorkletBinding) -> dict[str, object]:
     return binding._asdict() | {"at": time_text(binding.at)}
 
 
-@router.get("/places", response_model=LateBoundTasksOut, responses=errors())
+@router.get("/late-bound-tasks", response_model=LateBoundTasksOut, responses=errors())
 async def find_places(context: TheDesk, who: Viewer) -> Response:
     """Every place that has a flow."""
-    return json_answer({"places": [_shown(one) for one in await context.services.worklets.all(who.tenant)]})
+    return json_answer(
+        {"late_bound_tasks": [_shown(binding) for binding in await context.services.worklets.all(who.tenant)]}
+    )
 
 
-@router.put("/places/{place}", response_model=LateBoundTaskOut, responses=errors(400, 404, body=True))
-async def bind_place(context: TheDesk, who: Operator, place: Place, body: LateBoundTaskIn) -> Response:
+@router.put("/late-bound-tasks/{task}", response_model=LateBoundTaskOut, responses=errors(400, 404, body=True))
+async def bind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundTask, body: LateBoundTaskIn) -> Response:
     """Bind a stored flow to a place: tasks that begin from now on run it."""
-    binding = WorkletBinding(place, body.flow, dict(body.params), who.subject, context.services.components.clock.now())
+    binding = WorkletBinding(task, body.flow, dict(body.params), who.subject, context.services.components.clock.now())
     await context.services.worklets.bind(who.tenant, binding)
     return json_answer(_shown(binding))
 
 
-@router.post("/cases/{case}/items/{item}/choose", response_model=ChosenOut, responses=errors(404, 409, body=True))
-async def choose_again(context: TheDesk, who: Operator, case: str, item: str, body: ChooseIn) -> Response:
-    """Choose anew for an item that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
+@router.post("/runs/{run}/tasks/{task}/choose", response_model=ChosenOut, responses=errors(404, 409, body=True))
+async def choose_again(context: TheDesk, who: Operator, run: str, task: str, body: ChooseIn) -> Response:
+    """Choose anew for a task that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
     parts = context.services.components
     if parts.engine is None:
         raise HttpProblem(503, "this domain runs no flows: FORESTAY_TEMPORAL is not set")
-    await context.note(who, "item.choose", case, item=item)
+    await context.note(who, "task.choose", run, task=task)
     replacing = WorkletReplacement(parts.engine, parts.flows, context.services.worklets)
     order = body.id or parts.ids.claim()
-    done = await replacing.replace(who.tenant, case, item, order=order, at=parts.clock.now(), by=who.subject)
+    done = await replacing.replace(who.tenant, run, task, order=order, at=parts.clock.now(), by=who.subject)
     return json_answer({"replaced": done.done, "detail": done.detail, "flow": done.flow, "id": order})
 
 
-@router.delete("/places/{place}", response_model=LateBoundTaskOut, responses=errors(404))
-async def free_place(context: TheDesk, who: Operator, place: Place) -> Response:
+@router.delete("/late-bound-tasks/{task}", response_model=LateBoundTaskOut, responses=errors(404))
+async def unbind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundTask) -> Response:
     """Take the binding of a place away; the answer is what it was."""
-    before = await context.services.worklets.binding(who.tenant, place)
+    before = await context.services.worklets.binding(who.tenant, task)
     if before is None:
-        raise HttpProblem(404, f"no flow is bound to {place}")
+        raise HttpProblem(404, f"no flow is bound to {task}")
     await context.services.worklets.bind(
-        who.tenant, WorkletBinding(place, "", {}, who.subject, context.services.components.clock.now())
+        who.tenant, WorkletBinding(task, "", {}, who.subject, context.services.components.clock.now())
     )
     return json_answer(_shown(before))

@@ -159,7 +159,7 @@ class ProposedRuleOut(Out):
     type: str
     condition: str
     conclusion: dict[str, Any]
-    cornerstone: str
+    reference_incident: str
     description: str
 
 
@@ -206,7 +206,7 @@ async def replay_rules(
         body.version,
         acting=body.acting,
         promoted=body.promoted,
-        drafts=[await draft_of(context, who, rule_set, one) for one in body.rules],
+        drafts=[await draft_of(context, who, rule_set, rule) for rule in body.rules],
         since=_millis(body.since, "since"),
         until=_millis(body.until, "until"),
         most=body.most,
@@ -233,7 +233,7 @@ async def propose_rules(
     until: Annotated[str | None, Query(max_length=40)] = None,
     most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST,
 ) -> Response:
-    """Rules that follow from what mended recorded faults and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
+    """Rules that follow from what recovered recorded failures and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
 
     With `Accept: text/event-stream` the answer is a stream, as for a replay.
     """
@@ -242,9 +242,13 @@ async def propose_rules(
     )
 
     async def work(progress: Progress) -> dict[str, Any]:
-        found = await context.services.rule_proposals.propose(question, progress)
-        shown = [proposal_shown(one.proposal, one.report) for one in found.proposals]
-        about = {"rule_set": str(question.rule_set), "incidents": found.incidents, "all": found.whole}
+        found_proposals = await context.services.rule_proposals.propose(question, progress)
+        shown = [proposal_shown(proposed.proposal, proposed.report) for proposed in found_proposals.proposals]
+        about = {
+            "rule_set": str(question.rule_set),
+            "incidents": found_proposals.incidents,
+            "all": found_proposals.whole,
+        }
         return {**about, "proposals": shown}
 
     return await _answer(request, context, question, work)
@@ -336,18 +340,20 @@ def _shown(done: Replayed) -> dict[str, Any]:
 
 
 def _wrong(done: NotReplayed) -> tuple[str, list[dict[str, object]]]:
-    told: list[dict[str, object]] = [
-        {"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems
+    problems: list[dict[str, object]] = [
+        {"at": f"condition:{problem.line}:{problem.column}", "detail": problem.message} for problem in done.problems
     ]
-    told += [{"at": "rules", "detail": reason} for reason in done.reasons]
-    return done.reasons[0] if done.reasons else str(done.problems[0]), told
+    problems += [{"at": "rules", "detail": reason} for reason in done.reasons]
+    return done.reasons[0] if done.reasons else str(done.problems[0]), problems
 
 
 def _against(done: NotPromoted) -> tuple[str, list[dict[str, object]]]:
     looked = done.summary["incidents"]
     words = f"over {looked:,} recorded incidents this rule {'; '.join(done.reasons)}. Confirm it with a reason, or correct the rule"
-    told: list[dict[str, object]] = [{"at": "replay", "detail": reason} for reason in done.reasons]
-    return words, told + [{"at": f"incident {one}", "detail": "the decision would be wrong"} for one in done.examples]
+    problems: list[dict[str, object]] = [{"at": "replay", "detail": reason} for reason in done.reasons]
+    return words, problems + [
+        {"at": f"incident {example}", "detail": "the decision would be wrong"} for example in done.examples
+    ]
 
 
 def _millis(text: str | None, field: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The route that an editor of rules asks while somebody writes: is the text well formed, is it true for its cornerstone, do the steps fit."""
+"""The route that an editor of rules asks while somebody writes: is the text well formed, is it true for its reference incident, do the steps fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = Router(prefix="/v1/rules", tags=["rules"])
 class CheckIn(Model):
     condition: Annotated[NoNul, Field(max_length=4096)] = ""
     incident: Id | None = None
-    """The cornerstone;"""
+    """The reference incident;"""
     context: Told | None = None
     """or what is known of one that is not recorded."""
     type: ExceptionType | None = None
@@ -52,34 +52,38 @@ class CheckedOut(Out):
     conclusion: list[str]
     """What is wrong with the steps."""
     values: dict[str, Any]
-    """Every field of the cornerstone of which something is known."""
+    """Every field of the reference incident of which something is known."""
 
 
 @router.post("/check", response_model=CheckedOut, responses=errors(404, body=True))
 async def check_draft(request_context: TheDesk, who: RuleAuthor, body: CheckIn) -> Response:
     """Try a rule that is being written. Nothing is kept."""
-    told: dict[str, Any] = dict(body.context or {})
+    returned_context: dict[str, Any] = dict(body.context or {})
     kind = body.type
     if body.incident is not None:
-        found = (await request_context.services.components.incidents.get_incidents([body.incident])).get(body.incident)
-        if found is None or found.tenant != who.tenant:
+        incident = (await request_context.services.components.incidents.get_incidents([body.incident])).get(
+            body.incident
+        )
+        if incident is None or incident.tenant != who.tenant:
             raise HttpProblem(404, f"there is no incident {body.incident}")
-        told, kind = told_by(found), kind or found.kind
-    context, _ = read_context(told)
+        returned_context, kind = told_by(incident), kind or incident.kind
+    context, _ = read_context(returned_context)
     answer, message, problems = None, "", list[dict[str, object]]()
     if body.condition.strip():
         trial = await request_context.services.trying.try_out(body.condition, [context])
-        problems = [{"line": one.line, "column": one.column, "detail": one.message} for one in trial.problems]
+        problems = [
+            {"line": problem.line, "column": problem.column, "detail": problem.message} for problem in trial.problems
+        ]
         if not problems:
-            said = trial.answers[0]
-            answer = "error" if isinstance(said, Erred) else str(said).lower()
-            message = said.message if isinstance(said, Erred) else ""
+            answer_data = trial.answers[0]
+            answer = "error" if isinstance(answer_data, Erred) else str(answer_data).lower()
+            message = answer_data.message if isinstance(answer_data, Erred) else ""
     wrong: list[str] = []
     if body.conclusion is not None and kind is not None:
-        concluded = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
+        concluded = Conclusion(body.conclusion.playbook, tuple(body.conclusion.steps))
         wrong = list(check_conclusion(concluded, kind))
         if not wrong:
-            known = await request_context.services.components.exlets.concluded(who.tenant, concluded, kind)
+            known = await request_context.services.components.playbooks.concluded(who.tenant, concluded, kind)
             wrong = [known] if isinstance(known, str) else []
     values = {name: value for name, value in context.items() if value != NOTHING_KNOWN[name]}
     return json_answer(

@@ -1,4 +1,4 @@
-"""Routes for rules: look at them, add one for its cornerstone, promote, go back, and ask what they would say."""
+"""Routes for rules: look at them, add one for its reference incident, promote, go back, and ask what they would say."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ MOST_VERSIONS = 500
 
 
 class ConclusionIn(Model):
-    exlet: Annotated[str, Field(max_length=64)] = ""
-    """The name of an exlet,"""
+    playbook: Annotated[str, Field(max_length=64)] = ""
+    """The name of a playbook,"""
     steps: Annotated[list[dict[Annotated[str, Field(max_length=100)], JsonValue]], Field(max_length=32)] = Field(
         default_factory=list
     )
@@ -48,10 +48,10 @@ class ConclusionIn(Model):
 class RuleIn(Model):
     type: ExceptionType
     task: TaskName = ""
-    """Of an item-level type; nothing or `*`: any task."""
+    """Of a task-level type; nothing or `*`: any task."""
     condition: Annotated[NoNul, Field(min_length=1, max_length=4096)]
     conclusion: ConclusionIn
-    cornerstone: Id
+    reference_incident: Id
     """The incident for which it is written."""
     context: Told | None = None
     """What was known of it; nothing: as the incident has it."""
@@ -81,7 +81,7 @@ class AskIn(Model):
     incident: Id | None = None
     """An incident, instead of a context."""
     rule_set: Annotated[str, Field(pattern=r"^(flow|domain|pack)/[A-Za-z_][A-Za-z0-9_.-]{0,99}$")] | None = None
-    """This set alone, such as `domain/house`, instead of all that apply."""
+    """This set alone, such as `domain/site`, instead of all that apply."""
     version: Number | None = None
 
 
@@ -157,18 +157,20 @@ def set_named(who: Principal, level: RuleSetLevel, name: str) -> RuleSetId:
 def edited(done: Edited | NotEdited) -> dict[str, Any]:
     """What was changed, or the problem that it is."""
     if isinstance(done, NotEdited):
-        told = [{"at": f"condition:{one.line}:{one.column}", "detail": one.message} for one in done.problems]
-        told += [{"at": "rule", "detail": reason} for reason in done.reasons]
-        told += [
+        errors_data = [
+            {"at": f"condition:{problem.line}:{problem.column}", "detail": problem.message} for problem in done.problems
+        ]
+        errors_data += [{"at": "rule", "detail": reason} for reason in done.reasons]
+        errors_data += [
             {
-                "at": f"cornerstone {one.cornerstone}",
-                "detail": f"answered by {one.before} now, by {one.after} after the change",
+                "at": f"reference incident {overturned.reference_incident}",
+                "detail": f"answered by {overturned.before} now, by {overturned.after} after the change",
             }
-            for one in done.overturned
+            for overturned in done.overturned
         ]
         words = done.reasons[0] if done.reasons else str(done.problems[0])
-        raise HttpProblem(409 if done.overturned else 422, words, told)
-    overturned = [one._asdict() for one in done.overturned]
+        raise HttpProblem(409 if done.overturned else 422, words, errors_data)
+    overturned = [other_overturned._asdict() for other_overturned in done.overturned]
     return {
         "version": done.version.number,
         "rule": done.rule,
@@ -178,21 +180,21 @@ def edited(done: Edited | NotEdited) -> dict[str, Any]:
 
 
 async def _incident(request_context: RequestContext, who: Principal, name: str) -> Incident | None:
-    found = (await request_context.services.components.incidents.get_incidents([name])).get(name)
-    return found if found is not None and found.tenant == who.tenant else None
+    incident = (await request_context.services.components.incidents.get_incidents([name])).get(name)
+    return incident if incident is not None and incident.tenant == who.tenant else None
 
 
 async def draft_of(request_context: RequestContext, who: Principal, rule_set: RuleSetId, body: RuleIn) -> RuleDraft:
-    """The rule with what was known of its cornerstone."""
+    """The rule with what was known of its reference incident."""
     context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     if context is None:
-        incident = await _incident(request_context, who, body.cornerstone)
+        incident = await _incident(request_context, who, body.reference_incident)
         if incident is None:
-            raise HttpProblem(404, f"there is no incident {body.cornerstone}; send the context with the rule")
+            raise HttpProblem(404, f"there is no incident {body.reference_incident}; send the context with the rule")
         context = told_by(incident)
-    conclusion = Conclusion(body.conclusion.exlet, tuple(body.conclusion.steps))
+    conclusion = Conclusion(body.conclusion.playbook, tuple(body.conclusion.steps))
     return RuleDraft(
-        rule_set, body.type, body.task, body.condition, conclusion, body.cornerstone, context, body.description
+        rule_set, body.type, body.task, body.condition, conclusion, body.reference_incident, context, body.description
     )
 
 
@@ -200,9 +202,15 @@ async def draft_of(request_context: RequestContext, who: Principal, rule_set: Ru
 async def find_rule_sets(request_context: TheDesk, who: Viewer) -> Response:
     """Every rule set: the flows', the domain's, the packs'."""
     await request_context.services.rule_cache.refresh()
-    found = request_context.services.rule_cache.sets_of(who.tenant)
+    sets = request_context.services.rule_cache.sets_of(who.tenant)
     shown = [
-        {"level": one.id.level.value, "name": one.id.name, "version": one.version, "rules": len(one)} for one in found
+        {
+            "level": rule_set.id.level.value,
+            "name": rule_set.id.name,
+            "version": rule_set.version,
+            "rules": len(rule_set),
+        }
+        for rule_set in sets
     ]
     return json_answer({"rule_sets": shown})
 
@@ -210,52 +218,59 @@ async def find_rule_sets(request_context: TheDesk, who: Viewer) -> Response:
 @router.get("/context", response_model=FieldsOut, responses=errors())
 async def describe_context(who: Viewer) -> Response:
     """Everything that a condition may ask about, with its type."""
-    shown = [{"name": one.name, "type": one.kind.value, "optional": one.optional, "words": one.words} for one in FIELDS]
+    shown = [
+        {"name": field.name, "type": field.kind.value, "optional": field.optional, "words": field.words}
+        for field in FIELDS
+    ]
     return json_answer({"fields": shown})
 
 
 @router.post("/test", response_model=RulingOut, responses=errors(400, 404, body=True))
 async def ask_rules(request_context: TheDesk, who: Viewer, body: AskIn) -> Response:
     """What the rules would say to an exception. Nothing is done and nothing is kept."""
-    told: dict[str, Any] | None = dict(body.context) if body.context is not None else None
+    returned_context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     type_, task = body.type, body.task
-    if told is None:
+    if returned_context is None:
         if body.incident is None:
             raise HttpProblem(400, "send a context or an incident")
         incident = await _incident(request_context, who, body.incident)
         if incident is None:
             raise HttpProblem(404, f"there is no incident {body.incident}")
-        told = told_by(incident)
+        returned_context = told_by(incident)
         type_ = type_ or incident.kind
-        task = task or str(told.get("exception.task", ""))
+        task = task or str(returned_context.get("exception.task", ""))
     if type_ is None:
         raise HttpProblem(400, "the exception type is required")
-    context, wrong = read_context(told)
+    context, wrong = read_context(returned_context)
     cache = request_context.services.rule_cache
     await cache.refresh()
     if body.rule_set is None:
-        said = cache.decide(who.tenant, body.flow, type_, task, context)
+        returned_rulings = cache.decide(who.tenant, body.flow, type_, task, context)
     else:
         level, _, name = body.rule_set.partition("/")
         chosen = await request_context.services.rules.load(set_named(who, RuleSetLevel(level), name), body.version)
-        said = rulings([chosen], type_, task, request_context.services.conditions.over(context))
-    return json_answer(_ruling(said, wrong))
+        returned_rulings = rulings([chosen], type_, task, request_context.services.conditions.over(context))
+    return json_answer(_ruling(returned_rulings, wrong))
 
 
-def _ruling(said: Rulings, wrong: tuple[str, ...]) -> dict[str, Any]:
+def _ruling(rulings_data: Rulings, wrong: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "verdict": said.active.verdict.value,
-        "active": ruling_shown(said.active),
-        "shadow": ruling_shown(said.shadow) if said.shadow is not None else None,
-        "words": _words(said.active)
-        + [f"with shadows: {line}" for line in (_words(said.shadow) if said.shadow is not None else ())],
+        "verdict": rulings_data.active.verdict.value,
+        "active": ruling_shown(rulings_data.active),
+        "shadow": ruling_shown(rulings_data.shadow) if rulings_data.shadow is not None else None,
+        "words": _words(rulings_data.active)
+        + [
+            f"with shadows: {line}" for line in (_words(rulings_data.shadow) if rulings_data.shadow is not None else ())
+        ],
         "problems": list(wrong),
     }
 
 
 def _words(ruling: Ruling) -> list[str]:
     lines = [
-        f"{one.rule_set} {one.key}: {line}" for one in ruling.walks for line in walk_in_words(one.walk.tree, one.walk)
+        f"{set_walk.rule_set} {set_walk.key}: {line}"
+        for set_walk in ruling.walks
+        for line in walk_in_words(set_walk.walk.tree, set_walk.walk)
     ]
     if ruling.rule is not None:
         return [*lines, f"rule {ruling.rule} decides"]
@@ -276,20 +291,25 @@ async def read_rule_set(
     version: Annotated[int | None, Query(ge=0, le=INT64)] = None,
 ) -> Response:
     """A rule set, tree by tree, each also in words."""
-    found = await request_context.services.rules.load(set_named(who, level, name), version)
-    if found.version == 0:
+    rule_set = await request_context.services.rules.load(set_named(who, level, name), version)
+    if rule_set.version == 0:
         raise HttpProblem(404, f"there are no rules in {level}/{name}")
-    return json_answer(set_shown(found))
+    return json_answer(set_shown(rule_set))
 
 
 @router.post("/{level}/{name}", response_model=EditedOut, responses=errors(404, 409, body=True))
 async def add_rule(
     request_context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleIn
 ) -> Response:
-    """Add a rule for its cornerstone, as a shadow. It is refused where its condition is not true on the cornerstone, and where an earlier
-    cornerstone would be answered otherwise, unless that is confirmed."""
+    """Add a rule for its reference incident, as a shadow. It is refused where its condition is not true on the reference incident, and where an earlier
+    reference incident would be answered otherwise, unless that is confirmed."""
     draft = await draft_of(request_context, who, set_named(who, level, name), body)
-    written = {"type": body.type.value, "task": body.task, "condition": body.condition, "cornerstone": body.cornerstone}
+    written = {
+        "type": body.type.value,
+        "task": body.task,
+        "condition": body.condition,
+        "reference_incident": body.reference_incident,
+    }
     await request_context.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
     return json_answer(
         edited(await request_context.services.rule_editor.add(draft, by=who.subject, confirmed=body.confirmed))
@@ -301,17 +321,17 @@ async def find_versions(request_context: TheDesk, who: Viewer, level: LevelName,
     """The versions of a set, the newest first; at most 500."""
     rules, whose = request_context.services.rules, set_named(who, level, name)
     newest = await rules.newest(whose)
-    found = await rules.versions(whose, max(1, newest - MOST_VERSIONS + 1), newest)
+    versions = await rules.versions(whose, max(1, newest - MOST_VERSIONS + 1), newest)
     shown = [
         {
-            "number": one.number,
-            "by": one.by,
-            "at": time_text(one.at),
-            "note": one.note,
-            "changes": len(one.changes),
-            "replayed": one.replayed,
+            "number": version.number,
+            "by": version.by,
+            "at": time_text(version.at),
+            "note": version.note,
+            "changes": len(version.changes),
+            "replayed": version.replayed,
         }
-        for one in reversed(found)
+        for version in reversed(versions)
     ]
     return json_answer({"versions": shown})
 
@@ -348,8 +368,8 @@ async def roll_back(
 @router.get("/{level}/{name}/rules/{rule}", response_model=RuleOut, responses=errors(404))
 async def read_rule(request_context: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
     """One rule, and what it says where it stands."""
-    found = await request_context.services.rules.load(set_named(who, level, name))
-    return json_answer({"rule": rule_shown(found, *found_at(found, rule))})
+    rule_set = await request_context.services.rules.load(set_named(who, level, name))
+    return json_answer({"rule": rule_shown(rule_set, *found_at(rule_set, rule))})
 
 
 @router.delete("/{level}/{name}/rules/{rule}", response_model=EditedOut, responses=errors(404, 409, 422))
@@ -361,7 +381,7 @@ async def remove_rule(
     rule: RuleName,
     confirmed: Annotated[Literal["true", "false"], Query()] = "false",
 ) -> Response:
-    """Take a rule away that nothing refines; its own cornerstone is answered otherwise then, so it wants to be confirmed."""
+    """Take a rule away that nothing refines; its own reference incident is answered otherwise then, so it wants to be confirmed."""
     await request_context.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
     return json_answer(
         edited(

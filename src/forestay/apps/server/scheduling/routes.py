@@ -22,7 +22,7 @@ HostName = Annotated[Name, Path(description="As its pilots report it.")]
 
 class HostOut(Out):
     host: str
-    standing: Literal["open", "closed", "probing"]
+    status: Literal["open", "closed", "probing"]
     words: str
     """How it stands, for people."""
     failures: int
@@ -52,9 +52,9 @@ class OpenHostIn(Model):
 @router.get("", response_model=HostsOut, responses=errors())
 async def hosts(context: TheDesk, who: Viewer) -> Response:
     """The hosts that ask for jobs, and those that get none, with why."""
-    found = await context.services.hosts.all(who.tenant)
+    healths = await context.services.hosts.all(who.tenant)
     now = context.services.components.clock.now()
-    return json_answer({"hosts": [host_told(found[name], now) for name in sorted(found)]})
+    return json_answer({"hosts": [host_told(healths[name], now) for name in sorted(healths)]})
 
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
@@ -77,16 +77,16 @@ async def open_(context: TheDesk, who: Operator, host: HostName, body: OpenHostI
     return json_answer(host_told(opened, context.services.components.clock.now()))
 
 
-def host_told(one: HostHealth, now: int) -> Json:
+def host_told(health: HostHealth, now: int) -> Json:
     return {
-        "host": one.host,
-        "standing": one.standing.value,
-        "words": explained(one, now),
-        "failures": len(one.failures),
-        "causes": sorted({each.cause for each in one.failures if each.cause}),
-        "since": time_text(one.since) if one.since else None,
-        "until": time_text(one.until) if one.until else None,
-        "probe_at": time_text(one.probe_at) if one.probe_at else None,
-        "by": one.by,
-        "reason": one.reason,
+        "host": health.host,
+        "status": health.status.value,
+        "words": explained(health, now),
+        "failures": len(health.failures),
+        "causes": sorted({each.cause for each in health.failures if each.cause}),
+        "since": time_text(health.since) if health.since else None,
+        "until": time_text(health.until) if health.until else None,
+        "probe_at": time_text(health.probe_at) if health.probe_at else None,
+        "by": health.by,
+        "reason": health.reason,
     }

@@ -28,7 +28,7 @@ MOST = 1000
 
 def _line(text: str) -> str:
     """One line of another program's words: what could play tricks on a terminal becomes a blank."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 Words = Annotated[str, Field(max_length=2000), AfterValidator(_line)]
@@ -195,7 +195,7 @@ class SiteWholeOut(SiteOut):
 async def find_sites(context: TheDesk, who: Viewer) -> Response:
     """Every site whose agent ever said that it is there."""
     now = context.services.components.clock.now()
-    return json_answer({"sites": [_site(one, now) for one in await context.services.sites.all(who.tenant)]})
+    return json_answer({"sites": [_site(site, now) for site in await context.services.sites.all(who.tenant)]})
 
 
 @router.get("/{site}", response_model=SiteWholeOut, responses=errors(404))
@@ -207,19 +207,19 @@ async def read_site(context: TheDesk, who: Viewer, site: SiteName) -> Response:
         raise HttpProblem(404, f"there has been no agent for site {site} in tenant {who.tenant}")
     now = services.components.clock.now()
     demand = await services.demand.measure(who.tenant, site)
-    ended = sorted(await services.launches.ended(who.tenant, site), key=lambda one: -one.changed)[:20]
-    shown = {"demand": _demand(site, demand, now), "ended": [_launch(one, now) for one in ended]}
+    ended = sorted(await services.launches.ended(who.tenant, site), key=lambda launch: -launch.changed)[:20]
+    shown = {"demand": _demand(site, demand, now), "ended": [_launch(launch, now) for launch in ended]}
     return json_answer(_site(known, now) | shown)
 
 
 @router.put("/{site}", response_model=SiteOut, responses=errors(409, body=True))
 async def hello(context: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn) -> Response:
     """A site agent says that it is there. 409: another one looks after this site."""
-    said = body.model_dump(exclude={"agent", "host", "every"})
-    told = await context.services.sites.hello(
-        who.tenant, site, agent=body.agent, host=body.host, every=body.every, said=said
+    fields = body.model_dump(exclude={"agent", "host", "every"})
+    returned_site = await context.services.sites.hello(
+        who.tenant, site, agent=body.agent, host=body.host, every=body.every, report=fields
     )
-    return json_answer(_site(told, told.seen))
+    return json_answer(_site(returned_site, returned_site.seen))
 
 
 @router.get("/{site}/demand", response_model=DemandOut, responses=errors())
@@ -235,39 +235,39 @@ async def find_launches(
 ) -> Response:
     """The launches that have not ended, or those that ended in the last six hours and more."""
     keep = context.services.launches
-    found = await (keep.open if state == "open" else keep.ended)(who.tenant, site)
+    launches = await (keep.open if state == "open" else keep.ended)(who.tenant, site)
     now = context.services.components.clock.now()
-    return json_answer({"launches": [_launch(one, now) for one in found]})
+    return json_answer({"launches": [_launch(launch, now) for launch in launches]})
 
 
 @router.post("/{site}/launches", status_code=201, response_model=PilotLaunchesOut, responses=errors(body=True))
 async def plan_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
     """Write launches down before they are submitted; the same again changes nothing."""
-    wanted = {one.launch: one.size for one in body.launches}
+    wanted = {launch.launch: launch.size for launch in body.launches}
     planned = await context.services.launches.plan(who.tenant, site, wanted)
     now = context.services.components.clock.now()
-    return json_answer({"launches": [_launch(planned[one], now) for one in wanted]}, 201)
+    return json_answer({"launches": [_launch(planned[name], now) for name in wanted]}, 201)
 
 
 @router.post("/{site}/launches/reports", response_model=ReportsOut, responses=errors(body=True))
 async def report_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: ReportsIn) -> Response:
     """Tell how launches stand. States only go forward; a new try to submit is refused when somebody else has written it down."""
-    reports = {one.launch: _report(one) for one in body.reports}
+    reports = {report.launch: _report(report) for report in body.reports}
     answers = await context.services.launches.report(who.tenant, site, list(reports.values()))
-    ended = [one for one in reports if reports[one].state is LaunchState.ENDED]
+    ended = [report for report in reports if reports[report].state is LaunchState.ENDED]
     await context.services.components.batch.over(
-        [launch for one in ended if isinstance(launch := answers[one], Launch)]
+        [launch for name in ended if isinstance(launch := answers[name], Launch)]
     )
-    return json_answer({"results": [_telling(one, answers[one]) for one in reports]})
+    return json_answer({"results": [_telling(report, answers[report]) for report in reports]})
 
 
-def _report(told: ReportIn) -> LaunchReport:
-    end = told.end
+def _report(report: ReportIn) -> LaunchReport:
+    end = report.end
     return LaunchReport(
-        told.launch,
-        LaunchState(told.state),
-        told.batch_job,
-        told.tries,
+        report.launch,
+        LaunchState(report.state),
+        report.batch_job,
+        report.tries,
         None if end is None else LaunchEnd(**(end.model_dump() | {"nodes": tuple(end.nodes)})),
     )
 
@@ -301,17 +301,18 @@ def _launch(launch: Launch, now: int) -> dict[str, object]:
 
 def _demand(site: str, demand: Demand, now: int) -> dict[str, object]:
     counts = {
-        size: {"inactive": one.inactive, "idle": one.idle, "busy": one.busy} for size, one in demand.sizes.items()
+        size: {"inactive": count.inactive, "idle": count.idle, "busy": count.busy}
+        for size, count in demand.sizes.items()
     }
     return {
         "site": site,
         "groups": [
-            {"name": one.name, "tasks": one.tasks, "need": resources_to_json(one.need)} for one in demand.groups
+            {"name": group.name, "tasks": group.tasks, "need": resources_to_json(group.need)} for group in demand.groups
         ],
-        "pilots": {state: sum(one[state] for one in counts.values()) for state in ("inactive", "idle", "busy")},
+        "pilots": {state: sum(count[state] for count in counts.values()) for state in ("inactive", "idle", "busy")},
         "sizes": counts,
         "leaving": demand.leaving,
-        "launches": [_launch(one, now) for one in demand.launches],
+        "launches": [_launch(launch, now) for launch in demand.launches],
     }
 
 
@@ -323,7 +324,7 @@ def _site(site: Site, now: int) -> dict[str, object]:
         "seen": time_text(site.seen),
         "overdue": site.overdue(now),
         "every": site.every,
-        "said": dict(site.said),
+        "said": dict(site.report),
     }
 
 

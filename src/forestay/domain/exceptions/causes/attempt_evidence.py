@@ -1,4 +1,4 @@
-"""What a pilot's end of an attempt says of its fault: the evidence, and the cause that it points to."""
+"""What a pilot's end of an attempt says of its failure: the evidence, and the cause that it points to."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _lost(document: JobDocument) -> bool:
 
 def lost_with(document: JobDocument) -> tuple[str, ...]:
     """The pilots that held it, the newest first, as far as its story goes back."""
-    held = (one.by for one in reversed(document.history) if one.event == Event.CLAIM)
+    held = (transition.by for transition in reversed(document.history) if transition.event == Event.CLAIM)
     return tuple(dict.fromkeys(held))
 
 
@@ -85,8 +85,8 @@ def _stage(ending: AttemptResult) -> AttemptStage:
 
 
 def _told(ending: AttemptResult) -> dict[str, object]:
-    told = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
-    return {name: value for name, value in told.items() if value}
+    fields = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
+    return {name: value for name, value in fields.items() if value}
 
 
 def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> CauseFinding:

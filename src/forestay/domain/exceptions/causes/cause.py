@@ -1,4 +1,4 @@
-"""The classified reason of a fault, and whether trying again can help."""
+"""The classified reason of a failure, and whether trying again can help."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RetryNeed(StrEnum):
     ELSEWHERE = "elsewhere"
     """On another host, site or replica."""
     NO = "no"
-    """A person has to mend something first."""
+    """A person has to fix something first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.causes.fault_pattern import MOST_LINES_SHOWN, FaultPattern, PatternMatch
+from forestay.domain.exceptions.causes.failure_pattern import MOST_LINES_SHOWN, FailurePattern, PatternMatch
 from forestay.domain.exceptions.causes.pattern_index import PatternIndex
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
@@ -66,7 +66,7 @@ class _PatternReading:
     """The line only warns, or says that it is tried again."""
 
     @property
-    def pattern(self) -> FaultPattern:
+    def pattern(self) -> FailurePattern:
         return self.match.pattern
 
     @property
@@ -82,8 +82,8 @@ class _PatternReading:
 class Classifier:
     """Patterns made ready to be asked often."""
 
-    def __init__(self, patterns: Iterable[FaultPattern]) -> None:
-        self.patterns = tuple(sorted(patterns, key=lambda one: (one.name, one.pack)))
+    def __init__(self, patterns: Iterable[FailurePattern]) -> None:
+        self.patterns = tuple(sorted(patterns, key=lambda pattern: (pattern.name, pattern.pack)))
         self._index = PatternIndex(self.patterns)
 
     def classify(self, evidence: Evidence) -> CauseFinding:
@@ -94,11 +94,11 @@ class Classifier:
             return _nothing(evidence)
         groups = _by_cause(readings)
         best = groups[0]
-        others = tuple(_finding(one.readings[0], seen, one.confidence) for one in groups[1 : 1 + MOST_OTHERS])
+        others = tuple(_finding(group.readings[0], seen, group.confidence) for group in groups[1 : 1 + MOST_OTHERS])
         rivals = (
             groups[1:]
             if best.readings[0].points <= FALLBACK
-            else [one for one in groups[1:] if one.readings[0].points > FALLBACK]
+            else [group for group in groups[1:] if group.readings[0].points > FALLBACK]
         )
         apart = best.strength - rivals[0].strength if rivals else 100.0
         chosen = _finding(best.readings[0], seen, best.confidence)
@@ -125,22 +125,22 @@ class _Group:
 
 def _by_cause(readings: Sequence[_PatternReading]) -> list[_Group]:
     by_cause: dict[Cause, list[_PatternReading]] = {}
-    for one in sorted(readings, key=lambda one: one.order):
-        by_cause.setdefault(one.pattern.cause, []).append(one)
+    for reading in sorted(readings, key=lambda pattern_reading: pattern_reading.order):
+        by_cause.setdefault(reading.pattern.cause, []).append(reading)
     groups = [_group(ones) for ones in by_cause.values()]
-    return sorted(groups, key=lambda one: (-one.strength, one.readings[0].order))
+    return sorted(groups, key=lambda group: (-group.strength, group.readings[0].order))
 
 
 def _group(readings: list[_PatternReading]) -> _Group:
     first, *rest = readings
     heard = first.pattern.when.tellers
     strength, doubt = first.strength, 1.0 - first.confidence
-    for one in rest:
-        tellers = one.pattern.when.tellers
+    for reading in rest:
+        tellers = reading.pattern.when.tellers
         if tellers and not tellers & heard:
             heard |= tellers
-            strength += AGREE * one.confidence
-            doubt *= 1.0 - 0.5 * one.confidence
+            strength += AGREE * reading.confidence
+            doubt *= 1.0 - 0.5 * reading.confidence
     return _Group(tuple(readings), strength, 1.0 - doubt)
 
 
@@ -149,26 +149,26 @@ def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> list[_P
     readings = [_judged(seen, match, went_on) for match in matches]
     # Only errors that ended it are put in order: a warning is neither the root of anything nor its consequence.
     placed = [
-        one.place
-        for one in readings
-        if one.place is not None
-        and one.place < seen.log_lines
-        and one.points > FALLBACK
-        and not went_on[one.place] > FEW
+        reading.place
+        for reading in readings
+        if reading.place is not None
+        and reading.place < seen.log_lines
+        and reading.points > FALLBACK
+        and not went_on[reading.place] > FEW
     ]
     errors = sorted(set(placed))
     if len(errors) < 2:
         return readings
     first, span = errors[0], errors[-1] - errors[0]
-    return [_put_in_order(seen, one, first, span) for one in readings]
+    return [_put_in_order(seen, reading, first, span) for reading in readings]
 
 
-def _put_in_order(seen: PreparedEvidence, one: _PatternReading, first: int, span: int) -> _PatternReading:
-    if one.place is None or one.place >= seen.log_lines or one.place <= first:
-        return one
-    if _ROOT.search(seen.lines[one.place]):
-        return replace(one, points=one.points + ROOT)
-    return replace(one, points=one.points - NEXT - (LATER - NEXT) * min(1.0, (one.place - first) / span))
+def _put_in_order(seen: PreparedEvidence, reading: _PatternReading, first: int, span: int) -> _PatternReading:
+    if reading.place is None or reading.place >= seen.log_lines or reading.place <= first:
+        return reading
+    if _ROOT.search(seen.lines[reading.place]):
+        return replace(reading, points=reading.points + ROOT)
+    return replace(reading, points=reading.points - NEXT - (LATER - NEXT) * min(1.0, (reading.place - first) / span))
 
 
 def _judged(seen: PreparedEvidence, match: PatternMatch, went_on: Sequence[int]) -> _PatternReading:
@@ -232,28 +232,28 @@ def _finding(reading: _PatternReading, seen: PreparedEvidence, confidence: float
     )
 
 
-def _only_warned(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+def _only_warned(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
     return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.3,
         retry=RetryNeed.NO,
-        lines=one.lines,
-        words=f"The evidence does not show why it failed; a warning indicates {one.cause} ({one.pattern}).",
+        lines=finding.lines,
+        words=f"The evidence does not show why it failed; a warning indicates {finding.cause} ({finding.pattern}).",
         advice="Read the log; a warning alone does not stop a job.",
-        also=(one, *others)[:MOST_OTHERS],
+        also=(finding, *others)[:MOST_OTHERS],
     )
 
 
-def _both(one: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+def _both(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
     other = others[0]
     return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.4,
-        retry=one.retry if one.retry is other.retry else RetryNeed.NO,
-        lines=(*one.lines, *(line for line in other.lines if line not in one.lines))[:MOST_LINES_SHOWN],
-        words=f"The evidence indicates two different causes: {one.cause} ({one.pattern}) and {other.cause} ({other.pattern}).",
+        retry=finding.retry if finding.retry is other.retry else RetryNeed.NO,
+        lines=(*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN],
+        words=f"The evidence indicates two different causes: {finding.cause} ({finding.pattern}) and {other.cause} ({other.pattern}).",
         advice="Read the log, and write a pattern that distinguishes them.",
-        also=(one, *others)[:MOST_OTHERS],
+        also=(finding, *others)[:MOST_OTHERS],
     )
 
 

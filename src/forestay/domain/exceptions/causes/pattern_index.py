@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.causes.fault_pattern import FaultPattern, PatternConditions
+from forestay.domain.exceptions.causes.failure_pattern import FailurePattern, PatternConditions
 from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 from forestay.domain.exceptions.evidence.regex_texts import EDGE, Way, bare
 
@@ -47,23 +47,25 @@ class _Part:
 class PatternIndex:
     """Patterns by what they need."""
 
-    def __init__(self, patterns: Iterable[FaultPattern]) -> None:
-        self._by_line: dict[str, list[FaultPattern]] = {}
-        self._by_fact: dict[Hashable, list[FaultPattern]] = {}
-        self._always: list[FaultPattern] = []
+    def __init__(self, patterns: Iterable[FailurePattern]) -> None:
+        self._by_line: dict[str, list[FailurePattern]] = {}
+        self._by_fact: dict[Hashable, list[FailurePattern]] = {}
+        self._always: list[FailurePattern] = []
         searches: dict[str, Search] = {}
         for pattern in patterns:
             when = pattern.when
             for search in when.lines:
                 self._by_line.setdefault(search.expression, []).append(pattern)
-            searches |= {one.expression: one for one in (*when.lines, *when.not_lines, *when.also, *when.unless)}
+            searches |= {
+                search.expression: search for search in (*when.lines, *when.not_lines, *when.also, *when.unless)
+            }
             if not when.lines:
                 keys = _facts(when)
                 for key in keys:
                     self._by_fact.setdefault(key, []).append(pattern)
                 if not keys:
                     self._always.append(pattern)
-        self._anywhere = tuple(sorted(one.expression for one in searches.values() if not one.ways))
+        self._anywhere = tuple(sorted(search.expression for search in searches.values() if not search.ways))
         self._ways: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
         """By the text that is looked for first: the expression, and the numbers of the other sets that it needs."""
         self._sets: list[tuple[str, ...]] = []
@@ -76,12 +78,12 @@ class PatternIndex:
         self._sort_in_texts(self._sort_in_ways(searches.values()))
 
     def _sort_in_ways(self, searches: Iterable[Search]) -> Mapping[str, int]:
-        ways = [(one.expression, way) for one in searches for way in one.ways]
-        times = Counter(text for _, way in ways for one in way for text in one)
+        ways = [(texts.expression, way) for texts in searches for way in texts.ways]
+        times = Counter(text for _, way in ways for texts in way for text in texts)
         numbers: dict[tuple[str, ...], int] = {}
         for expression, way in ways:
             key = _rarest(way, times)
-            others = tuple(numbers.setdefault(one, len(numbers)) for one in way if one is not key)
+            others = tuple(numbers.setdefault(texts, len(numbers)) for texts in way if texts is not key)
             for text in key:
                 self._ways.setdefault(text, []).append((expression, others))
         self._sets = list(numbers)
@@ -104,17 +106,17 @@ class PatternIndex:
             else:
                 self._long.setdefault(part.word[:_GRAM], []).append(part)
 
-    def candidates(self, seen: PreparedEvidence) -> Iterator[FaultPattern]:
+    def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
         """Every pattern that can match, and some that do not; tells the evidence which lines are worth a look."""
         worth = seen.worth = self._worth(seen)
-        given: dict[int, FaultPattern] = {}
+        patterns: dict[int, FailurePattern] = {}
         for expression in worth:
             for pattern in self._by_line.get(expression, ()):
-                given[id(pattern)] = pattern
+                patterns[id(pattern)] = pattern
         for key in _told(seen):
             for pattern in self._by_fact.get(key, ()):
-                given[id(pattern)] = pattern
-        yield from given.values()
+                patterns[id(pattern)] = pattern
+        yield from patterns.values()
         yield from self._always
 
     def _worth(self, seen: PreparedEvidence) -> Mapping[str, int]:
@@ -135,7 +137,7 @@ class PatternIndex:
                         break
                 else:
                     masks[text] = mask
-        found = dict.fromkeys(self._anywhere, everywhere)
+        worth = dict.fromkeys(self._anywhere, everywhere)
         unions: dict[int, int] = {}
         for text in masks.keys() & self._ways.keys():
             here = masks[text]
@@ -152,8 +154,8 @@ class PatternIndex:
                     if not mask:
                         break
                 else:
-                    found[expression] = found.get(expression, 0) | mask
-        return found
+                    worth[expression] = worth.get(expression, 0) | mask
+        return worth
 
     def _masks(self, lowered: list[str]) -> dict[str, int]:
         """The lines in which each part of a text stands."""
@@ -177,25 +179,25 @@ class PatternIndex:
         return masks
 
     def _parts_of(self, word: str) -> tuple[str, ...]:
-        found = {one.text for one in self._short if one.stands_in(word)}
+        texts = {part.text for part in self._short if part.stands_in(word)}
         for at in range(len(word) - _GRAM + 1):
-            found |= {one.text for one in self._long.get(word[at : at + _GRAM], ()) if one.stands_in(word)}
-        return tuple(found)
+            texts |= {part.text for part in self._long.get(word[at : at + _GRAM], ()) if part.stands_in(word)}
+        return tuple(texts)
 
 
 def _rarest(way: Way, times: Mapping[str, int]) -> tuple[str, ...]:
     """The set that the fewest lines will have."""
-    return min(way, key=lambda one: sum(times[text] + (_SHORT if len(bare(text)) < _GRAM else 0) for text in one))
+    return min(way, key=lambda texts: sum(times[text] + (_SHORT if len(bare(text)) < _GRAM else 0) for text in texts))
 
 
 def _parts(text: str) -> tuple[str, ...]:
     """The words of a text: what stands at its edge may be a part of a longer word."""
     inner = bare(text)
     return tuple(
-        ("" if one.start() == 0 and not text.startswith(EDGE) else EDGE)
-        + one[0]
-        + ("" if one.end() == len(inner) and not text.endswith(EDGE) else EDGE)
-        for one in _WORD.finditer(inner)
+        ("" if match.start() == 0 and not text.startswith(EDGE) else EDGE)
+        + match[0]
+        + ("" if match.end() == len(inner) and not text.endswith(EDGE) else EDGE)
+        for match in _WORD.finditer(inner)
     )
 
 
@@ -204,7 +206,7 @@ def _facts(when: PatternConditions) -> list[Hashable]:
     kinds = (
         ("hold", when.hold_code), ("word", when.scheduler_word), ("state", when.scheduler_state), ("signal", when.signal), ("exit", when.exit_code),
     )  # fmt: skip
-    return next(([(kind, one) for one in ones] for kind, ones in kinds if ones), [])
+    return next(([(kind, entry) for entry in ones] for kind, ones in kinds if ones), [])
 
 
 def _told(seen: PreparedEvidence) -> Iterator[Hashable]:

@@ -194,7 +194,7 @@ _OUT: dict[str, _KnownError] = {
     **dict.fromkeys(_SICK, _SICK_HOST),
     **dict.fromkeys(_DENIED, _FORBIDDEN),
     **dict.fromkeys(("HTTP 507", "S3 QuotaExceeded", "S3 InsufficientStorage", "XRootD 3009"), _STORAGE_FULL),
-    **dict.fromkeys([f"connection {one}" for one in _NETWORK], _OUT_NO_ROAD),
+    **dict.fromkeys([f"connection {name}" for name in _NETWORK], _OUT_NO_ROAD),
     "XRootD connection": _OUT_NO_ROAD,
     "no xrdcp": _NO_XRDCP,
 }

@@ -74,29 +74,29 @@ class Evidence:
     @property
     def signals(self) -> frozenset[int]:
         """The signal it died of; a shell tells it as 128 and more."""
-        found = {self.signal} if self.signal else set()
+        signals = {self.signal} if self.signal else set()
         if self.exit_code is not None and 128 < self.exit_code <= 128 + 64:
-            found.add(self.exit_code - 128)
-        return frozenset(found)
+            signals.add(self.exit_code - 128)
+        return frozenset(signals)
 
     @property
     def exit_codes(self) -> frozenset[int]:
         """Its exit code; after a signal also the one that a shell would have shown."""
-        found = {self.exit_code} if self.exit_code is not None else set()
+        codes = {self.exit_code} if self.exit_code is not None else set()
         if self.signal:
-            found.add(128 + self.signal)
-        return frozenset(found)
+            codes.add(128 + self.signal)
+        return frozenset(codes)
 
     @property
     def scheduler_words(self) -> frozenset[str]:
-        """The state, and each word of the reason, without case and separators: what a scheduler calls a reason stands now in the one, now in the other."""
-        words = {plain_word(one) for one in _TOKEN.findall(self.scheduler_reason)}
+        """The state, and each word of the reason, without run and separators: what a scheduler calls a reason stands now in the one, now in the other."""
+        words = {plain_word(word) for word in _TOKEN.findall(self.scheduler_reason)}
         return frozenset(words | {plain_word(self.scheduler_state)}) - {""}
 
     @property
     def measures(self) -> dict[str, float]:
         """The numbers that a pattern may compare; only those that are known."""
-        found: dict[str, float | None] = {
+        measures: dict[str, float | None] = {
             "peak_memory": self.peak_memory,
             "memory_limit": self.memory_limit,
             "oom_kills": self.oom_kills,
@@ -106,7 +106,7 @@ class Evidence:
             "peak_memory_of_limit": _share(self.peak_memory, self.memory_limit),
             "wall_time_of_limit": _share(self.wall_time, self.time_limit),
         }
-        return {name: float(value) for name, value in found.items() if value is not None}
+        return {name: float(value) for name, value in measures.items() if value is not None}
 
 
 MEASURES = (
@@ -119,7 +119,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def plain_word(text: str) -> str:
-    """A state or reason without case and separators: ``OUT_OF_MEMORY`` and ``OutOfMemory`` are one."""
+    """A state or reason without run and separators: ``OUT_OF_MEMORY`` and ``OutOfMemory`` are one."""
     return _PLAIN.sub("", text.upper())
 
 
@@ -129,7 +129,7 @@ def bounded_lines(log: str | Iterable[str]) -> tuple[str, ...]:
     if len(text) > 4 * MOST_CHARACTERS:
         text = text[-4 * MOST_CHARACTERS :]
     text = _ESCAPES.sub("", text).replace("\x00", "")
-    lines = [shortened(one.rstrip()) for one in _BREAKS.split(text)]
+    lines = [shortened(part.rstrip()) for part in _BREAKS.split(text)]
     while lines and not lines[-1]:
         lines.pop()
     kept: list[str] = []

@@ -22,5 +22,5 @@ _PREFIX = re.compile(
 @lru_cache(maxsize=1024)
 def behind_prefix(lowered: str) -> int:
     """Where a line in lower case really begins; 0 if nothing stands before it. Kept, since several expressions ask for the same line."""
-    found = _PREFIX.match(lowered)
-    return found.end() if found is not None and found.end() < len(lowered) else 0
+    match = _PREFIX.match(lowered)
+    return match.end() if match is not None and match.end() < len(lowered) else 0

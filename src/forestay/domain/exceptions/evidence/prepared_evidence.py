@@ -44,14 +44,14 @@ class Search:
 
 @cache
 def _compiled(expression: str) -> tuple[re.Pattern[str], bool]:
-    """Only when it is first run: most expressions never are. Where case does not matter, the line in lower case is looked at instead, which takes a third of the time."""
+    """Only when it is first run: most expressions never are. Where case does not matter, the line in lower run is looked at instead, which takes a third of the time."""
     if not expression.startswith(_ANY_CASE):
         return re.compile(expression), False
     return re.compile(_CAPITALS.sub(_lowered, expression.removeprefix(_ANY_CASE))), True
 
 
-def _lowered(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith("\\") else found[0].lower()
+def _lowered(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith("\\") else match[0].lower()
 
 
 class PreparedEvidence:
@@ -75,8 +75,8 @@ class PreparedEvidence:
         self.evidence = evidence
         self.log_lines = len(evidence.log_tail)
         # A reason or a transfer's result in a sentence is read like a line of the log: it often quotes one.
-        said = [one for one in (evidence.transfer, evidence.scheduler_reason) if " " in one]
-        self.lines: tuple[str, ...] = (*evidence.log_tail, *(shortened(one.replace("\n", " ")) for one in said))
+        texts = [text for text in (evidence.transfer, evidence.scheduler_reason) if " " in text]
+        self.lines: tuple[str, ...] = (*evidence.log_tail, *(shortened(text.replace("\n", " ")) for text in texts))
         self.lowered = "\n".join(self.lines).lower().split("\n")
         self.quoted = quoted_lines(self.lowered)
         """Lines that quote a script or a program, as bits: what stands there was not said by anything that failed."""
@@ -91,11 +91,11 @@ class PreparedEvidence:
     def places(self, search: Search, most: int = MOST_PLACES, *, among: int = -1) -> list[int]:
         """The lines that an expression matches, of all or among some, which are given as bits."""
         left = among & ((1 << len(self.lines)) - 1 if self.worth is None else self.worth.get(search.expression, 0))
-        found: list[int] = []
-        while left and len(found) < most:
+        places: list[int] = []
+        while left and len(places) < most:
             lowest = left & -left
             left ^= lowest
             place = lowest.bit_length() - 1
             if search.finds(self.lines[place], self.lowered[place]):
-                found.append(place)
-        return found
+                places.append(place)
+        return places

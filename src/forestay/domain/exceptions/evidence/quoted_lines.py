@@ -21,7 +21,7 @@ _SOURCE = re.compile(
 
 def quoted_lines(lowered: Sequence[str]) -> int:
     """Which lines quote, as bits. Takes lines in lower case."""
-    found = 0
+    count = 0
     in_script = behind_frame = False
     for place, line in enumerate(lowered):
         # One line of source stands behind a frame; the exception itself is not indented so.
@@ -33,7 +33,7 @@ def quoted_lines(lowered: Sequence[str]) -> int:
             elif _SCRIPT_ENDS.match(line):
                 in_script = quotes = False
         if line.startswith(("+", "#", " ", "\t")):
-            quotes = quotes or any(one.match(line) for one in (_TRACE, _DIRECTIVE, _CARETS))
+            quotes = quotes or any(pattern.match(line) for pattern in (_TRACE, _DIRECTIVE, _CARETS))
         if quotes:
-            found |= 1 << place
-    return found
+            count |= 1 << place
+    return count

@@ -50,7 +50,7 @@ def shape_of(expression: str) -> RegexShape:
     if problem:
         return RegexShape(problem)
     ways = ways_of(tree)
-    if any(not way or min(len(bare(one)) for one in way[0]) < SHORTEST_FIXED for way in ways):
+    if any(not way or min(len(bare(text)) for text in way[0]) < SHORTEST_FIXED for way in ways):
         return RegexShape(f"it has no literal text of at least {SHORTEST_FIXED} characters")
     return RegexShape("", ways)
 

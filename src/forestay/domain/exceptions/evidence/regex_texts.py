@@ -32,8 +32,8 @@ def ways_of(tree: Iterable[Any]) -> tuple[Way, ...]:
     if len(inner) == 1 and _name(inner[0]) == "BRANCH":
         before, after = _at(nodes, before=True), _at(nodes, before=False)
         return tuple(way for branch in inner[0][1][1] for way in ways_of([*before, *branch, *after]))
-    first, *rest = [tuple(sorted(one)) for one in _sets(nodes)] or [()]
-    telling = [one for one in rest if min(len(bare(text)) for text in one) > SHORTEST_FIXED]
+    first, *rest = [tuple(sorted(set_)) for set_ in _sets(nodes)] or [()]
+    telling = [texts for texts in rest if min(len(bare(text)) for text in texts) > SHORTEST_FIXED]
     return ((first, *telling[: MOST_SETS - 1]) if first else (),)
 
 
@@ -74,7 +74,7 @@ class _TextSets:
     def keep(self, texts: Texts) -> None:
         cleaned = {_cleaned(text) for text in texts}
         if all(bare(text) for text in cleaned):
-            self.found.append(frozenset(one for one in cleaned if not any(o != one and o in one for o in cleaned)))
+            self.found.append(frozenset(text for text in cleaned if not any(o != text and o in text for o in cleaned)))
 
 
 def _sets(tree: Iterable[Any]) -> list[Texts]:
@@ -90,7 +90,7 @@ def _sets(tree: Iterable[Any]) -> list[Texts]:
             sets.found.append(inner)
     sets.gap()
     # The longest is the rarest; of equals, the one with fewer ways.
-    return sorted(sets.found, key=lambda one: (-min(len(bare(text)) for text in one), len(one), sorted(one)))
+    return sorted(sets.found, key=lambda texts: (-min(len(bare(text)) for text in texts), len(texts), sorted(texts)))
 
 
 def _cleaned(text: str) -> str:
@@ -128,26 +128,30 @@ def _exact(node: Any) -> Texts | None:
     if name == "BRANCH":
         texts: Texts = frozenset()
         for branch in value[1]:
-            one = _exact_all(branch)
-            if one is None or len(texts | one) > MOST_TEXTS:
+            returned_texts = _exact_all(branch)
+            if returned_texts is None or len(texts | returned_texts) > MOST_TEXTS:
                 return None
-            texts |= one
+            texts |= returned_texts
         return texts
     if name in ("MAX_REPEAT", "MIN_REPEAT") and value[1] == 1:
         once = _exact_all(value[2])
         return None if once is None else once | {""} if value[0] == 0 else once
-    if name == "IN" and len(value) <= 4 and all(_name(one) == "LITERAL" and one[1] < 128 for one in value):
-        return frozenset(chr(one[1]).lower() for one in value)
+    if (
+        name == "IN"
+        and len(value) <= 4
+        and all(_name(other_node) == "LITERAL" and other_node[1] < 128 for other_node in value)
+    ):
+        return frozenset(chr(entry[1]).lower() for entry in value)
     return None
 
 
 def _exact_all(tree: Iterable[Any]) -> Texts | None:
     texts: Texts = frozenset({""})
     for node in tree:
-        one = _exact(node)
-        if one is None or len(texts) * len(one) > MOST_TEXTS:
+        returned_texts = _exact(node)
+        if returned_texts is None or len(texts) * len(returned_texts) > MOST_TEXTS:
             return None
-        texts = frozenset(a + b for a, b in product(texts, one))
+        texts = frozenset(a + b for a, b in product(texts, returned_texts))
     return texts
 
 
@@ -159,12 +163,12 @@ def _beside(node: Any) -> bool:
     if name == "LITERAL":
         return value < 128 and not _is_word(chr(value))
     if name == "IN":
-        return all(_outside(one) for one in value)
+        return all(_outside(entry) for entry in value)
     return False
 
 
-def _outside(one: Any) -> bool:
-    name, value = _name(one), one[1]
+def _outside(node: Any) -> bool:
+    name, value = _name(node), node[1]
     if name == "LITERAL":
         return value < 128 and not _is_word(chr(value))
     return name == "CATEGORY" and str(value) in ("CATEGORY_SPACE", "CATEGORY_NOT_WORD")

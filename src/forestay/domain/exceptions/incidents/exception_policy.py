@@ -1,7 +1,7 @@
-"""What the house does about an exception for which no rule concludes: nothing, the ladder, a person is asked, or its work is failed.
+"""What the default policy does about an exception for which no rule concludes: nothing, the retry policy, a person is asked, or its work is failed.
 
 As in paper P1, section 5, constraints and triggers without a rule are ignored. The other types tell of something that goes wrong by itself; for those
-the house may want more, and says so by its settings. The fault of a job of ours has a policy of its own: `house_policy`.
+the default policy may want more, and says so by its settings. The failure of a job of ours has a policy of its own: `default_policy`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 
 
 class ExceptionAction(StrEnum):
-    """What is done; the value is the verdict of the house's decision."""
+    """What is done; the value is the verdict of the default decision."""
 
     IGNORE = "ignore"
-    LADDER = "ladder"
-    """The job is sent off again, by the house's ladder."""
+    RETRY = "retry"
+    """The job is sent off again, by the default retry policy."""
     HOLD = "hold"
     """The incident waits in the inbox; what it is about goes on as it is."""
     FAIL = "fail"
-    """The job fails; of an item without a job, the item."""
+    """The job fails; of a task without a job, the task."""
 
 
 CHOSEN: Mapping[ExceptionType, ExceptionAction] = MappingProxyType(
@@ -34,13 +34,13 @@ CHOSEN: Mapping[ExceptionType, ExceptionAction] = MappingProxyType(
         ExceptionType.CONSTRAINT_VIOLATION: ExceptionAction.IGNORE,
     }
 )
-"""The types for which the house has a choice, and what it chooses unless it is told otherwise. Of a timeout the flow itself says what it means
+"""The types for which the default policy has a choice, and what it chooses unless it is told otherwise. Of a timeout the flow itself says what it means
 (``then: report`` or ``fail``); of a limit that was passed there is an alert beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExceptionPolicy:
-    """The house's choice for each type."""
+    """The default choice for each type."""
 
     courses: Mapping[ExceptionType, ExceptionAction] = field(default_factory=lambda: CHOSEN)
 

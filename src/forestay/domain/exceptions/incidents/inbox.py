@@ -1,6 +1,6 @@
 """The inbox: what waits for a person, in groups, the dearest first.
 
-The faults of one storm are one group, however many owners they have; all else is grouped by cause, owner and what it waits for.
+The failures of one storm are one group, however many owners they have; all else is grouped by cause, owner and what it waits for.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 
-SECOND = "needs an approval"
+APPROVAL = "needs an approval"
 
 
 class WaitsFor(StrEnum):
     """Whom, or what."""
 
     PERSON = "a person"
-    """To look, and to mend it or write a rule."""
-    SECOND_PERSON = "an approval"
+    """To look, and to fix it or write a rule."""
+    APPROVAL = "an approval"
     CANARY = "the first retries"
     """A storm is on; some are tried first, and nobody has to do anything yet."""
     GROUP = "a person, for the group"
-    """A storm is on, and what was tried on its first faults has failed."""
+    """A storm is on, and what was tried on its first failures has failed."""
 
 
 class InboxGroupKey(NamedTuple):
@@ -43,7 +43,7 @@ class InboxGroup:
     place: InboxGroupKey
     count: int
     core_seconds: int
-    """What another run of all of them would cost, as far as it is known."""
+    """What another attempt of all of them would cost, as far as it is known."""
     oldest: str
     """The id of the one that happened first."""
     at: int
@@ -53,7 +53,7 @@ class InboxGroup:
     def next_step(self, oldest: IncidentStatus | None) -> str:
         """The command that helps on from here."""
         place = self.place
-        if place.waits is WaitsFor.SECOND_PERSON:
+        if place.waits is WaitsFor.APPROVAL:
             return "forestay approvals"
         if place.waits is WaitsFor.GROUP:
             return f"forestay safeguards try '{place.group}' --reason TEXT"
@@ -66,7 +66,7 @@ class InboxTally(NamedTuple):
 
     state: IncidentState
     second: bool
-    """A second person is asked."""
+    """An approval is requested."""
     group: str
     cause: str
     owner: str
@@ -85,55 +85,63 @@ class InboxTally(NamedTuple):
         if self.state is not IncidentState.HELD:
             return None
         if self.second:
-            return InboxGroupKey("", self.cause, self.owner, WaitsFor.SECOND_PERSON)
+            return InboxGroupKey("", self.cause, self.owner, WaitsFor.APPROVAL)
         if self.group:
             return InboxGroupKey(self.group, self.cause, "", WaitsFor.GROUP)
         return InboxGroupKey("", self.cause, self.owner, WaitsFor.PERSON)
 
 
-def asks_approval(standing: IncidentStatus) -> bool:
-    """Whether a second person is asked. Stores keep the answer beside the standing, and count by it."""
-    return standing.state is IncidentState.HELD and SECOND in standing.note
+def asks_approval(status: IncidentStatus) -> bool:
+    """Whether An approval is requested. Stores keep the answer beside the status, and count by it."""
+    return status.state is IncidentState.HELD and APPROVAL in status.note
 
 
-def inbox_tally_of(one: IncidentStatus) -> InboxTally:
+def inbox_tally_of(status: IncidentStatus) -> InboxTally:
     """A pile of one."""
     return InboxTally(
-        one.state, asks_approval(one), one.group, one.cause, one.owner, 1, one.core_seconds, one.id, one.at
+        status.state,
+        asks_approval(status),
+        status.group,
+        status.cause,
+        status.owner,
+        1,
+        status.core_seconds,
+        status.id,
+        status.at,
     )
 
 
-def group_key_of(standing: IncidentStatus) -> InboxGroupKey | None:
+def group_key_of(status: IncidentStatus) -> InboxGroupKey | None:
     """Where it is shown; None: it waits for nobody."""
-    return inbox_tally_of(standing).place
+    return inbox_tally_of(status).place
 
 
 def grouped(inbox_tallies: Iterable[InboxTally]) -> list[InboxGroup]:
     """The groups, the dearest first."""
     members: dict[InboxGroupKey, list[InboxTally]] = {}
     storms: dict[str, InboxGroupKey] = {}
-    for one in inbox_tallies:
-        place = one.place
+    for inbox_tally in inbox_tallies:
+        place = inbox_tally.place
         if place is not None:
             # A storm is one group, whatever its members wait for at this moment.
             together = storms.setdefault(place.group, place) if place.group else place
-            members.setdefault(together, []).append(one)
+            members.setdefault(together, []).append(inbox_tally)
     groups = [_group(place, ones) for place, ones in members.items()]
-    return sorted(groups, key=lambda one: (-one.core_seconds, -one.count, one.place))
+    return sorted(groups, key=lambda group: (-group.core_seconds, -group.count, group.place))
 
 
 def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
     """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
-    owners = {one.owner for one in inbox_tallies}
-    first = min(inbox_tallies, key=lambda one: (one.at, one.oldest))
-    held = any(one.state is IncidentState.HELD for one in inbox_tallies)
+    owners = {inbox_tally.owner for inbox_tally in inbox_tallies}
+    first = min(inbox_tallies, key=lambda inbox_tally: (inbox_tally.at, inbox_tally.oldest))
+    held = any(inbox_tally.state is IncidentState.HELD for inbox_tally in inbox_tallies)
     return InboxGroup(
         place._replace(
             owner=place.owner or (next(iter(owners)) if len(owners) == 1 else ""),
             waits=WaitsFor.GROUP if place.group and held else place.waits,
         ),
-        sum(one.many for one in inbox_tallies),
-        sum(one.core_seconds for one in inbox_tallies),
+        sum(inbox_tally.many for inbox_tally in inbox_tallies),
+        sum(inbox_tally.core_seconds for inbox_tally in inbox_tallies),
         first.oldest,
         first.at,
         len(owners),

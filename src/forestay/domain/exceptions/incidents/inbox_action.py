@@ -17,8 +17,8 @@ class InboxRemedy(StrEnum):
     """Its job may be claimed again, as it is."""
     CANCEL = "cancel"
     """Its job is ended."""
-    EXLET = "exlet"
-    """An exlet that is kept under a name is carried out for it."""
+    PLAYBOOK = "playbook"
+    """A playbook that is kept under a name is carried out for it."""
 
 
 class Reach(StrEnum):
@@ -45,7 +45,7 @@ class InboxTarget:
     owner: str
     """Empty: whosever they are."""
     remedy: InboxRemedy
-    exlet: str = ""
+    playbook: str = ""
 
 
 class InboxOutcome(StrEnum):
@@ -68,7 +68,7 @@ class TriedAction:
     """Nothing of the group was left when it was chosen."""
 
     def count(self, fate: InboxOutcome) -> int:
-        return sum(1 for one in self.fates if one is fate)
+        return sum(1 for outcome in self.fates if outcome is fate)
 
 
 def why_not_yet(target: InboxTarget, reach: Reach, before: TriedAction | None) -> str | None:

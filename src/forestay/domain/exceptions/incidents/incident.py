@@ -30,35 +30,35 @@ class Incident:
     kind: ExceptionType
     at: int
     engine: str = OWN_ENGINE
-    case: str = ""
-    item: str = ""
+    run: str = ""
+    instance: str = ""
     job: str = ""
     attempt: int = 0
     event: str = ""
     """The reporter's own id of what happened."""
     cause: str = "unknown"
     flow: str = ""
-    """The version of the case's flow."""
+    """The version of the run's flow."""
     parent: str = ""
-    """The incident whose exlet started the case as a worklet."""
+    """The incident whose playbook started the run as a worklet."""
     round: int = 0
-    """The round of the item in which it happened: an answer is not for a later one. 0: for any."""
+    """The round of the task in which it happened: an answer is not for a later one. 0: for any."""
     context: Mapping[str, object] = field(default_factory=dict)
-    """Everything else that rules may look at: evidence, case data, the status of every item."""
+    """Everything else that rules may look at: evidence, run data, the status of every task."""
 
 
 def incident_id(
     kind: ExceptionType,
     *,
     engine: str = OWN_ENGINE,
-    case: str = "",
-    item: str = "",
+    run: str = "",
+    instance: str = "",
     job: str = "",
     attempt: int = 0,
     event: str = "",
 ) -> str:
     """The same exception, reported twice, is one incident."""
-    parts = (engine, case, item, job, str(attempt), kind.value, event)
+    parts = (engine, run, instance, job, str(attempt), kind.value, event)
     # Lengths first, so that no two incidents look the same.
     return str(uuid5(_SPACE, "".join(f"{len(part)}:{part}" for part in parts)))
 
@@ -69,14 +69,14 @@ class IncidentState(StrEnum):
     OPEN = "open"
     """Nothing is decided; it is looked at when it is due."""
     ACTING = "acting"
-    """An exlet is being carried out."""
+    """A playbook is being carried out."""
     WAITING = "waiting"
-    """Something was done, and it shows later whether it helped: a ladder's wait, a canary."""
+    """Something was done, and it shows later whether it helped: a retry policy's wait, a canary."""
     HELD = "held"
     """A person is asked."""
     COMPLETE = "complete"
     IGNORED = "ignored"
-    """No rule answers, and the house says that nothing is to be done."""
+    """No rule answers, and the default policy says that nothing is to be done."""
     FAILED = "failed"
     """It was given up."""
 
@@ -99,23 +99,23 @@ class IncidentStatus:
     """When it is to be looked at; ``None``: not by itself."""
     cause: str = "unknown"
     flow: str = ""
-    case: str = ""
-    item: str = ""
+    run: str = ""
+    instance: str = ""
     job: str = ""
     group: str = ""
     """Incidents of one group are shown as one in the inbox."""
     n: int = 0
     """The number of its last decision."""
     core_seconds: int = 0
-    """What another run of its job would cost, as it was known when it happened. 0: not known, or it has no job."""
+    """What another attempt of its job would cost, as it was known when it happened. 0: not known, or it has no job."""
     changed: int = 0
     note: str = ""
     """Why it stands there, for people."""
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Small things that whoever handles it wants to remember: a ladder's ledger, a canary's place."""
+    """Small things that whoever handles it wants to remember: a retry policy's ledger, a canary's place."""
 
     def moved(self, state: IncidentState, *, now: int, due: int | None = None, **changes: object) -> IncidentStatus:
-        """The standing after something happened to the incident."""
+        """The status after something happened to the incident."""
         return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
 
 
@@ -123,15 +123,15 @@ def status_of(incident: Incident, *, due: int | None = None, group: str = "", co
     """Where a new incident stands: open, and due."""
     return IncidentStatus(
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
-        due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, case=incident.case,
-        item=incident.item, job=incident.job, group=group, core_seconds=core_seconds,
+        due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, run=incident.run,
+        instance=incident.instance, job=incident.job, group=group, core_seconds=core_seconds,
         changed=incident.at,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided on an incident, the first time or later: by a rule, by the house, or by a person."""
+    """What was decided on an incident, the first time or later: by a rule, by the default policy, or by a person."""
 
     incident: str
     n: int
@@ -140,13 +140,13 @@ class Decision:
     at: int
     verdict: str
     by: str
-    """The rule, ``house``, or the person."""
-    exlet: Mapping[str, object] | None = None
+    """The rule, ``default policy``, or the person."""
+    playbook: Mapping[str, object] | None = None
     """Its plain form, as it was then."""
     shadow: bool = False
     """It was only recorded."""
     detail: Mapping[str, object] = field(default_factory=dict)
-    """The path through the rules, what the brakes said, and the like."""
+    """The path through the rules, what the safeguards said, and the like."""
 
     @property
     def id(self) -> str:
@@ -166,7 +166,7 @@ class StepMark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """That a step of an exlet has begun, or is over, and how. Whoever finds it begun repeats it as it stands here; whoever finds it over does nothing."""
+    """That a step of a playbook has begun, or is over, and how. Whoever finds it begun repeats it as it stands here; whoever finds it over does nothing."""
 
     incident: str
     n: int

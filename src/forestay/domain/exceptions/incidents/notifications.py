@@ -1,10 +1,10 @@
-"""Notices: what a person should hear of, and how a receiver hears of much without being flooded.
+"""Notifications: what a person should hear of, and how a notification channel hears of much without being flooded.
 
-The first notice of a topic is told at once. What comes after it within a window is gathered, and told as one digest when the window ends. Topics that are due
-together make one letter, and a receiver gets at most so many letters in a window, whatever happens. One letter at a time is under way: while a receiver
-cannot be reached, everything is gathered, and told in few letters when it is back.
+The first notification of a topic is told at once. What comes after it within a window is gathered, and told as one digest when the window ends. Topics that are due
+together make one notification, and a notification channel gets at most so many notifications in a window, whatever happens. One notification at a time is under way: while a notification channel
+cannot be reached, everything is gathered, and told in few notifications when it is back.
 
-A letter is written down before it is sent, and crossed out after it was taken. Who dies in between has it sent again, with the same name: a receiver hears of
+A letter is written down before it is sent, and crossed out after it was taken. Who dies in between has it sent again, with the same name: a notification channel hears of
 everything at least once, and can tell a repeat.
 """
 
@@ -19,13 +19,13 @@ from typing import NamedTuple
 OVERLAP = 30_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
 FIRST_LOOK = 86_400_000
-"""How far the first look of a new receiver goes back."""
+"""How far the first look of a new notification channel goes back."""
 MAX_TOPICS = 100
 """Topics that are gathered apart; the rest are told by their kind alone."""
 MAX_LINES = 5
-"""Notices of a topic that are told in full; the rest are counted."""
+"""Notifications of a topic that are told in full; the rest are counted."""
 MAX_SEEN = 1000
-"""Notices that are remembered as told; in a greater flood some may be counted twice."""
+"""Notifications that are remembered as told; in a greater flood some may be counted twice."""
 MAX_WORDS = 300
 SENDING = 60_000
 """Milliseconds for which nobody else sends a letter that was taken up."""
@@ -71,7 +71,7 @@ class NotificationEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelFilter:
-    """Which notices a receiver wants, and how many letters."""
+    """Which notifications a notification channel wants, and how many notifications."""
 
     name: str
     tenants: frozenset[str]
@@ -81,13 +81,17 @@ class ChannelFilter:
     window: int = 900_000
     """Milliseconds."""
     most: int = 10
-    """Letters in a window."""
+    """Notifications in a window."""
 
-    def wants(self, notice: NotificationEvent) -> bool:
-        topic = notice.topic
+    def wants(self, notification_event: NotificationEvent) -> bool:
+        topic = notification_event.topic
         if topic.tenant not in self.tenants or topic.kind not in self.kinds:
             return False
-        return not self.owners or bool(self.owners & {topic.owner, *notice.to}) or self.name in notice.to
+        return (
+            not self.owners
+            or bool(self.owners & {topic.owner, *notification_event.to})
+            or self.name in notification_event.to
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +103,9 @@ class PendingEvents:
     since: int
     lines: tuple[str, ...]
 
-    def joined(self, notice: NotificationEvent) -> PendingEvents:
-        lines = self.lines if len(self.lines) >= MAX_LINES else (*self.lines, notice.words[:MAX_WORDS])
-        return replace(self, count=self.count + 1, since=min(self.since, notice.at), lines=lines)
+    def joined(self, notification_event: NotificationEvent) -> PendingEvents:
+        lines = self.lines if len(self.lines) >= MAX_LINES else (*self.lines, notification_event.words[:MAX_WORDS])
+        return replace(self, count=self.count + 1, since=min(self.since, notification_event.at), lines=lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,88 +119,92 @@ class Notification:
 
     @property
     def count(self) -> int:
-        return sum(one.count for one in self.topics)
+        return sum(topic.count for topic in self.topics)
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What one receiver has been told and is to be told."""
+    """What one notification channel has been told and is to be told."""
 
     mark: int
-    """Notices are taken in up to here."""
+    """Notifications are taken in up to here."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """Those of the overlap, by their short names."""
     gathered: Mapping[Topic, PendingEvents] = field(default_factory=dict)
     quiet: Mapping[Topic, int] = field(default_factory=dict)
-    """Until when further notices of a topic are gathered."""
+    """Until when further notifications of a topic are gathered."""
     sent: tuple[int, ...] = ()
-    """When letters were begun, within a window."""
+    """When notifications were begun, within a window."""
     n: int = 0
-    letter: Notification | None = None
+    notification: Notification | None = None
 
 
-def gather(tray: Outbox, notices: Iterable[NotificationEvent], addressee: ChannelFilter, now: int) -> Outbox:
-    """Take in what the receiver wants and has not heard of."""
-    seen, gathered, mark = dict(tray.seen), dict(tray.gathered), tray.mark
-    for one in notices:
-        name = _short(one.id)
-        if name in seen or one.at <= tray.mark - OVERLAP or not addressee.wants(one):
+def gather(
+    outbox: Outbox, notification_events: Iterable[NotificationEvent], addressee: ChannelFilter, now: int
+) -> Outbox:
+    """Take in what the notification channel wants and has not heard of."""
+    seen, gathered, mark = dict(outbox.seen), dict(outbox.gathered), outbox.mark
+    for notification_event in notification_events:
+        name = _short(notification_event.id)
+        if name in seen or notification_event.at <= outbox.mark - OVERLAP or not addressee.wants(notification_event):
             continue
-        seen[name] = one.at
-        mark = max(mark, min(one.at, now))  # a clock that is ahead must not hide what others tell
-        topic = one.topic
+        seen[name] = notification_event.at
+        mark = max(mark, min(notification_event.at, now))  # a clock that is ahead must not hide what others tell
+        topic = notification_event.topic
         if topic not in gathered and len(gathered) >= MAX_TOPICS:
             topic = Topic(topic.tenant, topic.kind, OTHERS, "")
-        gathered[topic] = gathered.get(topic, PendingEvents(topic, 0, one.at, ())).joined(one)
-    if len(seen) == len(tray.seen):
-        return tray
+        gathered[topic] = gathered.get(topic, PendingEvents(topic, 0, notification_event.at, ())).joined(
+            notification_event
+        )
+    if len(seen) == len(outbox.seen):
+        return outbox
     kept = sorted((at, name) for name, at in seen.items() if at > mark - OVERLAP)[-MAX_SEEN:]
-    return replace(tray, mark=mark, seen={name: at for at, name in kept}, gathered=gathered)
+    return replace(outbox, mark=mark, seen={name: at for at, name in kept}, gathered=gathered)
 
 
-def take_up(tray: Outbox, addressee: ChannelFilter, now: int) -> tuple[Outbox, Notification | None]:
-    """The letter to be sent now, if any; it is not given to anyone else for as long as sending may take."""
-    if tray.letter is not None:
-        if tray.letter.due > now:
-            return tray, None
-        letter = replace(tray.letter, due=now + SENDING, tries=tray.letter.tries + 1)
-        return replace(tray, letter=letter), letter
-    quiet = {topic: until for topic, until in tray.quiet.items() if until > now}
-    sent = tuple(at for at in tray.sent if at > now - addressee.window)
-    due = [one for topic, one in tray.gathered.items() if topic not in quiet]
+def take_up(outbox: Outbox, addressee: ChannelFilter, now: int) -> tuple[Outbox, Notification | None]:
+    """The notification to be sent now, if any; it is not given to anyone else for as long as sending may take."""
+    if outbox.notification is not None:
+        if outbox.notification.due > now:
+            return outbox, None
+        notification = replace(outbox.notification, due=now + SENDING, tries=outbox.notification.tries + 1)
+        return replace(outbox, notification=notification), notification
+    quiet = {topic: until for topic, until in outbox.quiet.items() if until > now}
+    sent = tuple(at for at in outbox.sent if at > now - addressee.window)
+    due = [events for topic, events in outbox.gathered.items() if topic not in quiet]
     if not due or len(sent) >= addressee.most:
-        return tray, None
-    topics = tuple(sorted(due, key=lambda one: (-one.count, one.topic)))
-    letter = Notification(tray.n + 1, topics, due=now + SENDING, tries=1)
-    told = {one.topic for one in topics}
+        return outbox, None
+    topics = tuple(sorted(due, key=lambda events: (-events.count, events.topic)))
+    notification = Notification(outbox.n + 1, topics, due=now + SENDING, tries=1)
+    reported = {events.topic for events in topics}
     return (
         Outbox(
-            mark=tray.mark,
-            seen=tray.seen,
-            gathered={topic: one for topic, one in tray.gathered.items() if topic not in told},
-            quiet=quiet | dict.fromkeys(sorted(told), now + addressee.window),
+            mark=outbox.mark,
+            seen=outbox.seen,
+            gathered={topic: events for topic, events in outbox.gathered.items() if topic not in reported},
+            quiet=quiet | dict.fromkeys(sorted(reported), now + addressee.window),
             sent=(*sent, now),
-            n=letter.n,
-            letter=letter,
+            n=notification.n,
+            notification=notification,
         ),
-        letter,
+        notification,
     )
 
 
-def was_sent(tray: Outbox, letter: Notification) -> Outbox:
+def was_sent(outbox: Outbox, notification: Notification) -> Outbox:
     """It was taken, or given up."""
-    return replace(tray, letter=None) if _under_way(tray, letter) else tray
+    return replace(outbox, notification=None) if _under_way(outbox, notification) else outbox
 
 
-def was_not_sent(tray: Outbox, letter: Notification, now: int) -> Outbox:
+def was_not_sent(outbox: Outbox, notification: Notification, now: int) -> Outbox:
     """It was not taken, as far as is known; it is sent again."""
-    if not _under_way(tray, letter):
-        return tray
-    return replace(tray, letter=replace(letter, due=now + wait_after(letter.tries)))
+    if not _under_way(outbox, notification):
+        return outbox
+    return replace(outbox, notification=replace(notification, due=now + wait_after(notification.tries)))
 
 
-def given_up(letter: Notification) -> bool:
-    return letter.tries >= GIVE_UP_AFTER
+def given_up(notification: Notification) -> bool:
+    return notification.tries >= GIVE_UP_AFTER
 
 
 def wait_after(tries: int) -> int:
@@ -204,9 +212,12 @@ def wait_after(tries: int) -> int:
     return int(min(1000 << min(tries - 1, 20), LONGEST_WAIT))
 
 
-def _under_way(tray: Outbox, letter: Notification) -> bool:
+def _under_way(outbox: Outbox, notification: Notification) -> bool:
     """Whether it is this very try that was taken up last."""
-    return tray.letter is not None and (tray.letter.n, tray.letter.tries) == (letter.n, letter.tries)
+    return outbox.notification is not None and (outbox.notification.n, outbox.notification.tries) == (
+        notification.n,
+        notification.tries,
+    )
 
 
 def _short(name: str) -> str:

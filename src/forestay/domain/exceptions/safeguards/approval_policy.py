@@ -20,16 +20,16 @@ LASTS = DAY
 _ACTS: Mapping[str, frozenset[str] | None] = {
     "force-complete": None,
     "release": None,
-    "remove": frozenset({"case", "ancestors", "all-cases"}),
+    "remove": frozenset({"run", "ancestors", "all-runs"}),
 }
-"""Acts that need a second person, with the targets for which they do; None: for every target."""
+"""Acts that needs approval, with the targets for which they do; None: for every target."""
 
 
 def needed(action: str, target: str, *, rule_owner: str, job_owner: str) -> str | None:
-    """Why an act needs a second person; None: it does not. `rule_owner` is empty for rules of the domain or a pack."""
+    """Why an act needs approval; None: it does not. `rule_owner` is empty for rules of the domain or a pack."""
     targets = _ACTS.get(action, frozenset())
     if targets is None or target in targets:
-        what = {"case": "a case", "ancestors": "a run and its parent runs", "all-cases": "all cases"}
+        what = {"run": "a run", "ancestors": "a run and its parent runs", "all-runs": "all runs"}
         return f"{action} of {what.get(target, f'this {target}' if target else 'this')} needs an approval"
     if rule_owner and job_owner and rule_owner != job_owner:
         return f"the rule belongs to {rule_owner} and the job to {job_owner}; this needs an approval"
@@ -56,9 +56,9 @@ class ApprovalRequest:
     at: int
     until: int
     on: str = ""
-    """The job, case or flow that it is done to."""
+    """The job, run or flow that it is done to."""
     owner: str = ""
-    """Of the job or case."""
+    """Of the job or run."""
     why: str = ""
     act: Mapping[str, Any] = field(default_factory=dict)
     """What is done once another person agrees."""

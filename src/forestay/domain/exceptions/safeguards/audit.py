@@ -31,7 +31,7 @@ class AuditNote:
     by: str
     """The person, or the rule."""
     what: str
-    """Such as `job.cancel`, `rule.promote` or `brake.stop`."""
+    """Such as `job.cancel`, `rule.promote` or `safeguard.stop`."""
     on: str = ""
     """What it was done to."""
     why: str = ""

@@ -1,7 +1,7 @@
-"""A canary: one rule tried on a group of faults, on 1 first, then on 10, then on all.
+"""A canary: one rule tried on a group of failures, on 1 first, then on 10, then on all.
 
 Each step waits for the outcomes of those it let through. Too few of them well: the group is held for a person, and nothing more is tried by that
-rule. Once all are let through the newest outcomes are still watched, so that what mended the first ten and harms the rest is stopped too.
+rule. Once all are let through the newest outcomes are still watched, so that what recovered the first ten and harms the rest is stopped too.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def outcome(canary: Canary, act: str, *, well: bool) -> Canary:
     if canary.open_to_all:
         newest = (canary.newest + ("+" if well else "-"))[-WATCHED:]
         bad = newest.count("-")
-        pending = tuple(one for one in canary.pending if one != act)
+        pending = tuple(pending_act for pending_act in canary.pending if pending_act != act)
         judged = replace(canary, pending=pending, newest=newest, well=len(newest) - bad, bad=bad)
         enough = len(newest) < JUDGED_FROM or len(newest) - bad >= SHARE * len(newest)
         return judged if enough else replace(judged, held=True)
     if act not in canary.pending:
         return canary
-    pending = tuple(one for one in canary.pending if one != act)
+    pending = tuple(pending_act for pending_act in canary.pending if pending_act != act)
     after = replace(canary, pending=pending, well=canary.well + well, bad=canary.bad + (not well))
     size = STEPS[canary.step]
     if size - after.bad < SHARE * size:
@@ -108,7 +108,7 @@ def outcome(canary: Canary, act: str, *, well: bool) -> Canary:
 
 def forget(canary: Canary, act: str) -> Canary:
     """An act that was let through has no outcome (the job was cancelled): another may go in its place."""
-    return replace(canary, pending=tuple(one for one in canary.pending if one != act))
+    return replace(canary, pending=tuple(pending_act for pending_act in canary.pending if pending_act != act))
 
 
 def try_again(canary: Canary) -> Canary:

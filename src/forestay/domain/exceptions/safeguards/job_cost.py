@@ -1,8 +1,8 @@
-"""What another run of a job would cost."""
+"""What another attempt of a job would cost."""
 
 from __future__ import annotations
 
-from forestay.domain.exceptions.safeguards.brakes import core_seconds
+from forestay.domain.exceptions.safeguards.safeguards import core_seconds
 from forestay.domain.jobs.job_document import JobDocument
 
 

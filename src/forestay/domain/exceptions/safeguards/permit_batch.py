@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from forestay.domain.exceptions.safeguards.brakes import (
+from forestay.domain.exceptions.safeguards.rate_limit import NEVER, Bucket, NoTokens, TokenLease, lease, pass_time
+from forestay.domain.exceptions.safeguards.safeguards import (
     ActionGranted,
     ActionRefused,
     ActionRequest,
-    Brake,
-    BrakePolicy,
-    Brakes,
     BucketName,
+    Safeguard,
+    SafeguardPolicy,
+    SafeguardState,
     bunch,
     empty,
     passes,
     prices,
     tokens_left,
 )
-from forestay.domain.exceptions.safeguards.rate_limit import NEVER, Bucket, NoTokens, TokenLease, lease, pass_time
 from forestay.domain.exceptions.safeguards.storm import Storms
 
 TOGETHER = 20
@@ -48,7 +48,7 @@ class PermitPlan:
 class _Purchase:
     """The tokens of a batch, while it is planned."""
 
-    brakes: Brakes
+    safeguards: SafeguardState
     buckets: Mapping[BucketName, Bucket]
     now: int
     needs: dict[BucketName, int] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class _Purchase:
     def take(self, request: ActionRequest) -> ActionRefused | None:
         wanted = prices(request)
         for name, tokens in wanted:
-            least = self.needs.get(name, 0) + tokens - tokens_left(self.brakes.local_tokens, name, self.now)
-            if least > 0 and isinstance(found := self._lease(name, least, least), NoTokens):
-                return self._line_up(name, tokens, found)
+            least = self.needs.get(name, 0) + tokens - tokens_left(self.safeguards.local_tokens, name, self.now)
+            if least > 0 and isinstance(found_lease := self._lease(name, least, least), NoTokens):
+                return self._line_up(name, tokens, found_lease)
         for name, tokens in wanted:
             self.needs[name] = self.needs.get(name, 0) + tokens
         return None
@@ -68,10 +68,10 @@ class _Purchase:
     def leases(self, name_of: Mapping[BucketName, str]) -> dict[BucketName, tuple[Bucket, TokenLease]]:
         made: dict[BucketName, tuple[Bucket, TokenLease]] = {}
         for name, tokens in self.needs.items():
-            least = tokens - tokens_left(self.brakes.local_tokens, name, self.now)
+            least = tokens - tokens_left(self.safeguards.local_tokens, name, self.now)
             if least <= 0:
                 continue
-            taken = self._lease(name, bunch(self.brakes.policy, name, least), least, name_of[name])
+            taken = self._lease(name, bunch(self.safeguards.policy, name, least), least, name_of[name])
             assert not isinstance(taken, NoTokens)  # noqa: S101 - it was looked at when the request was let through
             made[name] = taken
         return made
@@ -79,49 +79,49 @@ class _Purchase:
     def _lease(
         self, name: BucketName, wanted: int, least: int, called: str = ""
     ) -> tuple[Bucket, TokenLease] | NoTokens:
-        bucket, lasts = self.buckets[name], self.brakes.policy.lasts
+        bucket, lasts = self.buckets[name], self.safeguards.policy.lasts
         return lease(bucket, name=called, wanted=wanted, least=least, now=self.now, lasts=lasts)
 
-    def _line_up(self, name: BucketName, tokens: int, found: NoTokens) -> ActionRefused:
+    def _line_up(self, name: BucketName, tokens: int, no_tokens: NoTokens) -> ActionRefused:
         limit, before = self.buckets[name].limit, self.queued.get(name, 0)
         if tokens > limit.tokens:
-            return empty(name, limit, replace(found, again=NEVER))
-        if found.again >= NEVER:  # with those of this batch before it, more than there are in a window
-            found = replace(found, again=pass_time(self.buckets[name], self.now).latest + limit.window)
+            return empty(name, limit, replace(no_tokens, again=NEVER))
+        if no_tokens.again >= NEVER:  # with those of this batch before it, more than there are in a window
+            no_tokens = replace(no_tokens, again=pass_time(self.buckets[name], self.now).latest + limit.window)
         self.queued[name] = before + tokens
         later = before // max(1, limit.tokens) * limit.window
-        return empty(name, limit, replace(found, again=found.again + later))
+        return empty(name, limit, replace(no_tokens, again=no_tokens.again + later))
 
 
 def plan(
-    brakes: Brakes,
+    safeguards: SafeguardState,
     buckets: Mapping[BucketName, Bucket],
     requests: Sequence[ActionRequest],
     now: int,
     lease_names: Mapping[BucketName, str],
 ) -> PermitPlan:
     """Decide on the requests in their order. The buckets are those of all their prices, under the limits that hold; the names, for a lease of each."""
-    purchase = _Purchase(brakes, buckets, now)
+    purchase = _Purchase(safeguards, buckets, now)
     waiting: dict[str, int] = {}
     answers: list[ActionGranted | ActionRefused] = []
     for request in requests:
-        passed = passes(brakes, request, now)
+        passed = passes(safeguards, request, now)
         if isinstance(passed, ActionRefused):
-            answers.append(_spread(passed, waiting, brakes.policy))
+            answers.append(_spread(passed, waiting, safeguards.policy))
             continue
         storms, group = passed
         refused = purchase.take(request)
         if refused is not None:
             answers.append(replace(refused, group=group))
             continue
-        brakes = replace(brakes, storms=storms)
-        answers.append(ActionGranted(brakes, prices(request), group))
-    return PermitPlan(tuple(answers), brakes.storms, purchase.needs, purchase.leases(lease_names))
+        safeguards = replace(safeguards, storms=storms)
+        answers.append(ActionGranted(safeguards, prices(request), group))
+    return PermitPlan(tuple(answers), safeguards.storms, purchase.needs, purchase.leases(lease_names))
 
 
-def _spread(refused: ActionRefused, waiting: dict[str, int], policy: BrakePolicy) -> ActionRefused:
+def _spread(refused: ActionRefused, waiting: dict[str, int], policy: SafeguardPolicy) -> ActionRefused:
     """While one of a group is tried the others need not all ask every minute."""
-    if refused.again is None or refused.brake is not Brake.STORM:
+    if refused.again is None or refused.safeguard is not Safeguard.STORM:
         return refused
     place = waiting.get(refused.group, 0)
     waiting[refused.group] = place + 1

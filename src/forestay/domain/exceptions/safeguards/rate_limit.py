@@ -79,8 +79,8 @@ class Bucket:
     def as_plain(self) -> dict[str, Any]:
         return {
             "limit": [self.limit.tokens, self.limit.window],
-            "leases": [[one.id, one.tokens, one.until] for one in self.leases],
-            "returning": [list(one) for one in self.returning],
+            "leases": [[lease.id, lease.tokens, lease.until] for lease in self.leases],
+            "returning": [list(token) for token in self.returning],
             "latest": self.latest,
         }
 
@@ -88,7 +88,7 @@ class Bucket:
     def from_plain(cls, data: Mapping[str, Any]) -> Bucket:
         return cls(
             RateLimit(*data["limit"]),
-            tuple(TokenLease(*one) for one in data["leases"]),
+            tuple(TokenLease(*lease) for lease in data["leases"]),
             tuple((at, tokens) for at, tokens in data["returning"]),
             data["latest"],
         )
@@ -112,7 +112,7 @@ def lease(
     if least > free:
         return NoTokens(free, _again(bucket, least))
     if len(bucket.leases) >= MAX_LEASES:
-        return NoTokens(free, min(one.until for one in bucket.leases))
+        return NoTokens(free, min(lease.until for lease in bucket.leases))
     taken = TokenLease(name, max(least, min(wanted, free)), bucket.latest + lasts)
     return replace(bucket, leases=(*bucket.leases, taken)), taken
 
@@ -120,11 +120,11 @@ def lease(
 def settle(bucket: Bucket, *, name: str, spent: int, now: int) -> Bucket:
     """End a lease early: what was not spent is free at once. A lease that has ended, or was settled before, gives nothing back."""
     bucket = pass_time(bucket, now)
-    found = next((one for one in bucket.leases if one.id == name), None)
-    if found is None:
+    lease = next((token_lease for token_lease in bucket.leases if token_lease.id == name), None)
+    if lease is None:
         return bucket
-    left = tuple(one for one in bucket.leases if one.id != name)
-    gone = min(max(0, spent), found.tokens)
+    left = tuple(lease for lease in bucket.leases if lease.id != name)
+    gone = min(max(0, spent), lease.tokens)
     return replace(bucket, leases=left, returning=_put_back(bucket, bucket.latest, gone))
 
 
@@ -132,10 +132,10 @@ def pass_time(bucket: Bucket, now: int) -> Bucket:
     """The bucket at a later time: leases that ran out are on their way back, and what has come back is free."""
     now = max(now, bucket.latest)
     out = replace(bucket, latest=now)
-    for one in bucket.leases:
-        if one.until <= now:
-            out = replace(out, returning=_put_back(out, one.until, one.tokens))
-    leases = tuple(one for one in bucket.leases if one.until > now)
+    for lease in bucket.leases:
+        if lease.until <= now:
+            out = replace(out, returning=_put_back(out, lease.until, lease.tokens))
+    leases = tuple(lease for lease in bucket.leases if lease.until > now)
     returning = tuple((at, tokens) for at, tokens in out.returning if at > now)
     return replace(out, leases=leases, returning=returning)
 
@@ -156,7 +156,7 @@ def _again(bucket: Bucket, least: int) -> int:
     if least > bucket.limit.tokens:
         return NEVER
     window = bucket.limit.window
-    coming = sorted((*bucket.returning, *((one.until + window, one.tokens) for one in bucket.leases)))
+    coming = sorted((*bucket.returning, *((lease.until + window, lease.tokens) for lease in bucket.leases)))
     out = sum(tokens for _, tokens in coming)
     for at, tokens in coming:
         out -= tokens

@@ -1,9 +1,9 @@
-"""Storms: many faults of one cause, or on one site or host, within a window, against what is usual.
+"""Storms: many failures of one cause, or on one site or host, within a window, against what is usual.
 
-While a storm is on, its faults are one *group*: no act on a single one of them is let through but by the group's canary (`canary`).
+While a storm is on, its failures are one *group*: no act on a single one of them is let through but by the group's canary (`canary`).
 
-Faults are counted by signs (cause, site, host) in slices of the window. A cause that explains a storm is asked before a site, and a site before
-a host; faults that belong to an open group are counted for that group alone. So a storm has one group, however many hosts it goes over.
+Failures are counted by signs (cause, site, host) in slices of the window. A cause that explains a storm is asked before a site, and a site before
+a host; failures that belong to an open group are counted for that group alone. So a storm has one group, however many hosts it goes over.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE
+from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 from forestay.domain.exceptions.safeguards.canary import Canary
 from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE
 
 SLICES = 10
-"""A window is counted in so many slices; a fault is forgotten a window, and at most one slice, after it came."""
+"""A window is counted in so many slices; a failure is forgotten a window, and at most one slice, after it came."""
 MAX_SIGNS = 2_000
 """Signs that are told apart in one slice; further ones are counted without their host, then without their site."""
 MAX_GROUPS = 200
 _RARE = 0.001
-"""Faults in a window on average, below which nothing is remembered."""
+"""Failures in a window on average, below which nothing is remembered."""
 MAX_BATCHES = 256
-"""Batches of faults whose names are kept: more than can be written by others between a write and its repeat."""
+"""Batches of failures whose names are kept: more than can be written by others between a write and its repeat."""
 MAX_CANARIES = 50
 """Rules that are tried on one group."""
 
 
 class FailureSignature(NamedTuple):
-    """By what faults are alike."""
+    """By what failures are alike."""
 
     cause: str
     site: str = ""
@@ -40,12 +40,12 @@ class FailureSignature(NamedTuple):
 
 
 def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> FailureSignature:
-    """The sign of a fault. What is somebody's own fault is alike only among theirs: one owner's storm must not hold another's jobs."""
+    """The sign of a failure. What is somebody's own failure is alike only among theirs: one owner's storm must not hold another's jobs."""
     return FailureSignature(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
 
 
 class Trait(StrEnum):
-    """What the faults of a storm share; in this order it is looked for."""
+    """What the failures of a storm share; in this order it is looked for."""
 
     CAUSE = "cause"
     SITE = "site"
@@ -56,7 +56,7 @@ _PLACE = {trait: place for place, trait in enumerate(Trait)}
 
 
 class StormGroupKey(NamedTuple):
-    """Which faults a group has: all with this cause, on this site or on this host."""
+    """Which failures a group has: all with this cause, on this site or on this host."""
 
     trait: Trait
     value: str
@@ -74,41 +74,41 @@ class StormPolicy:
 
     window: int = 5 * MINUTE
     least: int = 50
-    """Fewer faults than this in a window are never a storm."""
+    """Fewer failures than this in a window are never a storm."""
     factor: int = 5
-    """So many times the usual number of faults in a window."""
+    """So many times the usual number of failures in a window."""
     memory: int = DAY
     """How far back goes what is usual."""
 
 
 @dataclass(frozen=True, slots=True)
 class StormGroup:
-    """The faults of one storm, and what was tried on them."""
+    """The failures of one storm, and what was tried on them."""
 
     id: str
     key: StormGroupKey
     opened: int
-    faults: int = 0
+    failures: int = 0
     """How many have come since it was opened, and those that opened it."""
     last: int = 0
-    """When a fault came, or someone asked to act on one."""
+    """When a failure came, or someone asked to act on one."""
     canaries: Mapping[str, Canary] = field(default_factory=lambda: MappingProxyType({}))
     """What was tried, by the rule that tries it. Another rule begins with one again."""
 
     @property
     def held(self) -> bool:
         """Whether it waits for a person: everything that was tried has failed."""
-        return bool(self.canaries) and all(one.held for one in self.canaries.values())
+        return bool(self.canaries) and all(canary.held for canary in self.canaries.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Storms:
-    """The faults of one tenant as they come, and the groups that are open."""
+    """The failures of one tenant as they come, and the groups that are open."""
 
     policy: StormPolicy = StormPolicy()
     slices: Mapping[int, Mapping[FailureSignature, int]] = field(default_factory=lambda: MappingProxyType({}))
     usual: Mapping[StormGroupKey, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Faults in a window, on average."""
+    """Failures in a window, on average."""
     averaged: int = 0
     """The slice up to which `usual` knows."""
     groups: tuple[StormGroup, ...] = ()
@@ -118,14 +118,14 @@ class Storms:
     """The names of the batches that were counted last, the newest last: a batch that is sent again is not counted again."""
 
     def group_of(self, sign: FailureSignature) -> StormGroup | None:
-        """The group that a fault belongs to, if its storm is on."""
-        return next((one for one in self.groups if one.key.has(sign)), None)
+        """The group that a failure belongs to, if its storm is on."""
+        return next((group for group in self.groups if group.key.has(sign)), None)
 
 
 def notice(storms: Storms, signs: Iterable[FailureSignature], now: int, *, batch: str = "") -> Storms:
-    """Count faults, and open a group where a storm has begun. Each fault is given once, before anyone asks to act on it.
+    """Count failures, and open a group where a storm has begun. Each failure is given once, before anyone asks to act on it.
 
-    ``batch`` names these faults together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
+    ``batch`` names these failures together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
     """
     if batch and batch in storms.counted:
         return storms
@@ -140,8 +140,8 @@ def notice(storms: Storms, signs: Iterable[FailureSignature], now: int, *, batch
         known = _known_as(current, sign)
         current[known] = current.get(known, 0) + 1
     groups = tuple(
-        replace(one, faults=one.faults + joined[one.id], last=storms.latest) if one.id in joined else one
-        for one in storms.groups
+        replace(group, failures=group.failures + joined[group.id], last=storms.latest) if group.id in joined else group
+        for group in storms.groups
     )
     counted = MappingProxyType({**storms.slices, place: MappingProxyType(current)})
     batches = (*storms.counted, batch)[-MAX_BATCHES:] if batch else storms.counted
@@ -149,7 +149,7 @@ def notice(storms: Storms, signs: Iterable[FailureSignature], now: int, *, batch
 
 
 def pass_time(storms: Storms, now: int) -> Storms:
-    """The storms at a later time: old faults are forgotten, and groups whose storm is over are closed."""
+    """The storms at a later time: old failures are forgotten, and groups whose storm is over are closed."""
     now = max(now, storms.latest)
     policy = storms.policy
     place = now // _slice(policy)
@@ -157,23 +157,23 @@ def pass_time(storms: Storms, now: int) -> Storms:
     slices = {at: signs for at, signs in storms.slices.items() if at >= place - SLICES}
     storms = replace(storms, slices=MappingProxyType(slices))
     counts = _counts(storms, covered=True)
-    groups = tuple(one for one in storms.groups if not _over(storms, one, counts.get(one.key, 0)))
+    groups = tuple(group for group in storms.groups if not _over(storms, group, counts.get(group.key, 0)))
     return replace(storms, groups=groups)
 
 
 def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms:
     """The storms with what came of a try; nothing changes if the group is closed by now."""
     groups = tuple(
-        replace(one, canaries=MappingProxyType({**one.canaries, rule: canary}), last=storms.latest)
-        if one.id == group
-        else one
-        for one in storms.groups
+        replace(storm_group, canaries=MappingProxyType({**storm_group.canaries, rule: canary}), last=storms.latest)
+        if storm_group.id == group
+        else storm_group
+        for storm_group in storms.groups
     )
     return replace(storms, groups=groups)
 
 
 def threshold(storms: Storms, key: StormGroupKey) -> int:
-    """How many faults in a window are a storm."""
+    """How many failures in a window are a storm."""
     policy = storms.policy
     return max(policy.least, int(policy.factor * storms.usual.get(key, 0.0)))
 
@@ -183,7 +183,7 @@ def _slice(policy: StormPolicy) -> int:
 
 
 def _known_as(current: Mapping[FailureSignature, int], sign: FailureSignature) -> FailureSignature:
-    """The sign under which a fault is counted: with fewer traits when there are too many signs."""
+    """The sign under which a failure is counted: with fewer traits when there are too many signs."""
     if sign in current or len(current) < MAX_SIGNS // 2:
         return sign
     coarse = sign._replace(host="")
@@ -195,7 +195,7 @@ def _keys(sign: FailureSignature) -> Sequence[StormGroupKey]:
 
 
 def _counts(storms: Storms, *, covered: bool) -> dict[StormGroupKey, int]:
-    """How many faults of the window there are for each key; `covered`: those that belong to a group too."""
+    """How many failures of the window there are for each key; `covered`: those that belong to a group too."""
     counts: dict[StormGroupKey, int] = {}
     for signs in storms.slices.values():
         for sign, count in signs.items():
@@ -207,14 +207,14 @@ def _counts(storms: Storms, *, covered: bool) -> dict[StormGroupKey, int]:
 
 
 def _open_groups(storms: Storms) -> Storms:
-    """Open a group for what is a storm by now, and go on with the faults that it does not have."""
+    """Open a group for what is a storm by now, and go on with the failures that it does not have."""
     for trait in Trait:
         while len(storms.groups) < MAX_GROUPS:
             counts = _counts(storms, covered=False)
             keys = [key for key in counts if key.trait is trait and counts[key] >= threshold(storms, key)]
             if not keys:
                 break
-            key = max(keys, key=lambda one: (counts[one], one.value))
+            key = max(keys, key=lambda storm_group_key: (counts[storm_group_key], storm_group_key.value))
             group = StormGroup(
                 f"{key.trait}:{key.value}@{storms.latest}", key, storms.latest, counts[key], storms.latest
             )
@@ -223,17 +223,17 @@ def _open_groups(storms: Storms) -> Storms:
 
 
 def _over(storms: Storms, group: StormGroup, count: int) -> bool:
-    """Whether a storm is over: few faults, and nothing of its group is being tried or waits for a person."""
+    """Whether a storm is over: few failures, and nothing of its group is being tried or waits for a person."""
     calm = count < threshold(storms, group.key) / 2
-    tried = [one for one in group.canaries.values() if not one.open_to_all]
-    if not calm or any(one.held or one.pending for one in tried):
+    tried = [canary for canary in group.canaries.values() if not canary.open_to_all]
+    if not calm or any(canary.held or canary.pending for canary in tried):
         return False
     # With a canary half-way and nobody asking, all members were dealt with otherwise.
     return (bool(group.canaries) and not tried) or storms.latest - group.last >= storms.policy.window
 
 
 def _average(storms: Storms, place: int) -> Storms:
-    """Let what is usual move towards what came in the slices that have ended. A storm is not usual, unless it is mended as a matter of course."""
+    """Let what is usual move towards what came in the slices that have ended. A storm is not usual, unless it is recovered as a matter of course."""
     if place <= storms.averaged:
         return storms
     policy = storms.policy
@@ -247,11 +247,11 @@ def _average(storms: Storms, place: int) -> Storms:
     for at in ended:
         for sign, count in storms.slices[at].items():
             group = storms.group_of(sign)
-            if group is None or any(one.open_to_all for one in group.canaries.values()):
+            if group is None or any(canary.open_to_all for canary in group.canaries.values()):
                 for key in _keys(sign):
                     usual[key] = usual.get(key, 0.0) + weight * count * SLICES
     if len(usual) > MAX_SIGNS or min(usual.values(), default=1.0) < _RARE:
-        often = sorted(usual.items(), key=lambda one: -one[1])[:MAX_SIGNS]
+        often = sorted(usual.items(), key=lambda pair: -pair[1])[:MAX_SIGNS]
         usual = {key: value for key, value in often if value >= _RARE}
     return replace(storms, usual=MappingProxyType(usual), averaged=place)
 
@@ -266,14 +266,14 @@ def as_plain(storms: Storms) -> dict[str, Any]:
         "counted": list(storms.counted),
         "groups": [
             {
-                "id": one.id,
-                "key": [one.key.trait.value, one.key.value],
-                "opened": one.opened,
-                "faults": one.faults,
-                "last": one.last,
-                "canaries": {rule: canary.as_plain() for rule, canary in one.canaries.items()},
+                "id": group.id,
+                "key": [group.key.trait.value, group.key.value],
+                "opened": group.opened,
+                "failures": group.failures,
+                "last": group.last,
+                "canaries": {rule: canary.as_plain() for rule, canary in group.canaries.items()},
             }
-            for one in storms.groups
+            for group in storms.groups
         ],
     }
 
@@ -286,14 +286,14 @@ def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
     usual = {StormGroupKey(Trait(trait), value): average for trait, value, average in data["usual"]}
     groups = tuple(
         StormGroup(
-            one["id"],
-            StormGroupKey(Trait(one["key"][0]), one["key"][1]),
-            one["opened"],
-            one["faults"],
-            one["last"],
-            MappingProxyType({rule: Canary.from_plain(canary) for rule, canary in one["canaries"].items()}),
+            group["id"],
+            StormGroupKey(Trait(group["key"][0]), group["key"][1]),
+            group["opened"],
+            group["failures"],
+            group["last"],
+            MappingProxyType({rule: Canary.from_plain(canary) for rule, canary in group["canaries"].items()}),
         )
-        for one in data["groups"]
+        for group in data["groups"]
     )
     counted = tuple(data.get("counted", ()))  # releases before this field did not write it
     return Storms(

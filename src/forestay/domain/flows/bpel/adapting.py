@@ -47,7 +47,7 @@ class _Adapter:
     def walk(self, element: XmlElement, known: dict[str, XmlElement]) -> None:
         declared = element.child(_b("partnerLinks"))
         if declared is not None:
-            known = known | {one.get("name"): one for one in declared.elements}
+            known = known | {xml_element.get("name"): xml_element for xml_element in declared.elements}
         for place, child in enumerate(element.children):
             if not isinstance(child, XmlElement):
                 continue
@@ -63,11 +63,13 @@ class _Adapter:
         return link in known and not link.startswith(PREFIX) and (not self.links or link in self.links)
 
     def scope(self, invoke: XmlElement, link: XmlElement) -> XmlElement:
-        standard = [one for one in invoke.elements if one.space == BPEL and one.name in _STANDARD]
-        handling = [one for one in invoke.elements if one.space == BPEL and one.name in _HANDLERS]
+        standard = [element for element in invoke.elements if element.space == BPEL and element.name in _STANDARD]
+        handling = [element for element in invoke.elements if element.space == BPEL and element.name in _HANDLERS]
         plain = invoke.copy()
         plain.children = [
-            one for one in plain.children if not (isinstance(one, XmlElement) and one.name in (*_STANDARD, *_HANDLERS))
+            child
+            for child in plain.children
+            if not (isinstance(child, XmlElement) and child.name in (*_STANDARD, *_HANDLERS))
         ]
         named = {key: value for key, value in invoke.attributes.items() if key in ("name", "suppressJoinFailure")}
         inner = self.intercepted(plain, link)
@@ -77,8 +79,8 @@ class _Adapter:
             return _parented(inner)
         outer = self.new("scope", named)
         faults = self.new("faultHandlers")
-        faults.children = [one for one in handling if one.name != "compensationHandler"]
-        undo = [one for one in handling if one.name == "compensationHandler"]
+        faults.children = [element for element in handling if element.name != "compensationHandler"]
+        undo = [element for element in handling if element.name == "compensationHandler"]
         outer.children = [*standard, *([faults] if faults.children else []), *undo, inner]
         return _parented(outer)
 
@@ -87,9 +89,9 @@ class _Adapter:
         proxy = PREFIX + invoke.get("partnerLink")
         kept = {key: link.get(key) for key in ("partnerLinkType", "partnerRole") if link.get(key)}
         links = self.new("partnerLinks", {}, self.new("partnerLink", {"name": proxy, **kept}))
-        for one in links.elements:
+        for element in links.elements:
             # The type is written with a prefix of the place where the link was declared.
-            one.namespaces = {**self.out.root.namespaces, **link.namespaces}
+            element.namespaces = {**self.out.root.namespaces, **link.namespaces}
         call = invoke.copy()
         call.attributes["partnerLink"] = proxy
         inner: XmlElement = call

@@ -43,14 +43,14 @@ def _wrong(line: int, construct: str, note: str) -> ImportEntry:
 
 def _start(process: Process) -> Iterator[ImportEntry]:
     begins = [
-        one for one in every(process.scope) if (isinstance(one, Receive) and one.create) or (isinstance(one, Pick) and one.create)
+        activity for activity in every(process.scope) if (isinstance(activity, Receive) and activity.create) or (isinstance(activity, Pick) and activity.create)
     ]  # fmt: skip
     if not begins:
         yield _wrong(
             process.scope.std.line, "process", "nothing creates an instance: no receive or pick has createInstance"
         )
-    sets = [{one.set for one in _joined(begin)} for begin in begins]
-    if len(begins) > 1 and any(not one or one != sets[0] for one in sets):
+    sets = [{correlation.set for correlation in _joined(begin)} for begin in begins]
+    if len(begins) > 1 and any(not set_ or set_ != sets[0] for set_ in sets):
         yield _wrong(begins[1].std.line, "process", "activities that create one instance share a correlation set with initiate=\"join\"")  # fmt: skip
 
 
@@ -58,8 +58,8 @@ def _joined(activity: Activity) -> Iterator[Correlation]:
     if isinstance(activity, Receive):
         yield from activity.correlations
     elif isinstance(activity, Pick):
-        for one in activity.messages:
-            yield from one.correlations
+        for message in activity.messages:
+            yield from message.correlations
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _KnownNames:
 
 class _Walk:
     def look(self, activity: Activity, known: _KnownNames) -> Iterator[ImportEntry]:
-        for link in (*(one.link for one in activity.std.sources), *activity.std.targets):
+        for link in (*(source.link for source in activity.std.sources), *activity.std.targets):
             if link not in known.links:
                 yield _wrong(
                     activity.std.line,
@@ -112,22 +112,22 @@ class _Walk:
                     yield _wrong(activity.std.line, "compensateScope", f"there is no scope {activity.target} directly inside the handled scope")  # fmt: skip
             case _:
                 pass
-        for one in inside(activity):
-            yield from self.look(one, inner)
+        for other_activity in inside(activity):
+            yield from self.look(other_activity, inner)
 
     def scope(self, scope: Scope, known: _KnownNames) -> Iterator[ImportEntry]:
         own = replace(
             known,
-            variables=known.variables | {one.name for one in scope.variables},
-            partners=known.partners | {one.name for one in scope.partners},
-            sets=known.sets | {one.name for one in scope.sets},
+            variables=known.variables | {variable.name for variable in scope.variables},
+            partners=known.partners | {partner.name for partner in scope.partners},
+            sets=known.sets | {correlation_set.name for correlation_set in scope.sets},
         )
         yield from self.look(scope.inner, own)
         named = frozenset(_named(scope))
         handling = replace(own, compensable=named)
-        for one in scope.catches:
-            seen = handling.variables | ({one.variable} if one.variable else set())
-            yield from self.look(one.inner, replace(handling, faulted=True, variables=seen))
+        for catch in scope.catches:
+            seen = handling.variables | ({catch.variable} if catch.variable else set())
+            yield from self.look(catch.inner, replace(handling, faulted=True, variables=seen))
         if scope.catch_all is not None:
             yield from self.look(scope.catch_all, replace(handling, faulted=True))
         for handler in (scope.compensation, scope.termination):
@@ -136,9 +136,11 @@ class _Walk:
         events = replace(own, links=frozenset())
         for event in scope.messages:
             seen = events.variables | ({event.variable} if event.variable else set())
-            seen |= {one.variable for one in event.from_parts}
+            seen |= {from_part.variable for from_part in event.from_parts}
             sets = (
-                events.sets | {one.name for one in event.inner.sets} if isinstance(event.inner, Scope) else events.sets
+                events.sets | {correlation_set.name for correlation_set in event.inner.sets}
+                if isinstance(event.inner, Scope)
+                else events.sets
             )
             yield from self.message(event, replace(events, variables=seen, sets=sets), "onEvent")
             yield from self.look(event.inner, replace(events, variables=seen))
@@ -146,13 +148,13 @@ class _Walk:
             yield from self.look(alarm.inner, events)
 
     def flow(self, flow: FlowActivity) -> Iterator[ImportEntry]:
-        leaving: dict[str, list[Activity]] = {one: [] for one in flow.links}
-        arriving: dict[str, list[Activity]] = {one: [] for one in flow.links}
-        for one in every(flow):
-            for source in one.std.sources:
-                leaving.get(source.link, []).append(one)
-            for target in one.std.targets:
-                arriving.get(target, []).append(one)
+        leaving: dict[str, list[Activity]] = {link: [] for link in flow.links}
+        arriving: dict[str, list[Activity]] = {link: [] for link in flow.links}
+        for activity in every(flow):
+            for source in activity.std.sources:
+                leaving.get(source.link, []).append(activity)
+            for target in activity.std.targets:
+                arriving.get(target, []).append(activity)
         for link in flow.links:
             if len(leaving[link]) != 1 or len(arriving[link]) != 1:
                 yield _wrong(flow.std.line, "link", f"{link} leaves one activity and arrives at one")
@@ -164,13 +166,13 @@ class _Walk:
     ) -> Iterator[ImportEntry]:
         after: dict[int, set[int]] = {}
         above: dict[int, int] = {}
-        for one in every(flow):
-            for inner in inside(one):
-                above[id(inner)] = id(one)
+        for activity in every(flow):
+            for inner in inside(activity):
+                above[id(inner)] = id(activity)
         for link in flow.links:
-            for one in leaving[link]:
+            for activity in leaving[link]:
                 for other in arriving[link]:
-                    after.setdefault(id(one), set()).add(id(other))
+                    after.setdefault(id(activity), set()).add(id(other))
         for start in list(after):
             seen: set[int] = set()
             waiting = list(after[start])
@@ -192,8 +194,8 @@ class _Walk:
             case Invoke():
                 yield from self.message(activity, known, "invoke")
             case Pick():
-                for one in activity.messages:
-                    yield from self.message(one, known, "onMessage")
+                for message in activity.messages:
+                    yield from self.message(message, known, "onMessage")
             case Throw(variable=variable) if variable:
                 yield from self.variable(variable, known, line, "throw")
             case Validate(variables=variables):
@@ -208,17 +210,17 @@ class _Walk:
                 pass
 
     def message(
-        self, one: Receive | Reply | Invoke | OnMessage, known: _KnownNames, construct: str
+        self, activity: Receive | Reply | Invoke | OnMessage, known: _KnownNames, construct: str
     ) -> Iterator[ImportEntry]:
-        line = one.line if isinstance(one, OnMessage) else one.std.line
-        if one.partner not in known.partners:
-            yield _wrong(line, construct, f"there is no partner link {one.partner}")
-        names = [one.input, one.output] if isinstance(one, Invoke) else [one.variable]
-        parts = [*getattr(one, "to_parts", ()), *getattr(one, "from_parts", ())]
+        line = activity.line if isinstance(activity, OnMessage) else activity.std.line
+        if activity.partner not in known.partners:
+            yield _wrong(line, construct, f"there is no partner link {activity.partner}")
+        names = [activity.input, activity.output] if isinstance(activity, Invoke) else [activity.variable]
+        parts = [*getattr(activity, "to_parts", ()), *getattr(activity, "from_parts", ())]
         for name in (*names, *(part.variable for part in parts)):
             if name:
                 yield from self.variable(name, known, line, construct)
-        for correlation in one.correlations:
+        for correlation in activity.correlations:
             if correlation.set not in known.sets:
                 yield _wrong(line, construct, f"there is no correlation set {correlation.set}")
 
@@ -232,8 +234,8 @@ def _named(scope: Scope) -> Iterator[str]:
     """The names of the scopes right inside a scope."""
     waiting: list[Activity] = [scope.inner]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Scope):
-            yield one.std.name
+        activity = waiting.pop()
+        if isinstance(activity, Scope):
+            yield activity.std.name
         else:
-            waiting += inside(one)
+            waiting += inside(activity)

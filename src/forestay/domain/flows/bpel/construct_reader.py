@@ -62,28 +62,28 @@ class ConstructReader:
 
     def expression_in(self, element: XmlElement, name: str) -> Expression | None:
         """The expression that a child of this name says, if there is one."""
-        found = element.child(bpel_tag(name))
-        return None if found is None else self.expression(found)
+        xml_element = element.child(bpel_tag(name))
+        return None if xml_element is None else self.expression(xml_element)
 
     def condition(self, element: XmlElement) -> Expression:
-        found = self.expression_in(element, "condition")
-        if found is None:
+        expression = self.expression_in(element, "condition")
+        if expression is None:
             self.refused(element, "the condition is missing")
             return Expression(compile_xpath(TRUE, {}), element.line)
-        return found
+        return expression
 
-    def parts(self, element: XmlElement, group: str, one: str, attribute: str) -> tuple[MessagePart, ...]:
-        found = element.child(bpel_tag(group))
-        if found is None:
+    def parts(self, element: XmlElement, group: str, tag: str, attribute: str) -> tuple[MessagePart, ...]:
+        xml_element = element.child(bpel_tag(group))
+        if xml_element is None:
             return ()
-        for child in found.each(bpel_tag(one)):
+        for child in xml_element.each(bpel_tag(tag)):
             self.needed(child, "part", attribute)
-        return tuple(MessagePart(child.get("part"), child.get(attribute)) for child in found.each(bpel_tag(one)))
+        return tuple(MessagePart(child.get("part"), child.get(attribute)) for child in xml_element.each(bpel_tag(tag)))
 
     def correlations(self, element: XmlElement) -> tuple[Correlation, ...]:
-        found = element.child(bpel_tag("correlations"))
+        xml_element = element.child(bpel_tag("correlations"))
         out: list[Correlation] = []
-        for child in found.each(bpel_tag("correlation")) if found is not None else ():
+        for child in xml_element.each(bpel_tag("correlation")) if xml_element is not None else ():
             self.needed(child, "set")
             initiate = child.get("initiate", "no")
             if initiate not in ("yes", "no", "join"):

@@ -49,7 +49,7 @@ class DeclarationReader(ConstructReader):
     def variables(self, element: XmlElement | None) -> Iterable[VariableDeclaration]:
         for child in self.listed(element, "variable"):
             self.needed(child, "name")
-            kinds = [one for one in ("messageType", "type", "element") if child.get(one)]
+            kinds = [kind for kind in ("messageType", "type", "element") if child.get(kind)]
             if len(kinds) != 1:
                 self.refused(child, "a variable has one of messageType, type and element")
             if "." in child.get("name"):
@@ -80,12 +80,12 @@ class DeclarationReader(ConstructReader):
         for child in self.listed(element, "correlationSet"):
             self.needed(child, "name", "properties")
             self.imported(child)
-            found = CorrelationSet(
-                child.get("name"), tuple(child.qname(one) for one in child.get("properties").split())
+            correlation_set = CorrelationSet(
+                child.get("name"), tuple(child.qname(part) for part in child.get("properties").split())
             )
-            self.with_sets.append(found)
-            self.lines[found.name] = child.line
-            yield found
+            self.with_sets.append(correlation_set)
+            self.lines[correlation_set.name] = child.line
+            yield correlation_set
 
     def listed(self, element: XmlElement | None, name: str) -> Iterable[XmlElement]:
         seen: set[str] = set()
@@ -103,7 +103,7 @@ class DeclarationReader(ConstructReader):
             for child in wsdl.elements:
                 if child.name != "propertyAlias":
                     continue
-                query = next((one for one in child.elements if one.name == "query"), None)
+                query = next((element for element in child.elements if element.name == "query"), None)
                 yield Alias(
                     child.qname(child.get("propertyName")),
                     child.full_name("messageType"),

@@ -23,10 +23,10 @@ class HandlerReader(DeclarationReader, ABC):
     def activity(self, element: XmlElement) -> Activity: ...
 
     def only(self, element: XmlElement) -> Activity:
-        found = [child for child in element.elements if self.is_activity(child)]
-        if len(found) != 1:
-            self.refused(element, "it has one activity" if found else "there is no activity in it")
-        return self.activity(found[0]) if found else NOWHERE
+        elements = [child for child in element.elements if self.is_activity(child)]
+        if len(elements) != 1:
+            self.refused(element, "it has one activity" if elements else "there is no activity in it")
+        return self.activity(elements[0]) if elements else NOWHERE
 
     def handler(self, element: XmlElement | None) -> Activity | None:
         if element is None:
@@ -98,13 +98,13 @@ class HandlerReader(DeclarationReader, ABC):
 
     def on_alarm(self, element: XmlElement, *, repeat: bool) -> OnAlarm:
         self.imported(element)
-        found = self.when(element)
+        pair = self.when(element)
         every = element.child(bpel_tag("repeatEvery"))
         if every is not None and not repeat:
             self.refused(every, "only an event handler repeats")
-        if found == (None, None) and every is None:
+        if pair == (None, None) and every is None:
             self.refused(element, "it has no time")
-        return OnAlarm(element.line, self.only(element), *found, None if every is None else self.expression(every))
+        return OnAlarm(element.line, self.only(element), *pair, None if every is None else self.expression(every))
 
     def when(self, element: XmlElement) -> tuple[Expression | None, Expression | None]:
         until = element.child(bpel_tag("until"))

@@ -336,30 +336,30 @@ def inside(activity: Activity) -> Iterator[Activity]:
         case Sequence(inner=many) | FlowActivity(inner=many):
             yield from many
         case If(branches=branches, otherwise=otherwise):
-            yield from (one for _, one in branches)
+            yield from (branch for _, branch in branches)
             if otherwise is not None:
                 yield otherwise
-        case While(inner=one) | RepeatUntil(inner=one) | ForEach(inner=one):
-            yield one
+        case While(inner=inner) | RepeatUntil(inner=inner) | ForEach(inner=inner):
+            yield inner
         case Pick(messages=messages, alarms=alarms):
-            yield from (one.inner for one in messages)
-            yield from (one.inner for one in alarms)
+            yield from (message.inner for message in messages)
+            yield from (alarm.inner for alarm in alarms)
         case Scope():
             yield activity.inner
             yield from handlers(activity)
 
 
 def handlers(scope: Scope) -> Iterator[Activity]:
-    yield from (one.inner for one in scope.catches)
-    yield from (one for one in (scope.catch_all, scope.compensation, scope.termination) if one is not None)
-    yield from (one.inner for one in scope.messages)
-    yield from (one.inner for one in scope.alarms)
+    yield from (catch.inner for catch in scope.catches)
+    yield from (handler for handler in (scope.catch_all, scope.compensation, scope.termination) if handler is not None)
+    yield from (message.inner for message in scope.messages)
+    yield from (alarm.inner for alarm in scope.alarms)
 
 
 def every(activity: Activity) -> Iterator[Activity]:
     """An activity and all inside it."""
     waiting = [activity]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting.extend(reversed(list(inside(one))))
+        returned_activity = waiting.pop()
+        yield returned_activity
+        waiting.extend(reversed(list(inside(returned_activity))))

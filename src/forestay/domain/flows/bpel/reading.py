@@ -52,18 +52,18 @@ class Reading:
 
 def read_process(root: XmlElement, wsdls: Iterable[XmlElement] = ()) -> Reading:
     """Read a process; the elements of WSDL documents tell where properties are in messages."""
-    given = tuple(wsdls)
-    reader = _ProcessReader(with_wsdl=bool(given))
+    elements = tuple(wsdls)
+    reader = _ProcessReader(with_wsdl=bool(elements))
     process = reader.process(root)
     if process is None or reader.report.refused:
         return Reading(None, reader.report)
-    process = replace(process, aliases=tuple(reader.aliases(given)))
+    process = replace(process, aliases=tuple(reader.aliases(elements)))
     from forestay.domain.flows.bpel.checks import check_process
 
     for entry in check_process(process):
         reader.report.entries.append(entry)
     if not process.aliases:
-        for scope in (one for one in reader.with_sets if one.properties):
+        for scope in (with_set for with_set in reader.with_sets if with_set.properties):
             reader.report.add(
                 reader.lines[scope.name], "correlationSet", ImportStatus.CHANGED,
                 "no WSDL defines its properties; they are looked up by name",
@@ -115,7 +115,7 @@ class _ProcessReader(HandlerReader):
 
     def scope_of(self, element: XmlElement, std: Standard) -> Scope:
         inner: Activity | None = None
-        found: dict[str, XmlElement] = {}
+        elements: dict[str, XmlElement] = {}
         for child in element.elements:
             if child.space != BPEL:
                 self.changed(child, "an extension; it is ignored")
@@ -133,9 +133,9 @@ class _ProcessReader(HandlerReader):
                 case "documentation" | "sources" | "targets":
                     pass
                 case "messageExchanges" | "variables" | "partnerLinks" | "correlationSets" | "faultHandlers" | "eventHandlers" | "compensationHandler" | "terminationHandler":  # fmt: skip
-                    if child.name in found:
+                    if child.name in elements:
                         self.refused(child, f"it occurs twice in {element.name}")
-                    found[child.name] = child
+                    elements[child.name] = child
                 case _:
                     self.refused(child, f"it is not allowed in {element.name}")
         if inner is None:
@@ -143,20 +143,20 @@ class _ProcessReader(HandlerReader):
         root = element.name == "process"
         if root:
             for name in ("compensationHandler", "terminationHandler"):
-                if name in found:
-                    self.refused(found[name], "a process has none")
-        catches, catch_all = self.catches(found.get("faultHandlers"))
-        messages, alarms = self.events(found.get("eventHandlers"))
+                if name in elements:
+                    self.refused(elements[name], "a process has none")
+        catches, catch_all = self.catches(elements.get("faultHandlers"))
+        messages, alarms = self.events(elements.get("eventHandlers"))
         return Scope(
             std,
             inner or NOWHERE,
-            variables=tuple(self.variables(found.get("variables"))),
-            partners=tuple(self.partners(found.get("partnerLinks"))),
-            sets=tuple(self.sets(found.get("correlationSets"))),
+            variables=tuple(self.variables(elements.get("variables"))),
+            partners=tuple(self.partners(elements.get("partnerLinks"))),
+            sets=tuple(self.sets(elements.get("correlationSets"))),
             catches=catches,
             catch_all=catch_all,
-            compensation=self.handler(found.get("compensationHandler")),
-            termination=self.handler(found.get("terminationHandler")),
+            compensation=self.handler(elements.get("compensationHandler")),
+            termination=self.handler(elements.get("terminationHandler")),
             messages=messages,
             alarms=alarms,
             isolated=self.yes(element, "isolated"),
@@ -188,9 +188,9 @@ class _ProcessReader(HandlerReader):
         before = self.suppress
         self.suppress = self.yes(element, "suppressJoinFailure", otherwise=before)
         self.imported(element)
-        found = self.activities[element.name](element, self.standard(element))
+        activity = self.activities[element.name](element, self.standard(element))
         self.suppress = before
-        return found
+        return activity
 
     def standard(self, element: XmlElement) -> Standard:
         sources: list[Source] = []
@@ -198,11 +198,13 @@ class _ProcessReader(HandlerReader):
         join: Expression | None = None
         for child in element.elements:
             if child.tag == bpel_tag("sources"):
-                for one in child.each(bpel_tag("source")):
-                    self.needed(one, "linkName")
-                    sources.append(Source(one.get("linkName"), self.expression_in(one, "transitionCondition")))
+                for xml_element in child.each(bpel_tag("source")):
+                    self.needed(xml_element, "linkName")
+                    sources.append(
+                        Source(xml_element.get("linkName"), self.expression_in(xml_element, "transitionCondition"))
+                    )
             elif child.tag == bpel_tag("targets"):
-                targets += [one.get("linkName") for one in child.each(bpel_tag("target"))]
+                targets += [xml_element.get("linkName") for xml_element in child.each(bpel_tag("target"))]
                 join = self.expression_in(child, "joinCondition")
         return Standard(element.get("name"), element.line, tuple(sources), tuple(targets), join, self.suppress)
 
@@ -216,10 +218,10 @@ class _ProcessReader(HandlerReader):
         return Throw(std, element.full_name("faultName"), element.get("faultVariable"))
 
     def wait(self, element: XmlElement, std: Standard) -> Activity:
-        found = self.when(element)
-        if found == (None, None):
+        pair = self.when(element)
+        if pair == (None, None):
             self.refused(element, "it has no time")
-        return Wait(std, *found)
+        return Wait(std, *pair)
 
     def assign(self, element: XmlElement, std: Standard) -> Activity:
         if self.yes(element, "validate"):
@@ -278,7 +280,7 @@ class _ProcessReader(HandlerReader):
 
     def flow(self, element: XmlElement, std: Standard) -> Activity:
         links = element.child(bpel_tag("links"))
-        names = tuple(one.get("name") for one in self.listed(links, "link"))
+        names = tuple(xml_element.get("name") for xml_element in self.listed(links, "link"))
         return FlowActivity(std, names, self.inner(element))
 
     def if_(self, element: XmlElement, std: Standard) -> Activity:
@@ -301,12 +303,12 @@ class _ProcessReader(HandlerReader):
 
     def for_each(self, element: XmlElement, std: Standard) -> Activity:
         self.needed(element, "counterName", "parallel")
-        found: list[Expression] = []
+        expressions: list[Expression] = []
         for name in ("startCounterValue", "finalCounterValue"):
             counter = self.expression_in(element, name)
             if counter is None:
                 self.refused(element, f"there is no {name} in it")
-            found.append(counter or Expression(compile_xpath("1", {}), element.line))
+            expressions.append(counter or Expression(compile_xpath("1", {}), element.line))
         inner = self.only(element)
         if not isinstance(inner, Scope):
             self.refused(element, "the activity of a forEach is a scope")
@@ -316,7 +318,7 @@ class _ProcessReader(HandlerReader):
         if done is not None and branches is None:
             self.refused(done, "there is no branches in it")
         return ForEach(
-            std, element.get("counterName"), found[0], found[1], inner, self.yes(element, "parallel"),
+            std, element.get("counterName"), expressions[0], expressions[1], inner, self.yes(element, "parallel"),
             None if branches is None else self.expression(branches),
             branches is not None and self.yes(branches, "successfulBranchesOnly"),
         )  # fmt: skip

@@ -34,9 +34,10 @@ class ImportReport:
     @property
     def fate(self) -> ImportStatus:
         """That of the whole process."""
-        found = {one.fate for one in self.entries}
+        statuses = {entry.fate for entry in self.entries}
         return next(
-            (one for one in (ImportStatus.REFUSED, ImportStatus.CHANGED) if one in found), ImportStatus.IMPORTED
+            (status for status in (ImportStatus.REFUSED, ImportStatus.CHANGED) if status in statuses),
+            ImportStatus.IMPORTED,
         )
 
     @property
@@ -44,4 +45,4 @@ class ImportReport:
         return self.fate is ImportStatus.REFUSED
 
     def of(self, fate: ImportStatus) -> list[ImportEntry]:
-        return [one for one in self.entries if one.fate is fate]
+        return [entry for entry in self.entries if entry.fate is fate]

@@ -92,14 +92,14 @@ def read_services(plain: object) -> Services:
     links = plain.get("partners") if isinstance(plain, Mapping) else None
     if not isinstance(links, Mapping) or len(plain) != 1:  # type: ignore[arg-type]
         raise MappingRefused("a mapping has one field, partners: partner links by name")
-    bindings = {str(link): dict(_operations(str(link), given)) for link, given in links.items()}
+    bindings = {str(link): dict(_operations(str(link), other_link)) for link, other_link in links.items()}
     return Services(bindings, plain)  # type: ignore[arg-type]
 
 
-def _operations(link: str, given: object) -> Iterator[tuple[str, Binding]]:
-    if not isinstance(given, Mapping):
+def _operations(link: str, value: object) -> Iterator[tuple[str, Binding]]:
+    if not isinstance(value, Mapping):
         raise MappingRefused(f"{link}: expected operations by name")
-    for name, fields in given.items():
+    for name, fields in value.items():
         where = f"{link}.{name}"
         if isinstance(fields, str):
             fields = {"kind": fields}
@@ -111,7 +111,9 @@ def _operations(link: str, given: object) -> Iterator[tuple[str, Binding]]:
         tries = fields.get("max_attempts", 1)
         if not isinstance(tries, int) or isinstance(tries, bool) or not 1 <= tries <= 100:
             raise MappingRefused(f"{where}: max_attempts is 1 to 100")
-        texts = {one: fields[one] for one in ("job", "notify", "part", "answer") if one in fields}
-        if not all(isinstance(one, str) for one in texts.values()):
+        texts = {
+            attribute: fields[attribute] for attribute in ("job", "notify", "part", "answer") if attribute in fields
+        }
+        if not all(isinstance(text, str) for text in texts.values()):
             raise MappingRefused(f"{where}: {', '.join(texts)} are texts")
         yield str(name), Binding(OperationKind(kind), max_attempts=tries, tell="notify" in texts, **texts)

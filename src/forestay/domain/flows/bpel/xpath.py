@@ -102,8 +102,8 @@ class _Evaluation:
                 return self.call(space, name, arguments, here)
             case Filter(inner, predicates):
                 nodes = self.nodes(self.value(inner, here))
-                for one in predicates:
-                    nodes = self.kept(nodes, one)
+                for predicate in predicates:
+                    nodes = self.kept(nodes, predicate)
                 return nodes
             case Path(absolute, start, steps):
                 return self.path(absolute, start, steps, here)
@@ -137,10 +137,10 @@ class _Evaluation:
     def step(self, nodes: list[Node], step: XPathStep) -> list[Node]:
         out: list[Node] = []
         for node in nodes:
-            found = [one for one in self.axis(node, step.axis) if self.fits(one, step)]
+            matching_nodes = [other_node for other_node in self.axis(node, step.axis) if self.fits(other_node, step)]
             for predicate in step.predicates:
-                found = self.kept(found, predicate)
-            out += found
+                matching_nodes = self.kept(matching_nodes, predicate)
+            out += matching_nodes
         return self.ordered(out) if len(nodes) > 1 or step.axis in _BACKWARD else out
 
     def kept(self, nodes: list[Node], predicate: Expr) -> list[Node]:
@@ -166,9 +166,9 @@ class _Evaluation:
         return node.tag.startswith(test[:-1]) if test.endswith("}*") else node.tag == test
 
     def axis(self, node: Node, axis: str) -> list[Node]:
-        found = self._axis(node, axis)
-        self.spend(len(found))
-        return found
+        nodes = self._axis(node, axis)
+        self.spend(len(nodes))
+        return nodes
 
     def _axis(self, node: Node, axis: str) -> list[Node]:
         match axis:
@@ -177,7 +177,11 @@ class _Evaluation:
             case "child":
                 return _children(node)
             case "attribute":
-                return [Attribute(node, one) for one in node.attributes] if isinstance(node, XmlElement) else []
+                return (
+                    [Attribute(node, attribute) for attribute in node.attributes]
+                    if isinstance(node, XmlElement)
+                    else []
+                )
             case "parent":
                 above = _parent(node)
                 return [above] if above is not None else []
@@ -191,8 +195,8 @@ class _Evaluation:
                 return _siblings(node, after=axis == "following-sibling")
         around = [node, *self.ancestors(node)]
         out: list[Node] = []
-        for one in around:
-            for sibling in _siblings(one, after=axis == "following"):
+        for other_node in around:
+            for sibling in _siblings(other_node, after=axis == "following"):
                 inner = [sibling, *self.descendants(sibling)]
                 out += inner if axis == "following" else reversed(inner)
         return out
@@ -209,10 +213,10 @@ class _Evaluation:
         out: list[Node] = []
         waiting = list(reversed(_children(node)))
         while waiting:
-            one = waiting.pop()
+            returned_node = waiting.pop()
             self.spend()
-            out.append(one)
-            waiting.extend(reversed(_children(one)))
+            out.append(returned_node)
+            waiting.extend(reversed(_children(returned_node)))
         return out
 
     def ordered(self, nodes: list[Node]) -> list[Node]:
@@ -234,10 +238,10 @@ class _Evaluation:
                 self.keys[id(node)] = (self.tree(node), 0)
             else:
                 key = self.key(above)
-                for place, one in enumerate(above.children):
+                for place, child in enumerate(above.children):
                     self.spend()
-                    if isinstance(one, XmlElement):
-                        self.keys[id(one)] = (*key, 1, place)
+                    if isinstance(child, XmlElement):
+                        self.keys[id(child)] = (*key, 1, place)
         return self.keys[id(node)]
 
     def tree(self, top: XmlElement) -> int:
@@ -247,44 +251,44 @@ class _Evaluation:
     # Operators and functions
 
     def operation(self, sign: str, left: Expr, right: Expr, here: _Context) -> Value:
-        one = self.value(left, here)
+        value = self.value(left, here)
         if sign == "or":
-            return boolean(one) or boolean(self.value(right, here))
+            return boolean(value) or boolean(self.value(right, here))
         if sign == "and":
-            return boolean(one) and boolean(self.value(right, here))
+            return boolean(value) and boolean(self.value(right, here))
         other = self.value(right, here)
         if sign == "|":
-            return self.ordered([*self.nodes(one), *self.nodes(other)])
+            return self.ordered([*self.nodes(value), *self.nodes(other)])
         if sign in COMPARE:
-            return self.compare(sign, one, other)
-        return ARITHMETIC[sign](number(one), number(other))
+            return self.compare(sign, value, other)
+        return ARITHMETIC[sign](number(value), number(other))
 
-    def compare(self, sign: str, one: Value, other: Value) -> bool:
-        if isinstance(one, list) and isinstance(other, list):
-            self.spend(len(one) * max(1, len(other)))
-            return any(self.compare(sign, a.text, b.text) for a in one for b in other)
-        if isinstance(one, list) and not isinstance(other, bool):
-            self.spend(len(one))
-            return any(self.compare(sign, a.text, other) for a in one)
-        if isinstance(other, list) and not isinstance(one, bool):
+    def compare(self, sign: str, left: Value, other: Value) -> bool:
+        if isinstance(left, list) and isinstance(other, list):
+            self.spend(len(left) * max(1, len(other)))
+            return any(self.compare(sign, a.text, b.text) for a in left for b in other)
+        if isinstance(left, list) and not isinstance(other, bool):
+            self.spend(len(left))
+            return any(self.compare(sign, a.text, other) for a in left)
+        if isinstance(other, list) and not isinstance(left, bool):
             self.spend(len(other))
-            return any(self.compare(sign, one, b.text) for b in other)
+            return any(self.compare(sign, left, b.text) for b in other)
         if sign in ("=", "!="):
-            if isinstance(one, bool) or isinstance(other, bool):
-                same = boolean(one) == boolean(other)
-            elif isinstance(one, float) or isinstance(other, float):
-                same = number(one) == number(other)
+            if isinstance(left, bool) or isinstance(other, bool):
+                same = boolean(left) == boolean(other)
+            elif isinstance(left, float) or isinstance(other, float):
+                same = number(left) == number(other)
             else:
-                same = string(one) == string(other)
+                same = string(left) == string(other)
             return same == (sign == "=")
-        return COMPARE[sign](number(one), number(other))
+        return COMPARE[sign](number(left), number(other))
 
     def call(self, space: str, name: str, arguments: Sequence[Expr], here: _Context) -> Value:
         if not space and name == "position" and not arguments:
             return float(here.position)
         if not space and name == "last" and not arguments:
             return float(here.size)
-        values = [self.value(one, here) for one in arguments]
+        values = [self.value(argument, here) for argument in arguments]
         own = self.functions.get((space, name))
         if own is not None:
             return own(values)
@@ -298,12 +302,12 @@ class _Evaluation:
             if here.node is None:
                 raise XPathFailed(f"{name}() needs a node")
             values = [[here.node]]
-        found = function(values)
-        if isinstance(found, str):
-            self.spend(len(found) // 100)
-            if len(found) > MAX_TEXT:
+        found_function = function(values)
+        if isinstance(found_function, str):
+            self.spend(len(found_function) // 100)
+            if len(found_function) > MAX_TEXT:
                 raise XPathFailed(f"a text of more than {MAX_TEXT} characters")
-        return found
+        return found_function
 
 
 _BACKWARD = frozenset({"parent", "ancestor", "ancestor-or-self", "preceding", "preceding-sibling"})
@@ -314,7 +318,7 @@ def _children(node: Node) -> list[Node]:
         return [node.child]
     if not isinstance(node, XmlElement):
         return []
-    return [Text(node, place) if isinstance(one, str) else one for place, one in enumerate(node.children)]
+    return [Text(node, place) if isinstance(child, str) else child for place, child in enumerate(node.children)]
 
 
 def _parent(node: Node) -> Node | None:
@@ -326,5 +330,5 @@ def _siblings(node: Node, *, after: bool) -> list[Node]:
     if above is None or isinstance(node, Attribute) or not isinstance(above, XmlElement):
         return []
     every = _children(above)
-    at = node.place if isinstance(node, Text) else next(place for place, one in enumerate(every) if one is node)
+    at = node.place if isinstance(node, Text) else next(place for place, sibling in enumerate(every) if sibling is node)
     return every[at + 1 :] if after else list(reversed(every[:at]))

@@ -9,32 +9,32 @@ from forestay.domain.flows.bpel.xpath_values import Attribute, Value, XPathFaile
 from forestay.domain.flows.xml_tree import XmlElement
 
 
-def _divide(one: float, other: float) -> float:
+def _divide(dividend: float, other: float) -> float:
     if other == 0:
-        if one == 0 or math.isnan(one):
+        if dividend == 0 or math.isnan(dividend):
             return math.nan
-        return math.copysign(math.inf, one) * math.copysign(1.0, other)
-    return one / other
+        return math.copysign(math.inf, dividend) * math.copysign(1.0, other)
+    return dividend / other
 
 
-def _remainder(one: float, other: float) -> float:
-    if other == 0 or math.isinf(one) or math.isnan(one) or math.isnan(other):
+def _remainder(dividend: float, other: float) -> float:
+    if other == 0 or math.isinf(dividend) or math.isnan(dividend) or math.isnan(other):
         return math.nan
-    return math.fmod(one, other)
+    return math.fmod(dividend, other)
 
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "=": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
+    "=": lambda first, other: first == other,
+    "!=": lambda first, other: first != other,
+    "<": lambda first, other: first < other,
+    "<=": lambda first, other: first <= other,
+    ">": lambda first, other: first > other,
+    ">=": lambda first, other: first >= other,
 }
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": lambda one, other: one + other,
-    "-": lambda one, other: one - other,
-    "*": lambda one, other: one * other,
+    "+": lambda first, other: first + other,
+    "-": lambda first, other: first - other,
+    "*": lambda first, other: first * other,
     "div": _divide,
     "mod": _remainder,
 }
@@ -45,32 +45,32 @@ def _round(value: float) -> float:
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[list[Value]], Value]:
-    def of(given: list[Value]) -> Value:
-        value = number(given[0])
+    def of(arguments: list[Value]) -> Value:
+        value = number(arguments[0])
         return value if math.isnan(value) or math.isinf(value) else float(function(value))
 
     return of
 
 
-def _substring(given: list[Value]) -> Value:
-    text, first = string(given[0]), _round(number(given[1]))
-    end = first + _round(number(given[2])) if len(given) == 3 else math.inf
-    return "".join(one for place, one in enumerate(text, 1) if first <= place < end)
+def _substring(arguments: list[Value]) -> Value:
+    text, first = string(arguments[0]), _round(number(arguments[1]))
+    end = first + _round(number(arguments[2])) if len(arguments) == 3 else math.inf
+    return "".join(char for place, char in enumerate(text, 1) if first <= place < end)
 
 
-def _translate(given: list[Value]) -> Value:
-    text, old, new = map(string, given)
+def _translate(arguments: list[Value]) -> Value:
+    text, old, new = map(string, arguments)
     table: dict[int, str | None] = {}
-    for place, one in enumerate(old):
-        table.setdefault(ord(one), new[place] if place < len(new) else None)
+    for place, char in enumerate(old):
+        table.setdefault(ord(char), new[place] if place < len(new) else None)
     return text.translate(table)
 
 
 def _name(part: str) -> Callable[[list[Value]], Value]:
-    def of(given: list[Value]) -> Value:
-        if not isinstance(given[0], list):
+    def of(arguments: list[Value]) -> Value:
+        if not isinstance(arguments[0], list):
             raise XPathFailed("a set of nodes was expected")
-        node = given[0][0] if given[0] else None
+        node = arguments[0][0] if arguments[0] else None
         if not isinstance(node, XmlElement | Attribute):
             return ""
         return node.tag.rpartition("}")[2] if part != "namespace-uri" else node.tag[1:].rpartition("}")[0]
@@ -78,16 +78,16 @@ def _name(part: str) -> Callable[[list[Value]], Value]:
     return of
 
 
-def _sum(given: list[Value]) -> Value:
-    if not isinstance(given[0], list):
+def _sum(arguments: list[Value]) -> Value:
+    if not isinstance(arguments[0], list):
         raise XPathFailed("a set of nodes was expected")
-    return math.fsum(number(one.text) for one in given[0])
+    return math.fsum(number(argument.text) for argument in arguments[0])
 
 
-def _count(given: list[Value]) -> Value:
-    if not isinstance(given[0], list):
+def _count(arguments: list[Value]) -> Value:
+    if not isinstance(arguments[0], list):
         raise XPathFailed("a set of nodes was expected")
-    return float(len(given[0]))
+    return float(len(arguments[0]))
 
 
 OF_CONTEXT = frozenset({"string", "number", "string-length", "normalize-space", "local-name", "name", "namespace-uri"})
@@ -96,31 +96,31 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[[list[Value]], Value]]] = {
     "local-name": (0, 1, _name("local-name")),
     "name": (0, 1, _name("name")),
     "namespace-uri": (0, 1, _name("namespace-uri")),
-    "string": (0, 1, lambda given: string(given[0])),
-    "concat": (2, 100, lambda given: "".join(map(string, given))),
-    "starts-with": (2, 2, lambda given: string(given[0]).startswith(string(given[1]))),
-    "contains": (2, 2, lambda given: string(given[1]) in string(given[0])),
-    "substring-before": (2, 2, lambda given: _before(string(given[0]), string(given[1]))),
-    "substring-after": (2, 2, lambda given: _after(string(given[0]), string(given[1]))),
+    "string": (0, 1, lambda arguments: string(arguments[0])),
+    "concat": (2, 100, lambda arguments: "".join(map(string, arguments))),
+    "starts-with": (2, 2, lambda arguments: string(arguments[0]).startswith(string(arguments[1]))),
+    "contains": (2, 2, lambda arguments: string(arguments[1]) in string(arguments[0])),
+    "substring-before": (2, 2, lambda arguments: _before(string(arguments[0]), string(arguments[1]))),
+    "substring-after": (2, 2, lambda arguments: _after(string(arguments[0]), string(arguments[1]))),
     "substring": (2, 3, _substring),
-    "string-length": (0, 1, lambda given: float(len(string(given[0])))),
-    "normalize-space": (0, 1, lambda given: " ".join(string(given[0]).split())),
+    "string-length": (0, 1, lambda arguments: float(len(string(arguments[0])))),
+    "normalize-space": (0, 1, lambda arguments: " ".join(string(arguments[0]).split())),
     "translate": (3, 3, _translate),
-    "boolean": (1, 1, lambda given: boolean(given[0])),
-    "not": (1, 1, lambda given: not boolean(given[0])),
+    "boolean": (1, 1, lambda arguments: boolean(arguments[0])),
+    "not": (1, 1, lambda arguments: not boolean(arguments[0])),
     "true": (0, 0, lambda _: True),
     "false": (0, 0, lambda _: False),
-    "number": (0, 1, lambda given: number(given[0])),
+    "number": (0, 1, lambda arguments: number(arguments[0])),
     "sum": (1, 1, _sum),
     "floor": (1, 1, _whole(math.floor)),
     "ceiling": (1, 1, _whole(math.ceil)),
-    "round": (1, 1, lambda given: _round(number(given[0]))),
+    "round": (1, 1, lambda arguments: _round(number(arguments[0]))),
 }
 
 
 def _before(text: str, mark: str) -> str:
-    found = text.partition(mark) if mark else ("", "", "")
-    return found[0] if found[1] else ""
+    before = text.partition(mark) if mark else ("", "", "")
+    return before[0] if before[1] else ""
 
 
 def _after(text: str, mark: str) -> str:

@@ -114,10 +114,10 @@ def parse_xpath(text: str, namespaces: Mapping[str, str]) -> Expr:
     if len(text) > MAX_LENGTH:
         raise XPathRefused(f"an expression has at most {MAX_LENGTH} characters")
     reading = _XPathReading(_tokens(text), namespaces)
-    found = reading.expression(0)
+    expression = reading.expression(0)
     if reading.next() != ("end", ""):
         raise XPathRefused(f"{reading.next()[1]!r} was not expected")
-    return found
+    return expression
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -126,18 +126,18 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         if not text[at:].strip():
             break
-        found = token.match(text, at)
-        if found is None:
+        match = token.match(text, at)
+        if match is None:
             raise XPathRefused(f"{text[at : at + 20]!r} is not XPath")
-        kind = found.lastgroup or ""
-        word = found[kind]
+        kind = match.lastgroup or ""
+        word = match[kind]
         operand_before = bool(out) and not (out[-1][0] == "operator" or out[-1][1] in _BEFORE_OPERAND)
         if operand_before and (word == "*" or word in _WORDS):
             kind = "operator"
         elif word == "*":
             kind = "name"
         out.append((kind, word.replace(" ", "") if kind == "variable" else word))
-        at = found.end()
+        at = match.end()
     return out
 
 
@@ -152,9 +152,9 @@ class _XPathReading:
         return self.tokens[self.at] if self.at < len(self.tokens) else ("end", "")
 
     def take(self) -> tuple[str, str]:
-        found = self.next()
+        found_next = self.next()
         self.at += 1
-        return found
+        return found_next
 
     def is_sign(self, *signs: str) -> bool:
         kind, word = self.next()
@@ -170,14 +170,14 @@ class _XPathReading:
         if self.depth > MAX_NESTING * (len(_LEVELS) + 3):
             raise XPathRefused(f"an expression is nested at most {MAX_NESTING} deep")
         if level == len(_LEVELS):
-            found = self.unary()
+            unary = self.unary()
         else:
-            found = self.expression(level + 1)
+            unary = self.expression(level + 1)
             while self.is_sign(*_LEVELS[level]):
                 sign = self.take()[1]
-                found = Operation(sign, found, self.expression(level + 1))
+                unary = Operation(sign, unary, self.expression(level + 1))
         self.depth -= 1
-        return found
+        return unary
 
     def unary(self) -> Expr:
         negative = False
@@ -185,17 +185,17 @@ class _XPathReading:
         while self.is_sign("-"):
             self.at += 1
             negative, seen = not negative, True
-        found = self.union()
+        unary = self.union()
         if not seen:
-            return found
-        return Negative(found) if negative else Negative(Negative(found))
+            return unary
+        return Negative(unary) if negative else Negative(Negative(unary))
 
     def union(self) -> Expr:
-        found = self.path()
+        path = self.path()
         while self.is_sign("|"):
             self.at += 1
-            found = Operation("|", found, self.path())
-        return found
+            path = Operation("|", path, self.path())
+        return path
 
     def path(self) -> Expr:
         kind, _ = self.next()
@@ -204,13 +204,13 @@ class _XPathReading:
         primary = primary or (kind == "name" and following == "(" and self.next()[1] not in _NODE_TESTS)
         if not primary:
             return self.location()
-        found = self.primary()
+        start = self.primary()
         predicates = self.predicates()
         if predicates:
-            found = Filter(found, predicates)
+            start = Filter(start, predicates)
         if self.is_sign("/", "//"):
-            return Path(absolute=False, start=found, steps=tuple(self.steps()))
-        return found
+            return Path(absolute=False, start=start, steps=tuple(self.steps()))
+        return start
 
     def primary(self) -> Expr:
         kind, word = self.take()
@@ -222,9 +222,9 @@ class _XPathReading:
             case "variable":
                 return XPathVariable(word[1:])
             case "sign":
-                found = self.expression(0)
+                expression = self.expression(0)
                 self.expect(")")
-                return found
+                return expression
         self.expect("(")
         arguments: list[Expr] = []
         while not self.is_sign(")"):

@@ -18,8 +18,8 @@ class Text:
 
     @property
     def text(self) -> str:
-        found = self.parent.children[self.place]
-        return found if isinstance(found, str) else ""
+        child = self.parent.children[self.place]
+        return child if isinstance(child, str) else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
 """The small language of flows: references such as ``${tasks.align.result.reads}``, and conditions over them.
 
 Rules are written in CEL. Flows are not: an expression of a flow is evaluated inside workflow code, which is replayed for as long as a
-case lives. It must give the same answer in every version of every library, and workflow code imports the domain only. So the
+run lives. It must give the same answer in every version of every library, and workflow code imports the domain only. So the
 language is tiny and total: no function, no arithmetic, no loop. What is not there is ``null``; what cannot be compared is not equal, not
 less and not greater. Length and depth are bounded.
 
@@ -38,7 +38,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The value of something in the case."""
+    """The value of something in the run."""
 
     path: Path
 
@@ -209,11 +209,11 @@ def parse_condition(text: str) -> Expression:
     reader = _ExpressionReader(text)
     if not reader.tokens:
         raise BadExpression("it is empty")
-    found = reader.either()
+    either = reader.either()
     if reader.place < len(reader.tokens):
         token = reader.tokens[reader.place]
         raise BadExpression(f"character {token.at + 1}: {token.text!r} is unexpected")
-    return found
+    return either
 
 
 def holds(condition: str, values: Values) -> bool:
@@ -253,7 +253,7 @@ def _compare(sign: str, left: object, right: object) -> bool:
             return isinstance(left, str) and left in right
         if isinstance(right, Mapping):
             return isinstance(left, str) and left in right
-        return isinstance(right, Sequence) and any(same(left, one) for one in right)
+        return isinstance(right, Sequence) and any(same(left, member) for member in right)
     numbers = _number(left) and _number(right)
     if not numbers and not (isinstance(left, str) and isinstance(right, str)):
         return False

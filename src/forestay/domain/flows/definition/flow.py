@@ -21,18 +21,18 @@ from forestay.domain.flows.definition.flow_pattern import (
 
 
 class WhenFailed(StrEnum):
-    """What a task's failure means for its case."""
+    """What a task's failure means for its run."""
 
     FAIL = "fail"
-    """The case fails: it is stopped and compensated."""
+    """The run fails: it is stopped and compensated."""
     HOLD = "hold"
-    """The item stays faulted until a rule or a person says what to do."""
+    """The task stays faulted until a rule or a person says what to do."""
     IGNORE = "ignore"
     """The tasks after it go on."""
 
 
 class OnFailure(StrEnum):
-    """What becomes of the rest of a case that fails, before it is compensated."""
+    """What becomes of the rest of a run that fails, before it is compensated."""
 
     STOP = "stop"
     """Nothing new begins; what runs may end."""
@@ -52,7 +52,7 @@ class DeadlineAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Seconds from the beginning of an item or a case."""
+    """Seconds from the beginning of a task or a run."""
 
     seconds: int
     then: DeadlineAction = DeadlineAction.FAIL
@@ -86,12 +86,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The specification of cases."""
+    """The specification of runs."""
 
     name: str
     tasks: tuple[Task, ...]
     params: Mapping[str, object] = field(default_factory=dict)
-    """Parameters and their defaults; ``None``: the case must give one."""
+    """Parameters and their defaults; ``None``: the run must give one."""
     outputs: Mapping[str, object] = field(default_factory=dict)
     deadline: Deadline | None = None
     on_failure: OnFailure = OnFailure.STOP

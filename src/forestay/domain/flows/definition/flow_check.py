@@ -42,25 +42,25 @@ YEAR = 31_536_000
 
 def check_flow(flow: Flow) -> list[FlowProblem]:
     """Everything that is wrong with a flow, in the order of the document; an empty list: it can be run."""
-    found = list(_flow(flow, ()))
-    return sorted(dict.fromkeys(found), key=lambda one: _order(flow, one.path))
+    problems = list(_flow(flow, ()))
+    return sorted(dict.fromkeys(problems), key=lambda problem: _order(flow, problem.path))
 
 
-def missing_params(flow: Flow, given: Mapping[str, object]) -> list[FlowProblem]:
-    """What is wrong with the parameters of a new case."""
-    found = [
+def missing_params(flow: Flow, params: Mapping[str, object]) -> list[FlowProblem]:
+    """What is wrong with the parameters of a new run."""
+    problems = [
         FlowProblem(("params", name), f"the flow has no parameter {name!r}{did_you_mean(name, flow.params)}")
-        for name in given
+        for name in params
         if name not in flow.params
     ]
-    found += [
+    problems += [
         FlowProblem(("params", name), f"parameter {name!r} must be given; the flow has no value for it")
         for name, value in flow.params.items()
-        if value is None and given.get(name) is None
+        if value is None and params.get(name) is None
     ]
-    if size_of(given) > MAX_PARAMS:
-        found.append(FlowProblem(("params",), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}"))
-    return found
+    if size_of(params) > MAX_PARAMS:
+        problems.append(FlowProblem(("params",), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}"))
+    return problems
 
 
 def _order(flow: Flow, path: Place) -> tuple[int, str]:
@@ -103,8 +103,8 @@ def _flow(flow: Flow, at: Place) -> Iterator[FlowProblem]:
 
 def _unused(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     patterns = [task.pattern for task in all_tasks(flow.tasks)]
-    used = {one.flow for one in patterns if isinstance(one, SubflowPattern)}
-    used |= {one.default for one in patterns if isinstance(one, WorkletPattern)}
+    used = {pattern.flow for pattern in patterns if isinstance(pattern, SubflowPattern)}
+    used |= {pattern.default for pattern in patterns if isinstance(pattern, WorkletPattern)}
     for name in flow.flows:
         if name not in used:
             yield FlowProblem((*at, "flows", name), f"no task runs the sub-flow {name!r}; use it or remove it")
@@ -141,7 +141,7 @@ def _body_place(task: Task, body: str, here: Place) -> Place:
 
 
 def _after(flow: Flow, task: Task, siblings: set[str], here: Place) -> Iterator[FlowProblem]:
-    everywhere = {one.name for one in all_tasks(flow.tasks)}
+    everywhere = {other_task.name for other_task in all_tasks(flow.tasks)}
     for place, name in enumerate(task.after):
         at = (*here, "after", place)
         if name == task.name:
@@ -305,7 +305,7 @@ def _cycles(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     begun: set[str] = set()
     waiting = dict(plan.tasks)
     while True:
-        ready = [name for name, one in waiting.items() if begun.issuperset(one.before)]
+        ready = [name for name, task in waiting.items() if begun.issuperset(task.before)]
         if not ready:
             break
         begun.update(ready)
@@ -315,18 +315,18 @@ def _cycles(flow: Flow, at: Place) -> Iterator[FlowProblem]:
     for name in waiting:
         if name in in_cycles:
             continue
-        cycle = _cycle_from(name, {one: plan.tasks[one].before for one in waiting})
+        cycle = _cycle_from(name, {other_name: plan.tasks[other_name].before for other_name in waiting})
         if cycle and not in_cycles & set(cycle):
             in_cycles |= set(cycle)
             chain = " → ".join([*cycle, cycle[0]])
             yield FlowProblem(
                 places[cycle[0]], f"tasks wait for each other: {chain}; remove a dependency, or use a loop"
             )
-    for name, one in waiting.items():
+    for name, task in waiting.items():
         if name not in in_cycles:
             yield FlowProblem(
                 places[name],
-                f"the task can never be reached: it comes after {_first(one.before, waiting)!r}, which never starts",
+                f"the task can never be reached: it comes after {_first(task.before, waiting)!r}, which never starts",
             )
 
 

@@ -20,7 +20,7 @@ class JobPattern:
     """One job, or one for each element of a scatter. The fields are those of a job's specification and mean the same.
 
     Texts may hold references. Those to a scatter's own variables stay in the specification as ``{name}``, filled in for each job from its
-    parameters; all others are filled in when the item begins.
+    parameters; all others are filled in when the task begins.
     """
 
     command: tuple[str, ...]
@@ -39,12 +39,12 @@ class JobPattern:
     priority: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     wait: bool = True
-    """False: fire and forget. The item has ended well when its jobs are accepted."""
+    """False: fire and forget. The task has ended well when its jobs are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubflowPattern:
-    """Another flow, run as a case of its own: one kept in this flow by name, or any by its version."""
+    """Another flow, run as a run of its own: one kept in this flow by name, or any by its version."""
 
     flow: str
     params: Mapping[str, object] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class SubflowPattern:
 
 @dataclass(frozen=True, slots=True)
 class WorkletPattern:
-    """A place where a flow is bound when the item begins, by whoever answers for the place."""
+    """A place where a flow is bound when the task begins, by whoever answers for the place."""
 
-    place: str
+    late_bound: str
     params: Mapping[str, object] = field(default_factory=dict)
     default: str = ""
     """The flow to run when nobody does: one kept in this flow by name, or any by its version."""
@@ -137,14 +137,14 @@ class RangeOf:
 
 @dataclass(frozen=True, slots=True)
 class FilesOf:
-    """The files that match a pattern when the item begins, in the order of their names."""
+    """The files that match a pattern when the task begins, in the order of their names."""
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinesOf:
-    """The lines of a file; for lists too long to be carried in a case."""
+    """The lines of a file; for lists too long to be carried in a run."""
 
     path: str
 

@@ -31,7 +31,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 
 RESULTS_BYTES = 1_000_000
-"""All results of a case together, so that its state stays far below what one payload may carry."""
+"""All results of a run together, so that its state stays far below what one payload may carry."""
 MAX_RESULT = 16_384
 MIN_RESULT = 256
 UNDO_BYTES = 500_000
@@ -71,7 +71,7 @@ class FlowPlan:
     undo_limit: int = MAX_UNDO
     """Bytes of JSON that one compensation may remember."""
     grown: bool = False
-    """Of a Python flow: its tasks are those that the case has asked for by now."""
+    """Of a Python flow: its tasks are those that the run has asked for by now."""
 
 
 def most_compensations(tasks: tuple[Task, ...]) -> int:
@@ -89,11 +89,11 @@ def texts_of(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from texts_of(one)
+        for entry in value.values():
+            yield from texts_of(entry)
     elif isinstance(value, Sequence):
-        for one in value:
-            yield from texts_of(one)
+        for entry in value:
+            yield from texts_of(entry)
 
 
 def job_texts(job: JobPattern) -> Iterator[str]:
@@ -174,8 +174,8 @@ def _all_paths(task: Task) -> Iterator[Path]:
     if task.compensation is not None:
         yield from _paths(job_texts(task.compensation.job))
     for body in bodies(task.pattern):
-        for one in body.tasks:
-            yield from _all_paths(one)
+        for other_task in body.tasks:
+            yield from _all_paths(other_task)
 
 
 def _unique(paths: Iterator[Path], own: frozenset[str]) -> tuple[Path, ...]:
@@ -229,12 +229,12 @@ def _place(
 def _before(task: Task, places: Mapping[str, tuple[tuple[str, ...], str]]) -> tuple[str, ...]:
     inside, branch = places[task.name]
     named = [*task.after, *(path[1] for path in _all_paths(task) if path[0] == "tasks" and len(path) > 1)]
-    found: dict[str, None] = {}
+    before: dict[str, None] = {}
     for name in named:
         if name not in places:
             continue
         # A task inside another one stands for the one of this block that holds it.
         holder = (*places[name][0], name)[len(inside)] if places[name][0][: len(inside)] == inside else ""
         if holder and holder != task.name and places[holder][1] == branch:
-            found[holder] = None
-    return tuple(found)
+            before[holder] = None
+    return tuple(before)

@@ -32,4 +32,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; there is {', '.join(repr(one) for one in names[:8])}" if names else "; there is none"
+    return f"; there is {', '.join(repr(other_name) for other_name in names[:8])}" if names else "; there is none"

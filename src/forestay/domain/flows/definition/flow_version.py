@@ -94,7 +94,7 @@ def _sorted(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_sorted(one) for one in value]
+        return [_sorted(entry) for entry in value]
     return value
 
 
@@ -113,7 +113,7 @@ def task_as_plain(task: Task) -> Plain:
     if task.when:
         out["when"] = task.when
     if task.scatter:
-        out["scatter"] = {one.name: _source_as_plain(one.source) for one in task.scatter}
+        out["scatter"] = {dimension.name: _source_as_plain(dimension.source) for dimension in task.scatter}
     if task.tolerate:
         out["tolerate"] = task.tolerate
     out |= _pattern_as_plain(task.pattern)
@@ -135,7 +135,9 @@ def task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
         pattern=_pattern_from_plain(data),
         after=tuple(data.get("after", ())),
         when=data.get("when", ""),
-        scatter=tuple(Dimension(one, _source_from_plain(source)) for one, source in data.get("scatter", {}).items()),
+        scatter=tuple(
+            Dimension(entry, _source_from_plain(source)) for entry, source in data.get("scatter", {}).items()
+        ),
         tolerate=data.get("tolerate", 0),
         compensation=None
         if compensate is None
@@ -218,7 +220,10 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
             loop["tasks"] = _tasks_as_plain(pattern.tasks)
             out = {"loop": loop}
         case ChoicePattern():
-            branches = {one.name: {"when": one.when, "tasks": _tasks_as_plain(one.tasks)} for one in pattern.branches}
+            branches = {
+                branch.name: {"when": branch.when, "tasks": _tasks_as_plain(branch.tasks)}
+                for branch in pattern.branches
+            }
             choose: Plain = {"branches": branches}
             if pattern.take is not BranchSelection.ALL:
                 choose["take"] = pattern.take.value
@@ -250,7 +255,8 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
         )
     choose = data["choose"]
     branches = (
-        Branch(name, _tasks_from_plain(one["tasks"]), one.get("when", "")) for name, one in choose["branches"].items()
+        Branch(name, _tasks_from_plain(branch["tasks"]), branch.get("when", ""))
+        for name, branch in choose["branches"].items()
     )
     return ChoicePattern(
         branches=tuple(branches),

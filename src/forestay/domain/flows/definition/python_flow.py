@@ -1,4 +1,4 @@
-"""A flow written as a Python function: its source is what a case is pinned to and what it carries."""
+"""A flow written as a Python function: its source is what a run is pinned to and what it carries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PythonFlow:
         return hashlib.sha256(json.dumps([self.name, self.source]).encode()).hexdigest()
 
     def as_plain(self) -> dict[str, Any]:
-        """What is stored, and what a case carries."""
+        """What is stored, and what a run carries."""
         return {
             "forestay": LANGUAGE,
             "name": self.name,

@@ -25,7 +25,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 
-RESERVED = frozenset({"params", "tasks", "previous", "iteration", "index", "case", "and", "or", "not", "in", "true", "false", "null"})  # fmt: skip
+RESERVED = frozenset({"params", "tasks", "previous", "iteration", "index", "run", "and", "or", "not", "in", "true", "false", "null"})  # fmt: skip
 FIELDS = ("state", "exit_code", "result", "outputs", "count", "well", "bad")
 
 
@@ -74,7 +74,7 @@ class References:
                     yield from self._value(text, (*at, key), inside, task.name)
                     if not text:
                         yield FlowProblem((*at, key), "the files are missing")
-        own = tuple(one.name for one in task.scatter) + (("index",) if task.scatter else ())
+        own = tuple(dimension.name for dimension in task.scatter) + (("index",) if task.scatter else ())
         yield from self._pattern(task, here, inside, own)
         if task.compensation is not None:
             yield from self._job(task.compensation.job, (*here, "compensate"), inside, "", own)
@@ -136,11 +136,11 @@ class References:
             except BadExpression as why:
                 yield FlowProblem(at, f"the text cannot be read: {why}")
         elif isinstance(value, Mapping):
-            for key, one in value.items():
-                yield from self._value(one, (*at, key), inside, task, own, also)
+            for key, entry in value.items():
+                yield from self._value(entry, (*at, key), inside, task, own, also)
         elif isinstance(value, Sequence):
-            for place, one in enumerate(value):
-                yield from self._value(one, (*at, place), inside, task, own, also)
+            for place, entry in enumerate(value):
+                yield from self._value(entry, (*at, place), inside, task, own, also)
 
     def _condition(self, text: str, at: Place, inside: tuple[str, ...], task: str) -> Iterator[FlowProblem]:
         if not text:
@@ -164,7 +164,7 @@ class References:
     ) -> Iterator[FlowProblem]:
         shown = "${" + ".".join(path) + "}"
         head = path[0]
-        if head in own or path == ("case",):
+        if head in own or path == ("run",):
             return
         if head == "params":
             if len(path) < 2 or path[1] not in self.flow.params:
@@ -178,14 +178,16 @@ class References:
             loop = self._loop(inside)
             if loop is None:
                 yield FlowProblem(at, f"{shown} has a value only inside a loop")
-            elif head == "previous" and (len(path) < 2 or path[1] not in {one.name for one in loop.tasks}):
+            elif head == "previous" and (
+                len(path) < 2 or path[1] not in {other_task.name for other_task in loop.tasks}
+            ):
                 name = path[1] if len(path) > 1 else ""
-                known = {one.name for one in loop.tasks}
+                known = {other_task.name for other_task in loop.tasks}
                 yield FlowProblem(at, f"{shown}: the loop has no task {name!r}{did_you_mean(name, known)}")
             elif head == "previous":
                 yield from self._field(path, at, self.tasks[path[1]])
         else:
-            known = {"params", "tasks", "case", *own} | ({"iteration", "previous"} if self._loop(inside) else set())
+            known = {"params", "tasks", "run", *own} | ({"iteration", "previous"} if self._loop(inside) else set())
             yield FlowProblem(at, f"{shown}: nothing has this name here{did_you_mean(head, known)}")
 
     def _loop(self, inside: tuple[str, ...]) -> LoopPattern | None:
@@ -201,9 +203,9 @@ class References:
         shown = "${" + ".".join(path) + "}"
         name = path[1] if len(path) > 1 else ""
         seen = {
-            one
-            for one, where in self.inside.items()
-            if one != task and (where == inside[: len(where)] or (where[:-1] == inside and where[-1] in also))
+            name
+            for name, where in self.inside.items()
+            if name != task and (where == inside[: len(where)] or (where[:-1] == inside and where[-1] in also))
         } - {block.partition("/")[0] for block in inside}
         if name == task:
             yield FlowProblem(at, f"{shown}: a task cannot refer to itself; only its compensation can")

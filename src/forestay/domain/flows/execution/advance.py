@@ -1,9 +1,9 @@
-"""How a case moves: ``advance(run, event) -> (run, commands)``.
+"""How a run moves: ``advance(run, event) -> (run, commands)``.
 
-Pure and total. The same event twice, an event about a round that is over, an event about nothing the case knows: the state stays as it is.
+Pure and total. The same event twice, an event about a round that is over, an event about nothing the run knows: the state stays as it is.
 There is no clock; the time is in the event.
 
-What the outside owes a case:
+What the outside owes a run:
 
 - commands are carried out in the order in which they are given, each until it has succeeded, at least once;
 - every job that was submitted is reported when it has ended, well (``completed``, ``forced_complete``) or badly (``failed``, ``cancelled``); ends may come in
@@ -23,33 +23,33 @@ from forestay.domain.flows.definition.flow import DeadlineAction
 from forestay.domain.flows.definition.flow_pattern import WorkletPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.events import (
-    CaseChecked,
-    CaseEnded,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
     JobsEnded,
     RoundHeld,
+    RunChecked,
+    RunEnded,
     ShardEnded,
     TimerFired,
     Verb,
     WorkletBound,
     WorkRefused,
 )
-from forestay.domain.flows.execution.case_end import CASE_TIMER
-from forestay.domain.flows.execution.constraints import case_checked, held_at_start, hold_round
-from forestay.domain.flows.execution.endings import TOO_LARGE, fail_item, give_verdict, result_limit, stop
+from forestay.domain.flows.execution.constraints import held_at_start, hold_round, run_checked
+from forestay.domain.flows.execution.endings import TOO_LARGE, fail_instance, give_verdict, result_limit, stop
 from forestay.domain.flows.execution.flow_run import (
     EndCheck,
     FlowRun,
-    Item,
-    ItemState,
-    ItemVerdict,
+    InstanceState,
+    InstanceVerdict,
     RunEnding,
     RunPhase,
+    TaskInstance,
 )
 from forestay.domain.flows.execution.rounds import grow, is_watch, listing_names
+from forestay.domain.flows.execution.run_end import RUN_TIMER
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.execution.settle import settle
@@ -62,20 +62,20 @@ from forestay.domain.flows.scatter.shard_run import MAX_REASON, BatchAccepted, B
 def start_run(
     plan: FlowPlan,
     *,
-    case: str,
+    run: str,
     at: int,
     params: Mapping[str, object] | None = None,
     check: EndCheck = EndCheck.NONE,
     held: tuple[str, ...] = (),
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new case of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
-    given = dict(plan.flow.params) | dict(params or {})
-    run, reports = held_at_start(FlowRun(plan=plan, case=case, params=given, started=at, check=check), held)
-    update = RunUpdate(run, at)
+    """A new run of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
+    given_params = dict(plan.flow.params) | dict(params or {})
+    flow_run, reports = held_at_start(FlowRun(plan=plan, run=run, params=given_params, started=at, check=check), held)
+    update = RunUpdate(flow_run, at)
     update.commands += reports
     update.open_block("", plan.flow.tasks)
     if plan.flow.deadline is not None:
-        update.say(StartTimer(CASE_TIMER, at + 1000 * plan.flow.deadline.seconds))
+        update.say(StartTimer(RUN_TIMER, at + 1000 * plan.flow.deadline.seconds))
     settle(update)
     return update.frozen()
 
@@ -91,7 +91,7 @@ def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
 
 
 def undo_run(run: FlowRun, *, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Undo a case that completed: its compensation stack is worked off. Any other case stays as it is."""
+    """Undo a run that completed: its compensation stack is worked off. Any other run stays as it is."""
     if run.outcome not in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE):
         return run, ()
     update = RunUpdate(run, at)
@@ -105,18 +105,26 @@ def _take(update: RunUpdate, event: Event) -> None:
         case JobsEnded():
             _jobs_ended(update, event)
         case JobsAccepted(work=work, first=first, count=count):
-            fan = update.fan_of(work)
-            if fan is not None and fan.own is not None:
-                own, _ = advance_shard(fan.own, BatchAccepted(first, fan.own.submitted if count is None else count))
-                update.set_fan(work, replace(fan, own=own))
+            fan_out = update.fan_out_of(work)
+            if fan_out is not None and fan_out.own is not None:
+                own, _ = advance_shard(
+                    fan_out.own, BatchAccepted(first, fan_out.own.submitted if count is None else count)
+                )
+                update.set_fan_out(work, replace(fan_out, own=own))
         case ShardEnded():
             _shard_ended(update, event)
-        case CaseEnded():
-            _case_ended(update, event)
+        case RunEnded():
+            _run_ended(update, event)
         case FilesListed():
-            item = update.find(event.work)
-            if item is not None and item.state is ItemState.LISTING and event.dimension not in item.listings:
-                update.put(item, listings={**item.listings, event.dimension: (event.listing, max(0, event.count))})
+            instance = update.find(event.work)
+            if (
+                instance is not None
+                and instance.state is InstanceState.LISTING
+                and event.dimension not in instance.listings
+            ):
+                update.put(
+                    instance, listings={**instance.listings, event.dimension: (event.listing, max(0, event.count))}
+                )
         case FilesAppeared():
             _files_appeared(update, event)
         case WorkletBound():
@@ -125,8 +133,8 @@ def _take(update: RunUpdate, event: Event) -> None:
             _refused(update, event)
         case RoundHeld():
             hold_round(update, event)
-        case CaseChecked():
-            case_checked(update, event)
+        case RunChecked():
+            run_checked(update, event)
         case TimerFired(timer=timer):
             _timer_fired(update, timer)
         case Verb():
@@ -134,24 +142,24 @@ def _take(update: RunUpdate, event: Event) -> None:
 
 
 def _jobs_ended(update: RunUpdate, event: JobsEnded) -> None:
-    fan = update.fan_of(event.work)
-    if fan is None or fan.own is None:
+    fan_out = update.fan_out_of(event.work)
+    if fan_out is None or fan_out.own is None:
         return
-    own, _ = advance_shard(fan.own, BatchEnded(event.well, event.bad, event.skipped, event.reason))
-    if own == fan.own:
+    own, _ = advance_shard(fan_out.own, BatchEnded(event.well, event.bad, event.skipped, event.reason))
+    if own == fan_out.own:
         return
-    update.set_fan(event.work, replace(fan, own=own))
-    item = update.find(event.work)
-    if item is not None and not update.task(item).scatter:
-        large = size_of(event.result) > result_limit(update, item)
-        update.put(item, exit_code=event.exit_code, result=TOO_LARGE if large else event.result)
+    update.set_fan_out(event.work, replace(fan_out, own=own))
+    instance = update.find(event.work)
+    if instance is not None and not update.task(instance).scatter:
+        large = size_of(event.result) > result_limit(update, instance)
+        update.put(instance, exit_code=event.exit_code, result=TOO_LARGE if large else event.result)
 
 
 def _shard_ended(update: RunUpdate, event: ShardEnded) -> None:
-    fan = update.fan_of(event.work)
-    if fan is None or not 0 <= event.shard < len(fan.shards) or fan.shards[event.shard].ended:
+    fan_out = update.fan_out_of(event.work)
+    if fan_out is None or not 0 <= event.shard < len(fan_out.shards) or fan_out.shards[event.shard].ended:
         return
-    known = fan.shards[event.shard]
+    known = fan_out.shards[event.shard]
     # A shard cannot have more ends than jobs, whatever it says.
     well, bad, skipped = (min(max(0, many), known.size) for many in (event.well, event.bad, event.skipped))
     done = ""
@@ -159,97 +167,101 @@ def _shard_ended(update: RunUpdate, event: ShardEnded) -> None:
         # Which ones ended well is needed to undo them. Not told, all are taken to have.
         done = nearly_all(every(known.size) if event.done is None else event.done, known.size)
     ended = ShardTally(known.first, known.size, ended=True, well=well, bad=bad, skipped=skipped, done=done)
-    update.set_fan(event.work, end_shard(fan, event.shard, ended, reason=event.reason[:MAX_REASON]))
+    update.set_fan_out(event.work, end_shard(fan_out, event.shard, ended, reason=event.reason[:MAX_REASON]))
 
 
-def _case_ended(update: RunUpdate, event: CaseEnded) -> None:
-    fan = update.fan_of(event.work)
-    if fan is None or fan.own is None or not 0 <= event.index < fan.own.count:
+def _run_ended(update: RunUpdate, event: RunEnded) -> None:
+    fan_out = update.fan_out_of(event.work)
+    if fan_out is None or fan_out.own is None or not 0 <= event.index < fan_out.own.count:
         return
     ended = 1 << event.index
     own, _ = advance_shard(
-        fan.own, BatchEnded(well=ended if event.well else 0, bad=0 if event.well else ended, reason=event.reason)
+        fan_out.own, BatchEnded(well=ended if event.well else 0, bad=0 if event.well else ended, reason=event.reason)
     )
-    if own == fan.own:
+    if own == fan_out.own:
         return
-    update.set_fan(event.work, replace(fan, own=own))
-    item = update.find(event.work)
-    if item is None:
+    update.set_fan_out(event.work, replace(fan_out, own=own))
+    instance = update.find(event.work)
+    if instance is None:
         return
-    item = update.put(item, undoable=item.undoable | (ended if event.left else 0))
-    if not item.sizes:
-        large = size_of(event.outputs) > result_limit(update, item)
-        update.put(item, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)
+    instance = update.put(instance, undoable=instance.undoable | (ended if event.left else 0))
+    if not instance.sizes:
+        large = size_of(event.outputs) > result_limit(update, instance)
+        update.put(instance, outputs={} if large else event.outputs, result=TOO_LARGE if large else None)
 
 
 def _files_appeared(update: RunUpdate, event: FilesAppeared) -> None:
-    item = update.find(event.work)
-    if item is None or not is_watch(update.task(item)) or event.dimension not in listing_names(update.task(item)):
+    instance = update.find(event.work)
+    if (
+        instance is None
+        or not is_watch(update.task(instance))
+        or event.dimension not in listing_names(update.task(instance))
+    ):
         return
-    if item.state is ItemState.LISTING:
-        item = update.put(item, listings={event.dimension: (event.listing, 0)})
+    if instance.state is InstanceState.LISTING:
+        instance = update.put(instance, listings={event.dimension: (event.listing, 0)})
         settle(update)
-        item = update.items[item.id]
-    if item.state is ItemState.RUNNING:
-        grow(update, item, count=event.count, ended=event.ended)
+        instance = update.instances[instance.id]
+    if instance.state is InstanceState.RUNNING:
+        grow(update, instance, count=event.count, ended=event.ended)
 
 
 def _worklet_bound(update: RunUpdate, event: WorkletBound) -> None:
-    item = update.find(event.work)
-    if item is None or item.state is not ItemState.BINDING:
+    instance = update.find(event.work)
+    if instance is None or instance.state is not InstanceState.BINDING:
         return
-    if size_of(event.params) > result_limit(update, item):
-        fail_item(update, item, "the parameters of the bound flow are too large")
+    if size_of(event.params) > result_limit(update, instance):
+        fail_instance(update, instance, "the parameters of the bound flow are too large")
     elif event.flow:
-        update.put(item, bound=event.flow, bound_params=event.params)
-    elif default := _default_flow(update, item):
-        update.put(item, bound=default)
+        update.put(instance, bound=event.flow, bound_params=event.params)
+    elif default := _default_flow(update, instance):
+        update.put(instance, bound=default)
     else:
-        fail_item(update, item, "no flow is bound to it")
+        fail_instance(update, instance, "no flow is bound to it")
 
 
-def _default_flow(update: RunUpdate, item: Item) -> str:
+def _default_flow(update: RunUpdate, instance: TaskInstance) -> str:
     """The version of the flow to run at a place for which nobody answers; empty if the flow names none."""
-    pattern = update.task(item).pattern
+    pattern = update.task(instance).pattern
     default = pattern.default if isinstance(pattern, WorkletPattern) else ""
     return update.plan.versions.get(default, default)
 
 
 def _refused(update: RunUpdate, event: WorkRefused) -> None:
-    item = update.find(event.work)
-    if item is not None and item.state in (ItemState.LISTING, ItemState.BINDING):
-        fail_item(update, item, event.reason)
+    instance = update.find(event.work)
+    if instance is not None and instance.state in (InstanceState.LISTING, InstanceState.BINDING):
+        fail_instance(update, instance, event.reason)
         return
-    fan = update.fan_of(event.work)
-    if fan is None:
+    fan_out = update.fan_out_of(event.work)
+    if fan_out is None:
         return
-    own = fan.own
+    own = fan_out.own
     if own is not None:
         own, _ = advance_shard(own, ShardGrew(own.count, open=False))
         own, _ = advance_shard(own, BatchEnded(bad=every(own.count), reason=event.reason))
         own = replace(own, wait=True)  # nothing was accepted that could be forgotten
     shards = tuple(
         shard if shard.ended else ShardTally(shard.first, shard.size, ended=True, bad=shard.size)
-        for shard in fan.shards
+        for shard in fan_out.shards
     )
-    update.set_fan(event.work, FanOut(own, shards, reason=event.reason[:MAX_REASON]))
+    update.set_fan_out(event.work, FanOut(own, shards, reason=event.reason[:MAX_REASON]))
 
 
 def _timer_fired(update: RunUpdate, timer: str) -> None:
-    if timer == CASE_TIMER:
+    if timer == RUN_TIMER:
         deadline = update.plan.flow.deadline
         if deadline is None or update.run.phase is not RunPhase.RUNNING:
             return
-        update.report("case-late")
+        update.report("run-late")
         if deadline.then is DeadlineAction.FAIL:
             stop(update, RunEnding.FAIL, f"it did not finish within {deadline.seconds} s", cancel=True)
         return
-    item = update.find(timer)
-    if item is None or not item.timer:
+    instance = update.find(timer)
+    if instance is None or not instance.timer:
         return
-    item = update.put(item, timer=False)
-    update.report("item-late", item)
-    late = update.task(item).deadline
-    if late is not None and late.then is DeadlineAction.FAIL and item.verdict is None:
-        item = update.put(item, reason=f"it did not finish within {late.seconds} s")
-        give_verdict(update, item, ItemVerdict.FAILED)
+    instance = update.put(instance, timer=False)
+    update.report("task-late", instance)
+    late = update.task(instance).deadline
+    if late is not None and late.then is DeadlineAction.FAIL and instance.verdict is None:
+        instance = update.put(instance, reason=f"it did not finish within {late.seconds} s")
+        give_verdict(update, instance, InstanceVerdict.FAILED)

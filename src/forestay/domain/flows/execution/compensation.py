@@ -1,4 +1,4 @@
-"""The compensation stack: what was done in a case and how it is undone, last in, first out.
+"""The compensation stack: what was done in a run and how it is undone, last in, first out.
 
 Whenever the elements of a round have ended, those that ended well are pushed with all that is needed to undo them later. An entry
 leaves the stack in two ways only: its jobs have ended well, or a person says that it is settled, which is recorded. One entry is run at a time. An
@@ -23,18 +23,18 @@ class CompensationEntry:
 
     number: int
     """Counts up; a higher number was pushed later and is run earlier."""
-    item: str
+    instance: str
     task: str
     work: str
     """The round that did it."""
     pieces: tuple[Piece, ...] = ()
     sizes: tuple[int, ...] = ()
-    cases: bool = False
-    """What was done are cases with compensations of their own: they are undone by working those off."""
+    runs: bool = False
+    """What was done are runs with compensations of their own: they are undone by working those off."""
     listings: Mapping[str, str] = field(default_factory=dict)
     scope: Mapping[str, object] = field(default_factory=dict)
     tries: int = 0
-    fan: FanOut | None = None
+    fan_out: FanOut | None = None
     """Its jobs, while it is run."""
     held: bool = False
     """It has failed its last try and waits for a person."""
@@ -46,31 +46,31 @@ class CompensationEntry:
         return f"{self.work}!{self.number}.{self.tries}"
 
     def as_plain(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"number": self.number, "item": self.item, "task": self.task, "work": self.work}
+        out: dict[str, Any] = {"number": self.number, "instance": self.instance, "task": self.task, "work": self.work}
         out["pieces"] = [list(piece) for piece in self.pieces]
-        for name in ("sizes", "cases", "listings", "scope", "tries", "held", "reason"):
+        for name in ("sizes", "runs", "listings", "scope", "tries", "held", "reason"):
             value = getattr(self, name)
             if value:
                 out[name] = list(value) if name == "sizes" else value
-        if self.fan is not None:
-            out["fan"] = self.fan.as_plain()
+        if self.fan_out is not None:
+            out["fan_out"] = self.fan_out.as_plain()
         return out
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> CompensationEntry:
-        fan = data.get("fan")
+        fan_out = data.get("fan_out")
         return cls(
             number=data["number"],
-            item=data["item"],
+            instance=data["instance"],
             task=data["task"],
             work=data["work"],
             pieces=tuple(Piece(*piece) for piece in data["pieces"]),
             sizes=tuple(data.get("sizes", ())),
-            cases=data.get("cases", False),
+            runs=data.get("runs", False),
             listings=data.get("listings", {}),
             scope=data.get("scope", {}),
             tries=data.get("tries", 0),
-            fan=None if fan is None else FanOut.from_plain(fan),
+            fan_out=None if fan_out is None else FanOut.from_plain(fan_out),
             held=data.get("held", False),
             reason=data.get("reason", ""),
         )

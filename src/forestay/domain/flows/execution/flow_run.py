@@ -1,8 +1,8 @@
-"""The state of a case: its items, its compensation stack, who holds it.
+"""The state of a run: its tasks, its compensation stack, who holds it.
 
 It is small and made to be carried: ids, counts, bitmaps and small values, never jobs. `FlowRun.as_plain` gives JSON types and
 `FlowRun.from_plain` reads them back, so that a workflow can continue as new between any two events. The flow itself is not part of the
-state; a case is pinned to its flow's version.
+state; a run is pinned to its flow's version.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FORMAT = 1
 """Of the state as it is carried. A release reads every earlier one."""
 
 
-class ItemState(StrEnum):
-    """Where an item stands."""
+class InstanceState(StrEnum):
+    """Where a task stands."""
 
     WAITING = "waiting"
     """What it comes after has not ended, or someone holds it."""
@@ -36,7 +36,7 @@ class ItemState(StrEnum):
     BINDING = "binding"
     """A flow for its place is being looked for."""
     RUNNING = "running"
-    """Its jobs, cases or inner tasks are under way; also while they are being cancelled."""
+    """Its jobs, runs or inner tasks are under way; also while they are being cancelled."""
     FAULTED = "faulted"
     """It ended badly and waits for a rule or a person."""
     COMPLETED = "completed"
@@ -49,18 +49,18 @@ class ItemState(StrEnum):
 
 ENDED = frozenset(
     {
-        ItemState.COMPLETED,
-        ItemState.FORCED_COMPLETE,
-        ItemState.SKIPPED,
-        ItemState.FAILED,
-        ItemState.CANCELLED,
+        InstanceState.COMPLETED,
+        InstanceState.FORCED_COMPLETE,
+        InstanceState.SKIPPED,
+        InstanceState.FAILED,
+        InstanceState.CANCELLED,
     }
 )
-BEGUN = frozenset({ItemState.LISTING, ItemState.BINDING, ItemState.RUNNING})
+BEGUN = frozenset({InstanceState.LISTING, InstanceState.BINDING, InstanceState.RUNNING})
 
 
 class RunPhase(StrEnum):
-    """Where a case stands."""
+    """Where a run stands."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -70,7 +70,7 @@ class RunPhase(StrEnum):
 
 
 class RunEnding(StrEnum):
-    """What a stopping case is on its way to."""
+    """What a stopping run is on its way to."""
 
     FAIL = "fail"
     FORCE_COMPLETE = "force-complete"
@@ -80,7 +80,7 @@ class RunEnding(StrEnum):
 
 
 class EndCheck(StrEnum):
-    """Whether a case may end when all its items have."""
+    """Whether a run may end when all its tasks have."""
 
     NONE = ""
     """Nobody is asked."""
@@ -89,8 +89,8 @@ class EndCheck(StrEnum):
     DONE = "done"
 
 
-class ItemVerdict(StrEnum):
-    """What an item becomes as soon as its present work has ended, whatever that brings."""
+class InstanceVerdict(StrEnum):
+    """What a task becomes as soon as its present work has ended, whatever that brings."""
 
     AGAIN = "again"
     SKIPPED = "skipped"
@@ -102,17 +102,17 @@ class ItemVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A task's instance in a case."""
+class TaskInstance:
+    """A task's instance in a run."""
 
     id: str
     """The task's name; inside a loop or choice after the round that it belongs to: ``refine@1/3/fit``."""
     task: str
     block: str = ""
-    state: ItemState = ItemState.WAITING
+    state: InstanceState = InstanceState.WAITING
     round: int = 0
     """Counts up each time it begins."""
-    fan: FanOut | None = None
+    fan_out: FanOut | None = None
     listings: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Listing and length, by dimension."""
     sizes: tuple[int, ...] = ()
@@ -125,17 +125,17 @@ class Item:
     count: int = 0
     """Elements of its last round, and how they ended."""
     forced: bool = False
-    """It failed by hand: that is no failure of the case."""
+    """It failed by hand: that is no failure of the run."""
     layout: tuple[Piece, ...] = ()
     done: tuple[Piece, ...] = ()
     """Of a scatter of which elements failed: how it was cut, and the elements that ended well in this round or earlier ones."""
     undoable: int = 0
-    """Elements that are cases and left compensations of their own."""
+    """Elements that are runs and left compensations of their own."""
     kept: bool = False
     """This round does only what earlier ones left."""
     earlier: tuple[str, ...] = ()
     """Those earlier rounds, the newest first."""
-    verdict: ItemVerdict | None = None
+    verdict: InstanceVerdict | None = None
     reason: str = ""
     holders: tuple[str, ...] = ()
     changes: Mapping[str, object] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Item:
     """Whether it may begin was looked at, and seen to."""
     began: int = field(default=0, compare=False)
     finished: int = field(default=0, compare=False)
-    """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a case came to."""
+    """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a run came to."""
 
     @property
     def work(self) -> str:
@@ -164,41 +164,43 @@ class Item:
 
     def as_plain(self) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        for name, default in _ITEM_DEFAULTS.items():
+        for name, default in _INSTANCE_DEFAULTS.items():
             value = getattr(self, name)
             if value != default or (isinstance(value, bool) and value is not default):
                 out[name] = value
-        if self.fan is not None:
-            out["fan"] = self.fan.as_plain()
-        for name in _ITEM_TUPLES & out.keys():
+        if self.fan_out is not None:
+            out["fan_out"] = self.fan_out.as_plain()
+        for name in _INSTANCE_TUPLES & out.keys():
             out[name] = list(out[name])
-        for name in _ITEM_PIECES & out.keys():
+        for name in _INSTANCE_PIECES & out.keys():
             out[name] = [list(piece) for piece in out[name]]
         if self.listings:
             out["listings"] = {name: list(listing) for name, listing in self.listings.items()}
         return out
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Item:
+    def from_plain(cls, data: Mapping[str, Any]) -> TaskInstance:
         values = dict(data)
-        for name in _ITEM_TUPLES & values.keys():
+        for name in _INSTANCE_TUPLES & values.keys():
             values[name] = tuple(values[name])
-        for name in _ITEM_PIECES & values.keys():
+        for name in _INSTANCE_PIECES & values.keys():
             values[name] = tuple(Piece(*piece) for piece in values[name])
-        if "fan" in values:
-            values["fan"] = FanOut.from_plain(values["fan"])
+        if "fan_out" in values:
+            values["fan_out"] = FanOut.from_plain(values["fan_out"])
         if "listings" in values:
-            values["listings"] = {name: (one[0], one[1]) for name, one in values["listings"].items()}
-        values["state"] = ItemState(values.get("state", ItemState.WAITING))
+            values["listings"] = {name: (listing[0], listing[1]) for name, listing in values["listings"].items()}
+        values["state"] = InstanceState(values.get("state", InstanceState.WAITING))
         if "verdict" in values:
-            values["verdict"] = ItemVerdict(values["verdict"])
+            values["verdict"] = InstanceVerdict(values["verdict"])
         return cls(**values)
 
 
-_ITEM_TUPLES = frozenset({"sizes", "holders", "blocks", "earlier"})
-_ITEM_PIECES = frozenset({"layout", "done"})
-_ITEM_DEFAULTS: dict[str, object] = {
-    one.name: _default for one in fields(Item) for _default in [getattr(Item("", ""), one.name)]
+_INSTANCE_TUPLES = frozenset({"sizes", "holders", "blocks", "earlier"})
+_INSTANCE_PIECES = frozenset({"layout", "done"})
+_INSTANCE_DEFAULTS: dict[str, object] = {
+    attribute.name: _default
+    for attribute in fields(TaskInstance)
+    for _default in [getattr(TaskInstance("", ""), attribute.name)]
 }
 
 
@@ -207,7 +209,7 @@ class SettledCompensation:
     """A compensation that a person declared settled without its having ended well."""
 
     number: int
-    item: str
+    instance: str
     verb: str
     by: str
     reason: str
@@ -215,14 +217,14 @@ class SettledCompensation:
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """A case as it stands."""
+    """A run as it stands."""
 
     plan: FlowPlan = field(compare=False, repr=False)
-    case: str
+    run: str
     params: Mapping[str, object]
     started: int
     phase: RunPhase = RunPhase.RUNNING
-    items: Mapping[str, Item] = field(default_factory=dict)
+    instances: Mapping[str, TaskInstance] = field(default_factory=dict)
     stack: tuple[CompensationEntry, ...] = ()
     """The last one is the top."""
     settled: tuple[SettledCompensation, ...] = ()
@@ -232,7 +234,7 @@ class FlowRun:
     ending: RunEnding | None = None
     reason: str = ""
     failed: bool = False
-    """Some item has failed; the rest is still done."""
+    """Some task has failed; the rest is still done."""
     verbs: tuple[str, ...] = ()
     verb_times: tuple[int, ...] = ()
     forgotten: int = -1
@@ -241,12 +243,12 @@ class FlowRun:
     outcome: RunOutcome | None = None
     outputs: Mapping[str, object] = field(default_factory=dict)
     open: bool = False
-    """Of a Python flow: its function has not returned, more items may come."""
+    """Of a Python flow: its function has not returned, more tasks may come."""
     check: EndCheck = EndCheck.NONE
 
     @property
     def version(self) -> str:
-        """The content hash of the flow that the case is pinned to."""
+        """The content hash of the flow that the run is pinned to."""
         return self.plan.version
 
     def as_plain(self) -> dict[str, Any]:
@@ -254,13 +256,15 @@ class FlowRun:
         out = {
             "format": FORMAT,
             "version": self.plan.version,
-            "case": self.case,
+            "run": self.run,
             "params": self.params,
             "started": self.started,
             "phase": self.phase.value,
-            "items": [item.as_plain() for item in self.items.values()],
+            "instances": [instance.as_plain() for instance in self.instances.values()],
             "stack": [entry.as_plain() for entry in self.stack],
-            "settled": [[one.number, one.item, one.verb, one.by, one.reason] for one in self.settled],
+            "settled": [
+                [settled.number, settled.instance, settled.verb, settled.by, settled.reason] for settled in self.settled
+            ],
             "pushed": self.pushed,
             "holders": list(self.holders),
             "ending": self.ending.value if self.ending else None,
@@ -279,21 +283,21 @@ class FlowRun:
 
     @classmethod
     def from_plain(cls, plan: FlowPlan, data: Mapping[str, Any]) -> FlowRun:
-        """Read a state back; its flow must be the one that the case is pinned to."""
+        """Read a state back; its flow must be the one that the run is pinned to."""
         if data["format"] > FORMAT:
             raise ValueError(f"the state has format {data['format']}; this release supports up to {FORMAT}")
         if data["version"] != plan.version:
             raise ValueError(f"the run is pinned to flow {data['version']}, not {plan.version}")
-        items = [Item.from_plain(item) for item in data["items"]]
+        instances = [TaskInstance.from_plain(instance) for instance in data["instances"]]
         return cls(
             plan=plan,
-            case=data["case"],
+            run=data["run"],
             params=data["params"],
             started=data["started"],
             phase=RunPhase(data["phase"]),
-            items={item.id: item for item in items},
+            instances={instance.id: instance for instance in instances},
             stack=tuple(CompensationEntry.from_plain(entry) for entry in data["stack"]),
-            settled=tuple(SettledCompensation(*one) for one in data["settled"]),
+            settled=tuple(SettledCompensation(*other_fields) for other_fields in data["settled"]),
             pushed=data["pushed"],
             holders=tuple(data["holders"]),
             ending=RunEnding(data["ending"]) if data["ending"] else None,
@@ -310,16 +314,16 @@ class FlowRun:
         )
 
 
-def item_at(items: Mapping[str, Item], work: str) -> Item | None:
-    """The item whose present round this is."""
-    item = items.get(work.rpartition("@")[0])
-    return item if item is not None and item.work == work else None
+def instance_at(instances: Mapping[str, TaskInstance], work: str) -> TaskInstance | None:
+    """The task whose present round this is."""
+    instance = instances.get(work.rpartition("@")[0])
+    return instance if instance is not None and instance.work == work else None
 
 
-def fan_out_of(items: Mapping[str, Item], stack: Sequence[CompensationEntry], work: str) -> FanOut | None:
-    """The elements of a round of an item, or of the compensation that is being run."""
+def fan_out_of(instances: Mapping[str, TaskInstance], stack: Sequence[CompensationEntry], work: str) -> FanOut | None:
+    """The elements of a round of a task, or of the compensation that is being run."""
     entry = stack[-1] if stack else None
-    if entry is not None and entry.fan is not None and entry.undo == work:
-        return entry.fan
-    item = item_at(items, work)
-    return item.fan if item is not None else None
+    if entry is not None and entry.fan_out is not None and entry.undo == work:
+        return entry.fan_out
+    instance = instance_at(instances, work)
+    return instance.fan_out if instance is not None else None

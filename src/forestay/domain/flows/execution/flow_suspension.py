@@ -1,7 +1,7 @@
-"""A gate: what is said of all cases of a flow at once. One small document for each tenant and version of a flow.
+"""A suspension: what is said of all runs of a flow at once. One small document for each tenant and version of a flow.
 
-It has two parts. *Holders* suspend every case, those that start later too. *Orders* are verbs for every case that had begun by then; until all
-have been told, the gate is closed, so that nothing of them begins meanwhile.
+It has two parts. *Holders* suspend every run, those that start later too. *Orders* are verbs for every run that had begun by then; until all
+have been told, the suspension is closed, so that nothing of them begins meanwhile.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ MAX_PASSED = 100
 
 @dataclass(frozen=True, slots=True)
 class FlowSuspension:
-    """All cases of one version of a flow."""
+    """All runs of one version of a flow."""
 
     flow: str
     holders: tuple[str, ...] = ()
     orders: tuple[Verb, ...] = ()
     passed: tuple[str, ...] = ()
-    """Orders that every case has been told of, the newest last."""
+    """Orders that every run has been told of, the newest last."""
 
     @property
     def closed(self) -> bool:
-        """Whether no job of these cases may begin. An exception that is raised stops nothing."""
+        """Whether no job of these runs may begin. An exception that is raised stops nothing."""
         return bool(self.holders) or any(order.kind is not VerbKind.RAISE for order in self.orders)
 
     def hold(self, holder: str) -> FlowSuspension | str:
-        """The gate with one more holder, or why not."""
+        """The suspension with one more holder, or why not."""
         after = tuple(sorted({*self.holders, holder}))
         if len(after) > MAX_HOLDERS:
             return f"{len(self.holders)} holders already suspended the flow"
         return replace(self, holders=after)
 
     def let_go(self, holder: str) -> FlowSuspension:
-        return replace(self, holders=tuple(one for one in self.holders if one != holder))
+        return replace(self, holders=tuple(other_holder for other_holder in self.holders if other_holder != holder))
 
     def order(self, verb: Verb) -> FlowSuspension | str:
-        """The gate with one more order, or why not; an order that it knows changes nothing."""
-        if verb.id in self.passed or any(one.id == verb.id for one in self.orders):
+        """The suspension with one more order, or why not; an order that it knows changes nothing."""
+        if verb.id in self.passed or any(order.id == verb.id for order in self.orders):
             return self
         if size_of(verb.changes) > MAX_CHANGES:
             return f"the changes are larger than {MAX_CHANGES} bytes"
@@ -59,7 +59,7 @@ class FlowSuspension:
 
     def pass_on(self, verb: str) -> FlowSuspension:
         """Everybody has been told."""
-        left = tuple(one for one in self.orders if one.id != verb)
+        left = tuple(order for order in self.orders if order.id != verb)
         return replace(self, orders=left, passed=(*self.passed, verb)[-MAX_PASSED:])
 
     def as_plain(self) -> dict[str, Any]:
@@ -72,6 +72,6 @@ class FlowSuspension:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> FlowSuspension:
-        orders = [from_plain(one) for one in data.get("orders", ())]
-        verbs = tuple(one for one in orders if isinstance(one, Verb))
+        orders = [from_plain(order) for order in data.get("orders", ())]
+        verbs = tuple(order for order in orders if isinstance(order, Verb))
         return cls(data["flow"], tuple(data["holders"]), verbs, tuple(data.get("passed", ())))

@@ -1,7 +1,7 @@
-"""Cases of Python flows: their flow is not known beforehand, it grows by a task whenever the function asks for one.
+"""Runs of Python flows: their flow is not known beforehand, it grows by a task whenever the function asks for one.
 
-Everything else is as in every case: items, shards, holders, verbs, compensations. The function alone decides what comes after what, so a task begins at
-once and its bad end means nothing for the case: the function hears of it. The case completes when the function has returned and every item has ended.
+Everything else is as in every case: tasks, shards, holders, verbs, compensations. The function alone decides what comes after what, so a task begins at
+once and its bad end means nothing for the run: the function hears of it. The run completes when the function has returned and every task has ended.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
 from forestay.domain.flows.definition.flow_version import task_as_plain, task_from_plain
 from forestay.domain.flows.execution.constraints import held_at_start
 from forestay.domain.flows.execution.endings import stop
-from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, ItemState, RunEnding, RunPhase
+from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState, RunEnding, RunPhase
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
 
-WELL = frozenset({ItemState.COMPLETED, ItemState.FORCED_COMPLETE, ItemState.SKIPPED})
+WELL = frozenset({InstanceState.COMPLETED, InstanceState.FORCED_COMPLETE, InstanceState.SKIPPED})
 Change = Callable[[RunUpdate], None]
 
 
 def grown_plan(name: str, version: str, tasks: Mapping[str, Mapping[str, Any]] | None = None) -> FlowPlan:
-    """The plan of a Python flow, with the tasks that a case of it has by now, in their plain form."""
+    """The plan of a Python flow, with the tasks that a run of it has by now, in their plain form."""
     plan = FlowPlan(Flow(name, ()), {}, version=version, grown=True)
     for known, plain in (tasks or {}).items():
         plan = _with_task(plan, task_from_plain(known, plain))
@@ -34,27 +34,27 @@ def grown_plan(name: str, version: str, tasks: Mapping[str, Mapping[str, Any]] |
 
 
 def grown_tasks(run: FlowRun) -> dict[str, dict[str, Any]]:
-    """The plain form of the tasks that a case still needs: those of its items, and those that may have to be undone."""
-    wanted = {item.task for item in run.items.values()} | {entry.task for entry in run.stack}
+    """The plain form of the tasks that a run still needs: those of its tasks, and those that may have to be undone."""
+    wanted = {instance.task for instance in run.instances.values()} | {entry.task for entry in run.stack}
     return {name: task_as_plain(place.task) for name, place in run.plan.tasks.items() if name in wanted}
 
 
 def start_grown(
     plan: FlowPlan,
     *,
-    case: str,
+    run: str,
     at: int,
     params: Mapping[str, object],
     check: EndCheck = EndCheck.NONE,
     held: tuple[str, ...] = (),
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new case; it has no items yet. ``held``: the incidents for which none may begin yet."""
-    return held_at_start(FlowRun(plan=plan, case=case, params=dict(params), started=at, open=True, check=check), held)
+    """A new run; it has no tasks yet. ``held``: the incidents for which none may begin yet."""
+    return held_at_start(FlowRun(plan=plan, run=run, params=dict(params), started=at, open=True, check=check), held)
 
 
 def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Begin a task that the function asks for. Its name is new in the case."""
-    if task.name in run.items:
+    """Begin a task that the function asks for. Its name is new in the run."""
+    if task.name in run.instances:
         raise ValueError(f"there is already a task {task.name}")
     if task.when_failed is WhenFailed.FAIL:
         task = replace(task, when_failed=WhenFailed.IGNORE)
@@ -63,21 +63,25 @@ def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command,
 
 
 def take_end(run: FlowRun, name: str) -> FlowRun:
-    """The function has heard of an item's end: what it came to need not be carried any further."""
-    item = run.items[name]
-    return run if item.result is None else replace(run, items={**run.items, name: replace(item, result=None)})
+    """The function has heard of a task's end: what it came to need not be carried any further."""
+    instance = run.instances[name]
+    return (
+        run
+        if instance.result is None
+        else replace(run, instances={**run.instances, name: replace(instance, result=None)})
+    )
 
 
 def forget_ended(run: FlowRun, keep: frozenset[str]) -> FlowRun:
-    """Drop the items that have ended, but for those that are still referred to."""
-    items = {name: item for name, item in run.items.items() if not item.ended or name in keep}
-    wanted = {item.task for item in items.values()} | {entry.task for entry in run.stack}
+    """Drop the tasks that have ended, but for those that are still referred to."""
+    instances = {name: instance for name, instance in run.instances.items() if not instance.ended or name in keep}
+    wanted = {instance.task for instance in instances.values()} | {entry.task for entry in run.stack}
     tasks = {name: place for name, place in run.plan.tasks.items() if name in wanted}
-    return replace(run, items=items, plan=replace(run.plan, tasks=tasks))
+    return replace(run, instances=instances, plan=replace(run.plan, tasks=tasks))
 
 
 def returned(run: FlowRun, outputs: Mapping[str, object], at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """The function has returned: the case completes as soon as everything it began has ended."""
+    """The function has returned: the run completes as soon as everything it began has ended."""
     if not run.open or run.phase is not RunPhase.RUNNING:
         return replace(run, open=False), ()
     return _changed(run, at, lambda update: update.set(open=False, outputs=outputs))

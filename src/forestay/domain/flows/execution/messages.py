@@ -1,4 +1,4 @@
-"""Events and commands, of cases and of shards, as JSON types: what signals, activities and child workflows carry.
+"""Events and commands, of runs and of shards, as JSON types: what signals, activities and child workflows carry.
 
 A message is a record of its fields with its ``type``. What is at its default is left out; sets of elements are hexadecimal texts, so that a batch of
 5,000 is 1,250 characters long.
@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from typing import Any, get_args
 
-from forestay.domain.flows.commands import Command, FinishCase, RunOutcome, WorkOrder
+from forestay.domain.flows.commands import Command, FinishRun, RunOutcome, WorkOrder
 from forestay.domain.flows.events import Event, Verb, VerbKind
 from forestay.domain.flows.scatter.elements import from_text, to_text
 from forestay.domain.flows.scatter.shard_run import ShardCommand, ShardEvent
@@ -31,7 +31,7 @@ _SETS = {
 """The fields that are sets of elements. A shard's ``well`` and ``bad`` are counts."""
 _ENUMS: dict[str, dict[str, type[StrEnum]]] = {
     Verb.__name__: {"kind": VerbKind},
-    FinishCase.__name__: {"outcome": RunOutcome},
+    FinishRun.__name__: {"outcome": RunOutcome},
 }
 
 
@@ -39,11 +39,11 @@ def as_plain(message: Message | WorkOrder) -> Plain:
     """A message as JSON types."""
     kind = type(message).__name__
     out: Plain = {} if isinstance(message, WorkOrder) else {"type": kind}
-    for one in fields(message):
-        value = getattr(message, one.name)
-        if value == _default(one) and type(value) is type(_default(one)):
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if value == _default(field) and type(value) is type(_default(field)):
             continue
-        if value is not None and one.name in _SETS.get(kind, ()):
+        if value is not None and field.name in _SETS.get(kind, ()):
             value = to_text(value)
         elif isinstance(value, WorkOrder):
             value = as_plain(value)
@@ -51,7 +51,7 @@ def as_plain(message: Message | WorkOrder) -> Plain:
             value = list(value)
         elif isinstance(value, StrEnum):
             value = value.value
-        out[one.name] = value
+        out[field.name] = value
     return out
 
 
@@ -65,7 +65,7 @@ def from_plain(data: Mapping[str, Any]) -> Message:
 
 
 def event_from_plain(data: Mapping[str, Any]) -> Event:
-    """Read an event of a case."""
+    """Read an event of a run."""
     message = from_plain(data)
     if not isinstance(message, Event):
         raise TypeError(f"{data.get('type')!r} is not an event of a run")
@@ -79,7 +79,7 @@ def order_from_plain(data: Mapping[str, Any]) -> WorkOrder:
 
 
 def command_from_plain(data: Mapping[str, Any]) -> Command:
-    """Read a command of a case."""
+    """Read a command of a run."""
     message = from_plain(data)
     if not isinstance(message, Command):
         raise TypeError(f"{data.get('type')!r} is not a command of a run")
@@ -90,23 +90,23 @@ def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
     values: Plain = {}
     sets = _SETS.get(kind.__name__, ())
     enums = _ENUMS.get(kind.__name__, {})
-    for one in fields(kind):
-        if one.name not in data:
+    for field in fields(kind):
+        if field.name not in data:
             continue
-        value = data[one.name]
-        if one.name in sets and value is not None:
+        value = data[field.name]
+        if field.name in sets and value is not None:
             value = from_text(value)
-        elif one.name == "order":
+        elif field.name == "order":
             value = _read(WorkOrder, value)
-        elif one.name in enums:
-            value = enums[one.name](value)
-        elif isinstance(_default(one), tuple):
+        elif field.name in enums:
+            value = enums[field.name](value)
+        elif isinstance(_default(field), tuple):
             value = tuple(value)
-        values[one.name] = value
+        values[field.name] = value
     return kind(**values)
 
 
-def _default(one: Field[Any]) -> Any:
-    if one.default is not MISSING:
-        return one.default
-    return one.default_factory() if one.default_factory is not MISSING else MISSING
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not MISSING else MISSING

@@ -10,11 +10,11 @@ from forestay.domain.flows.commands import (
     CancelWork,
     GrowShard,
     ListFiles,
-    StartCase,
+    StartRun,
     StartShard,
     StopWatch,
     SubmitJobs,
-    UndoCase,
+    UndoRun,
     WatchFiles,
     WorkOrder,
 )
@@ -32,7 +32,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.definition.flow_version import task_as_plain
 from forestay.domain.flows.execution.compensation import CompensationEntry
-from forestay.domain.flows.execution.flow_run import Item, ItemState, RunEnding
+from forestay.domain.flows.execution.flow_run import InstanceState, RunEnding, TaskInstance
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import bound, filled_map, size_of, values_for
 from forestay.domain.flows.scatter.elements import every, indexes, nearly_all
@@ -54,8 +54,8 @@ from forestay.domain.flows.scatter.shard_run import start_shard as start_own
 
 MAX_OUTPUTS = 10_000
 """Outputs of tasks that a scatter may run over."""
-MAX_CASES = DIRECT_JOBS
-"""A sub-flow is scattered over at most so many elements: each is a case of its own."""
+MAX_RUNS = DIRECT_JOBS
+"""A sub-flow is scattered over at most so many elements: each is a run of its own."""
 
 
 class Impossible(ValueError):
@@ -67,70 +67,75 @@ def is_watch(task: Task) -> bool:
 
 
 def listing_names(task: Task) -> list[str]:
-    """The dimensions whose members are listed when the item begins."""
-    return [one.name for one in task.scatter if isinstance(one.source, FilesOf | LinesOf | WatchOf)]
+    """The dimensions whose members are listed when the task begins."""
+    return [dimension.name for dimension in task.scatter if isinstance(dimension.source, FilesOf | LinesOf | WatchOf)]
 
 
-def ask_for_listings(update: RunUpdate, item: Item) -> bool:
-    """Ask for the listings that the item is scattered over; whether there are any."""
-    values = values_for(update, item)
+def ask_for_listings(update: RunUpdate, instance: TaskInstance) -> bool:
+    """Ask for the listings that the task is scattered over; whether there are any."""
+    values = values_for(update, instance)
     asked = False
-    for dimension in update.task(item).scatter:
+    for dimension in update.task(instance).scatter:
         match dimension.source:
             case FilesOf(pattern):
-                update.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(pattern, values))))
+                update.say(ListFiles(instance.work, instance.id, dimension.name, as_text(fill(pattern, values))))
             case LinesOf(path):
-                update.say(ListFiles(item.work, item.id, dimension.name, as_text(fill(path, values)), lines=True))
+                update.say(
+                    ListFiles(instance.work, instance.id, dimension.name, as_text(fill(path, values)), lines=True)
+                )
             case WatchOf(pattern, until_file, until_count, until_quiet):
                 files = as_text(fill(pattern, values)), as_text(fill(until_file, values))
-                update.say(WatchFiles(item.work, item.id, dimension.name, *files, until_count, until_quiet))
+                update.say(WatchFiles(instance.work, instance.id, dimension.name, *files, until_count, until_quiet))
             case _:
                 continue
         asked = True
     return asked
 
 
-def sizes_of(update: RunUpdate, item: Item) -> tuple[int, ...]:
+def sizes_of(update: RunUpdate, instance: TaskInstance) -> tuple[int, ...]:
     """How many values each dimension has."""
-    values = values_for(update, item)
+    values = values_for(update, instance)
     sizes: list[int] = []
-    for dimension in update.task(item).scatter:
+    for dimension in update.task(instance).scatter:
         match dimension.source:
             case ListOf(str() as text):
-                found = fill(text, values)
-                outputs = found.get("$outputs") if isinstance(found, Mapping) else None
+                found_fill = fill(text, values)
+                outputs = found_fill.get("$outputs") if isinstance(found_fill, Mapping) else None
                 if isinstance(outputs, Mapping):
                     if outputs["well"] > MAX_OUTPUTS:
                         raise Impossible(f"scatter {dimension.name}: {outputs['well']} outputs; at most {MAX_OUTPUTS}")
                     sizes.append(outputs["well"])
                     continue
-                if isinstance(found, str) or not isinstance(found, Sequence):
+                if isinstance(found_fill, str) or not isinstance(found_fill, Sequence):
                     raise Impossible(f"scatter {dimension.name}: {text} is not a list")
-                sizes.append(len(found))
+                sizes.append(len(found_fill))
             case ListOf(written):
                 sizes.append(len(written))
             case RangeOf(first, end, step):
-                start, stop = (fill(one, values) if isinstance(one, str) else one for one in (first, end))
+                start, stop = (
+                    fill(other_bound, values) if isinstance(other_bound, str) else other_bound
+                    for other_bound in (first, end)
+                )
                 if type(start) is not int or type(stop) is not int:
                     raise Impossible(f"scatter {dimension.name}: a range needs integers, not {start!r} and {stop!r}")
                 sizes.append(len(range(start, stop, step)))
             case _:
-                sizes.append(item.listings[dimension.name][1])
+                sizes.append(instance.listings[dimension.name][1])
     return tuple(sizes)
 
 
-def order_for(update: RunUpdate, item: Item) -> WorkOrder:
-    """What the jobs of the item's present round have in common."""
+def order_for(update: RunUpdate, instance: TaskInstance) -> WorkOrder:
+    """What the jobs of the task's present round have in common."""
     return WorkOrder(
-        work=item.work,
-        item=item.id,
-        task=item.task,
-        sizes=item.sizes,
-        listings={name: listing for name, (listing, _) in item.listings.items()},
-        scope=bound(update, item, update.place(item).wants),
-        changes=item.changes,
-        checked=item.checked,
-        spelt=_spelt(update, item.task),
+        work=instance.work,
+        instance=instance.id,
+        task=instance.task,
+        sizes=instance.sizes,
+        listings={name: listing for name, (listing, _) in instance.listings.items()},
+        scope=bound(update, instance, update.place(instance).wants),
+        changes=instance.changes,
+        checked=instance.checked,
+        spelt=_spelt(update, instance.task),
     )
 
 
@@ -138,58 +143,58 @@ def _spelt(update: RunUpdate, task: str) -> str:
     return json.dumps(task_as_plain(update.plan.tasks[task].task)) if update.plan.grown else ""
 
 
-def open_round(update: RunUpdate, item: Item) -> None:
+def open_round(update: RunUpdate, instance: TaskInstance) -> None:
     """Hand out the work of a round whose elements are known. Raises `Impossible`."""
-    task = update.task(item)
-    sizes = item.sizes if item.kept else sizes_of(update, item)
+    task = update.task(instance)
+    sizes = instance.sizes if instance.kept else sizes_of(update, instance)
     count = 1
     for size in sizes:
         count *= size
     if count > MAX_ELEMENTS:
         raise Impossible(f"{count} elements; at most {MAX_ELEMENTS} are possible")
-    item = update.put(item, state=ItemState.RUNNING, sizes=sizes)
-    case_of = _case_of(update, item)
-    pieces = rest(item.layout, item.done) if item.kept else (Piece(0, count),)
-    if case_of:
-        _open_cases(update, item, case_of, count, skip_of(pieces[0]) if item.kept else 0)
+    instance = update.put(instance, state=InstanceState.RUNNING, sizes=sizes)
+    run_of = _run_of(update, instance)
+    pieces = rest(instance.layout, instance.done) if instance.kept else (Piece(0, count),)
+    if run_of:
+        _open_runs(update, instance, run_of, count, skip_of(pieces[0]) if instance.kept else 0)
         return
     wait = not isinstance(task.pattern, JobPattern) or task.pattern.wait
-    grows = is_watch(task) and not item.kept
-    fan = _open(update, order_for(update, item), pieces, update.holders(item), wait=wait, grows=grows)
-    update.put(item, fan=fan)
+    grows = is_watch(task) and not instance.kept
+    fan_out = _open(update, order_for(update, instance), pieces, update.holders(instance), wait=wait, grows=grows)
+    update.put(instance, fan_out=fan_out)
 
 
-def _case_of(update: RunUpdate, item: Item) -> str:
-    """The version of the flow that the item runs as a case; empty for jobs."""
-    flow = item.changes.get("flow")
+def _run_of(update: RunUpdate, instance: TaskInstance) -> str:
+    """The version of the flow that the task runs as a run; empty for jobs."""
+    flow = instance.changes.get("flow")
     if isinstance(flow, str) and flow:
         return flow
-    pattern = update.task(item).pattern
+    pattern = update.task(instance).pattern
     if isinstance(pattern, SubflowPattern):
         return update.plan.versions.get(pattern.flow, pattern.flow)
-    return item.bound
+    return instance.bound
 
 
-def _open_cases(update: RunUpdate, item: Item, flow: str, count: int, skip: int) -> None:
-    if count > MAX_CASES:
-        raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_CASES}")
-    pattern = update.task(item).pattern
+def _open_runs(update: RunUpdate, instance: TaskInstance, flow: str, count: int, skip: int) -> None:
+    if count > MAX_RUNS:
+        raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_RUNS}")
+    pattern = update.task(instance).pattern
     params = dict(pattern.params) if isinstance(pattern, SubflowPattern | WorkletPattern) else {}
     # Another flow that was put in its place stays here: who chose it knows this domain.
-    own_flow = isinstance(pattern, SubflowPattern) and "flow" not in item.changes
+    own_flow = isinstance(pattern, SubflowPattern) and "flow" not in instance.changes
     domain = pattern.domain if isinstance(pattern, SubflowPattern) and own_flow else ""
     own, _ = start_own(first=0, count=count, skip=skip)
-    update.put(item, fan=FanOut(own=own))
-    order = order_for(update, item)
-    values = values_for(update, item)
-    changed = item.changes.get("params")
+    update.put(instance, fan_out=FanOut(own=own))
+    order = order_for(update, instance)
+    values = values_for(update, instance)
+    changed = instance.changes.get("params")
     for index in indexes(every(count) & ~skip):
-        # References to the element's own variables stay: whoever starts the case fills them in, as for jobs.
-        given = dict(filled_map(params, values)) if not item.sizes else params
-        given |= item.bound_params
+        # References to the element's own variables stay: whoever starts the run fills them in, as for jobs.
+        bound_params = dict(filled_map(params, values)) if not instance.sizes else params
+        bound_params |= instance.bound_params
         if isinstance(changed, dict):
-            given |= changed
-        update.say(StartCase(order, index, flow, given, update.holders(item), domain))
+            bound_params |= changed
+        update.say(StartRun(order, index, flow, bound_params, update.holders(instance), domain))
         order = replace(order, checked=True)  # a round is looked at once, not for each of its elements
 
 
@@ -225,72 +230,72 @@ def _submit(update: RunUpdate, order: WorkOrder, commands: Sequence[ShardCommand
             update.say(SubmitJobs(order, command.first, command.count, command.skip, command.holders, wait))
 
 
-def grow(update: RunUpdate, item: Item, *, count: int, ended: bool) -> None:
+def grow(update: RunUpdate, instance: TaskInstance, *, count: int, ended: bool) -> None:
     """A watched listing has so many members by now."""
-    fan = item.fan
-    if fan is None or not fan.open:
+    fan_out = instance.fan_out
+    if fan_out is None or not fan_out.open:
         return
     count = min(count, MAX_ELEMENTS)
     ended = ended or count == MAX_ELEMENTS
-    count = max(count, fan.count)
-    item = update.put(item, sizes=(count,))
-    order = order_for(update, item)
-    holders = update.holders(item)
-    own = fan.own
+    count = max(count, fan_out.count)
+    instance = update.put(instance, sizes=(count,))
+    order = order_for(update, instance)
+    holders = update.holders(instance)
+    own = fan_out.own
     if own is not None and own.open:
         mine = min(count, DIRECT_JOBS)
         own, commands = advance_shard(own, OwnGrew(mine, open=not ended and mine < DIRECT_JOBS))
         _submit(update, order, commands, wait=own.wait)
     wait = own.wait if own is not None else True
-    shards = list(fan.shards)
+    shards = list(fan_out.shards)
     # Growth of the last shard, then new ones; a shard is open until it is full or nothing more comes.
     if shards and shards[-1].size < SHARD_JOBS:
         last = shards[-1]
         full = min(SHARD_JOBS, count - last.first)
         if full > last.size or ended:
             shards[-1] = last._replace(size=full)
-            update.say(GrowShard(item.work, len(shards) - 1, full, open=full < SHARD_JOBS and not ended))
+            update.say(GrowShard(instance.work, len(shards) - 1, full, open=full < SHARD_JOBS and not ended))
     known = (own.count if own else 0) + sum(shard.size for shard in shards)
     for tally in split(known, count - known):
         more = tally.size < SHARD_JOBS and not ended
         update.say(StartShard(order, len(shards), tally.first, tally.size, 0, holders, wait, more))
         shards.append(tally)
-    update.put(item, fan=replace(fan, own=own, shards=tuple(shards), open=not ended))
+    update.put(instance, fan_out=replace(fan_out, own=own, shards=tuple(shards), open=not ended))
 
 
-def close_watch(update: RunUpdate, item: Item) -> None:
+def close_watch(update: RunUpdate, instance: TaskInstance) -> None:
     """No more elements are wanted."""
-    fan = item.fan
-    if fan is None or not fan.open:
+    fan_out = instance.fan_out
+    if fan_out is None or not fan_out.open:
         return
-    update.say(StopWatch(item.work))
-    grow(update, item, count=fan.count, ended=True)
+    update.say(StopWatch(instance.work))
+    grow(update, instance, count=fan_out.count, ended=True)
 
 
-def cancel_round(update: RunUpdate, item: Item) -> None:
+def cancel_round(update: RunUpdate, instance: TaskInstance) -> None:
     """Cancel what has not ended of a round."""
-    close_watch(update, item)
-    item = update.items[item.id]
-    fan = item.fan
-    if fan is None or fan.finished:
+    close_watch(update, instance)
+    instance = update.instances[instance.id]
+    fan_out = instance.fan_out
+    if fan_out is None or fan_out.finished:
         return
     remove = update.run.ending is RunEnding.REMOVE
-    update.say(CancelWork(item.work, fan.own_count, len(fan.shards), remove))
-    if fan.own is not None:
-        own, _ = advance_shard(fan.own, ShardCancelled())
-        update.put(item, fan=replace(fan, own=own))
+    update.say(CancelWork(instance.work, fan_out.own_count, len(fan_out.shards), remove))
+    if fan_out.own is not None:
+        own, _ = advance_shard(fan_out.own, ShardCancelled())
+        update.put(instance, fan_out=replace(fan_out, own=own))
 
 
-def push_compensation(update: RunUpdate, item: Item) -> None:
+def push_compensation(update: RunUpdate, instance: TaskInstance) -> None:
     """Remember how to undo the elements of a round that ended well."""
-    if item.fan is None:
+    if instance.fan_out is None:
         return
-    cases = update.task(item).compensation is None
-    pieces = done_pieces(item.fan)
-    if cases:
+    runs = update.task(instance).compensation is None
+    pieces = done_pieces(instance.fan_out)
+    if runs:
         # Without a compensation of its own, what a sub-flow has done is undone by those inside it.
-        own = item.fan.own
-        undoable = item.undoable & own.well if own is not None else 0
+        own = instance.fan_out.own
+        undoable = instance.undoable & own.well if own is not None else 0
         pieces = (Piece(0, own.count, nearly_all(undoable, own.count)),) if own is not None and undoable else ()
     if not pieces:
         return
@@ -299,37 +304,37 @@ def push_compensation(update: RunUpdate, item: Item) -> None:
     update.stack.append(
         CompensationEntry(
             number=number,
-            item=item.id,
-            task=item.task,
-            work=item.work,
+            instance=instance.id,
+            task=instance.task,
+            work=instance.work,
             pieces=pieces,
-            sizes=item.sizes,
-            cases=cases,
-            listings={name: listing for name, (listing, _) in item.listings.items()},
-            scope=bound(update, item, update.place(item).undo_wants, params=False),
+            sizes=instance.sizes,
+            runs=runs,
+            listings={name: listing for name, (listing, _) in instance.listings.items()},
+            scope=bound(update, instance, update.place(instance).undo_wants, params=False),
         )
     )
 
 
-def undo_size(update: RunUpdate, item: Item) -> int:
-    """Bytes that the item's compensation would remember of other tasks."""
-    return size_of(bound(update, item, update.place(item).undo_wants, params=False))
+def undo_size(update: RunUpdate, instance: TaskInstance) -> int:
+    """Bytes that the task's compensation would remember of other tasks."""
+    return size_of(bound(update, instance, update.place(instance).undo_wants, params=False))
 
 
 def run_entry(update: RunUpdate, entry: CompensationEntry) -> CompensationEntry:
     """Begin the next try of a compensation."""
     entry = replace(entry, tries=entry.tries + 1)
-    if entry.cases:
+    if entry.runs:
         (piece,) = entry.pieces
         own, _ = start_own(first=0, count=piece.size, skip=skip_of(piece))
         for index in indexes(bits_of(piece)):
-            update.say(UndoCase(entry.undo, entry.work, index))
-        return replace(entry, fan=FanOut(own=own))
+            update.say(UndoRun(entry.undo, entry.work, index))
+        return replace(entry, fan_out=FanOut(own=own))
     wants = update.plan.tasks[entry.task].undo_wants
     params = {".".join(path): _param(update, path) for path in wants if path[0] == "params"}
     order = WorkOrder(
         work=entry.undo,
-        item=entry.item,
+        instance=entry.instance,
         task=entry.task,
         undo=True,
         sizes=entry.sizes,
@@ -337,9 +342,9 @@ def run_entry(update: RunUpdate, entry: CompensationEntry) -> CompensationEntry:
         scope={**entry.scope, **params},
         spelt=_spelt(update, entry.task),
     )
-    return replace(entry, fan=_open(update, order, entry.pieces, (), wait=True))
+    return replace(entry, fan_out=_open(update, order, entry.pieces, (), wait=True))
 
 
 def _param(update: RunUpdate, path: tuple[str, ...]) -> object:
-    value: object = fill("${" + ".".join(path) + "}", values_for(update, Item("", "")))
+    value: object = fill("${" + ".".join(path) + "}", values_for(update, TaskInstance("", "")))
     return value

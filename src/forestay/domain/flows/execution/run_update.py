@@ -1,4 +1,4 @@
-"""A case while one event is taken in: the state that is being changed, and the commands that come of it."""
+"""A run while one event is taken in: the state that is being changed, and the commands that come of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from forestay.domain.flows.execution.compensation import CompensationEntry
 from forestay.domain.flows.execution.flow_run import (
     BEGUN,
     FlowRun,
-    Item,
-    ItemState,
+    InstanceState,
     SettledCompensation,
+    TaskInstance,
     fan_out_of,
-    item_at,
+    instance_at,
 )
 from forestay.domain.flows.scatter.fan_out import FanOut
 
@@ -29,7 +29,7 @@ class RunUpdate:
         self.before = run
         self.run = run
         self.at = at
-        self.items: dict[str, Item] = dict(run.items)
+        self.instances: dict[str, TaskInstance] = dict(run.instances)
         self.stack: list[CompensationEntry] = list(run.stack)
         self.settled: list[SettledCompensation] = list(run.settled)
         self.commands: list[Command] = []
@@ -40,120 +40,120 @@ class RunUpdate:
 
     def frozen(self) -> tuple[FlowRun, tuple[Command, ...]]:
         """The new state and what is to be done."""
-        run = replace(self.run, items=self.items, stack=tuple(self.stack), settled=tuple(self.settled))
+        run = replace(self.run, instances=self.instances, stack=tuple(self.stack), settled=tuple(self.settled))
         return (self.before if run == self.before else run), tuple(self.commands)
 
     def say(self, command: Command) -> None:
         self.commands.append(command)
 
     def set(self, **changes: Any) -> None:
-        """Change the case itself."""
+        """Change the run itself."""
         self.run = replace(self.run, **changes)
 
-    def put(self, item: Item, **changes: Any) -> Item:
-        """Change an item."""
-        changed = replace(item, **changes) if changes else item
-        known = self.items.get(item.id)
+    def put(self, instance: TaskInstance, **changes: Any) -> TaskInstance:
+        """Change a task."""
+        changed = replace(instance, **changes) if changes else instance
+        known = self.instances.get(instance.id)
         if known is None or known.state is not changed.state:
             changed = self._timed(changed)
-        self.items[item.id] = changed
+        self.instances[instance.id] = changed
         return changed
 
-    def _timed(self, item: Item) -> Item:
-        """An item that has just come to its state."""
-        if item.state is ItemState.WAITING:
-            return replace(item, began=0, finished=0)
-        if item.state in BEGUN:
-            return replace(item, began=item.began or self.at, finished=0)
-        return replace(item, finished=self.at)
+    def _timed(self, instance: TaskInstance) -> TaskInstance:
+        """A task that has just come to its state."""
+        if instance.state is InstanceState.WAITING:
+            return replace(instance, began=0, finished=0)
+        if instance.state in BEGUN:
+            return replace(instance, began=instance.began or self.at, finished=0)
+        return replace(instance, finished=self.at)
 
-    def task(self, item: Item) -> Task:
-        return self.plan.tasks[item.task].task
+    def task(self, instance: TaskInstance) -> Task:
+        return self.plan.tasks[instance.task].task
 
-    def place(self, item: Item) -> TaskPlan:
-        return self.plan.tasks[item.task]
+    def place(self, instance: TaskInstance) -> TaskPlan:
+        return self.plan.tasks[instance.task]
 
-    def report(self, kind: str, item: Item | None = None, detail: str = "") -> None:
-        where = item.work if item else f"case@{self.run.restarts}"
-        self.say(Report(f"{where}:{kind}", kind, item.id if item else "", detail))
+    def report(self, kind: str, instance: TaskInstance | None = None, detail: str = "") -> None:
+        where = instance.work if instance else f"run@{self.run.restarts}"
+        self.say(Report(f"{where}:{kind}", kind, instance.id if instance else "", detail))
 
-    def block(self, block: str) -> Iterator[Item]:
-        """The items of a block."""
-        return (item for item in list(self.items.values()) if item.block == block)
+    def block(self, block: str) -> Iterator[TaskInstance]:
+        """The tasks of a block."""
+        return (instance for instance in list(self.instances.values()) if instance.block == block)
 
-    def within(self, item: Item) -> Iterator[Item]:
-        """Every item inside a loop or choice, at any depth."""
-        for block in item.blocks:
+    def within(self, instance: TaskInstance) -> Iterator[TaskInstance]:
+        """Every task inside a loop or choice, at any depth."""
+        for block in instance.blocks:
             for inner in self.block(block):
                 yield inner
                 yield from self.within(inner)
 
     def open_block(self, block: str, tasks: Sequence[Task]) -> None:
-        """Make the items of a block."""
+        """Make the tasks of a block."""
         for task in tasks:
             name = f"{block}/{task.name}" if block else task.name
-            self.items[name] = Item(name, task.name, block)
+            self.instances[name] = TaskInstance(name, task.name, block)
 
-    def close_blocks(self, item: Item) -> None:
-        """Forget the items inside a loop or choice."""
-        for inner in list(self.within(item)):
+    def close_blocks(self, instance: TaskInstance) -> None:
+        """Forget the tasks inside a loop or choice."""
+        for inner in list(self.within(instance)):
             if inner.timer:
                 self.say(CancelTimer(inner.work))
-            del self.items[inner.id]
+            del self.instances[inner.id]
 
-    def container(self, item: Item) -> Item | None:
-        """The loop or choice that an item is inside of."""
-        return self.items.get(container_of(item.block)) if item.block else None
+    def container(self, instance: TaskInstance) -> TaskInstance | None:
+        """The loop or choice that a task is inside of."""
+        return self.instances.get(container_of(instance.block)) if instance.block else None
 
-    def containers(self, item: Item) -> Iterator[Item]:
-        """The loops and choices that an item is inside of, the innermost first."""
-        outer = self.container(item)
+    def containers(self, instance: TaskInstance) -> Iterator[TaskInstance]:
+        """The loops and choices that a task is inside of, the innermost first."""
+        outer = self.container(instance)
         while outer is not None:
             yield outer
             outer = self.container(outer)
 
-    def holders(self, item: Item) -> tuple[str, ...]:
-        """Everyone who holds an item: itself, what it is inside of, or the case."""
-        held = {scoped(item.id, holder) for holder in item.holders}
-        for outer in self.containers(item):
+    def holders(self, instance: TaskInstance) -> tuple[str, ...]:
+        """Everyone who holds a task: itself, what it is inside of, or the run."""
+        held = {scoped(instance.id, holder) for holder in instance.holders}
+        for outer in self.containers(instance):
             held |= {scoped(outer.id, holder) for holder in outer.holders}
         held |= {scoped("", holder) for holder in self.run.holders}
         return tuple(sorted(held))
 
-    def held(self, item: Item) -> bool:
-        return bool(self.run.holders or item.holders or any(outer.holders for outer in self.containers(item)))
+    def held(self, instance: TaskInstance) -> bool:
+        return bool(self.run.holders or instance.holders or any(outer.holders for outer in self.containers(instance)))
 
-    def hold_work(self, item: Item, holder: str) -> None:
-        if item.fan is not None and not item.fan.finished:
-            self.say(HoldWork(item.work, holder, item.fan.own_count, len(item.fan.shards)))
+    def hold_work(self, instance: TaskInstance, holder: str) -> None:
+        if instance.fan_out is not None and not instance.fan_out.finished:
+            self.say(HoldWork(instance.work, holder, instance.fan_out.own_count, len(instance.fan_out.shards)))
 
-    def continue_work(self, item: Item, holder: str) -> None:
-        if item.fan is not None and not item.fan.finished:
-            self.say(ContinueWork(item.work, holder, item.fan.own_count, len(item.fan.shards)))
+    def continue_work(self, instance: TaskInstance, holder: str) -> None:
+        if instance.fan_out is not None and not instance.fan_out.finished:
+            self.say(ContinueWork(instance.work, holder, instance.fan_out.own_count, len(instance.fan_out.shards)))
 
-    def find(self, work: str) -> Item | None:
-        """The item whose present round this is."""
-        return item_at(self.items, work)
+    def find(self, work: str) -> TaskInstance | None:
+        """The task whose present round this is."""
+        return instance_at(self.instances, work)
 
-    def fan_of(self, work: str) -> FanOut | None:
-        """The elements of a round of an item, or of the compensation that is being run."""
-        return fan_out_of(self.items, self.stack, work)
+    def fan_out_of(self, work: str) -> FanOut | None:
+        """The elements of a round of a task, or of the compensation that is being run."""
+        return fan_out_of(self.instances, self.stack, work)
 
-    def set_fan(self, work: str, fan: FanOut) -> None:
+    def set_fan_out(self, work: str, fan_out: FanOut) -> None:
         entry = self.stack[-1] if self.stack else None
-        if entry is not None and entry.fan is not None and entry.undo == work:
-            self.stack[-1] = replace(entry, fan=fan)
+        if entry is not None and entry.fan_out is not None and entry.undo == work:
+            self.stack[-1] = replace(entry, fan_out=fan_out)
             return
-        item = self.find(work)
-        if item is not None:
-            self.put(item, fan=fan)
+        instance = self.find(work)
+        if instance is not None:
+            self.put(instance, fan_out=fan_out)
 
 
 def container_of(block: str) -> str:
-    """The id of the item that a block is inside of: ``a@1/2/b@3/yes`` is inside ``a@1/2/b``."""
+    """The id of the task that a block is inside of: ``a@1/2/b@3/yes`` is inside ``a@1/2/b``."""
     return block.rpartition("/")[0].rpartition("@")[0]
 
 
-def scoped(item: str, holder: str) -> str:
-    """A holder's name on jobs: who holds an item and its case holds its jobs twice, and lets go of them one by one."""
-    return f"{item or 'case'}/{holder}"
+def scoped(instance: str, holder: str) -> str:
+    """A holder's name on jobs: who holds a task and its run holds its jobs twice, and lets go of them one by one."""
+    return f"{instance or 'run'}/{holder}"

@@ -1,4 +1,4 @@
-"""What follows from the facts: items begin and end, loops go round, the case stops, is compensated, finishes.
+"""What follows from the facts: tasks begin and end, loops go round, the run stops, is compensated, finishes.
 
 Events only record facts. `settle` then does whatever the facts allow until nothing is left to do. That is why the order in which events arrive
 does not matter where the facts are the same.
@@ -21,17 +21,16 @@ from forestay.domain.flows.definition.flow_pattern import (
     SubflowPattern,
     WorkletPattern,
 )
-from forestay.domain.flows.execution.case_end import step_case
 from forestay.domain.flows.execution.endings import (
     TOO_LARGE,
     apply_verdict,
     complete,
     end,
-    fail_item,
+    fail_instance,
     give_verdict,
     result_limit,
 )
-from forestay.domain.flows.execution.flow_run import Item, ItemState, ItemVerdict, RunPhase
+from forestay.domain.flows.execution.flow_run import InstanceState, InstanceVerdict, RunPhase, TaskInstance
 from forestay.domain.flows.execution.rounds import (
     Impossible,
     ask_for_listings,
@@ -40,6 +39,7 @@ from forestay.domain.flows.execution.rounds import (
     push_compensation,
     undo_size,
 )
+from forestay.domain.flows.execution.run_end import step_run
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import filled_map, size_of, task_value, values_for, values_in
 from forestay.domain.flows.scatter.fan_out import bits_of, done_pieces, joined, layout_of
@@ -52,202 +52,215 @@ def settle(update: RunUpdate) -> None:
     """Do what can be done."""
     while update.run.phase is not RunPhase.FINISHED:
         moved = False
-        for name in list(update.items):
-            item = update.items.get(name)
-            if item is not None and not item.ended:
-                moved = _step(update, item) or moved
-        if not (step_case(update) or moved):
+        for name in list(update.instances):
+            instance = update.instances.get(name)
+            if instance is not None and not instance.ended:
+                moved = _step(update, instance) or moved
+        if not (step_run(update) or moved):
             return
 
 
-def _step(update: RunUpdate, item: Item) -> bool:
-    match item.state:
-        case ItemState.WAITING:
-            return _may_begin(update, item)
-        case ItemState.LISTING | ItemState.BINDING if update.run.phase is not RunPhase.RUNNING:
-            give_verdict(update, item, ItemVerdict.CANCELLED)
+def _step(update: RunUpdate, instance: TaskInstance) -> bool:
+    match instance.state:
+        case InstanceState.WAITING:
+            return _may_begin(update, instance)
+        case InstanceState.LISTING | InstanceState.BINDING if update.run.phase is not RunPhase.RUNNING:
+            give_verdict(update, instance, InstanceVerdict.CANCELLED)
             return True
-        case ItemState.LISTING if all(name in item.listings for name in listing_names(update.task(item))):
-            _open(update, item)
+        case InstanceState.LISTING if all(name in instance.listings for name in listing_names(update.task(instance))):
+            _open(update, instance)
             return True
-        case ItemState.BINDING if item.bound:
-            _open(update, item)
+        case InstanceState.BINDING if instance.bound:
+            _open(update, instance)
             return True
-        case ItemState.RUNNING if item.fan is not None:
-            if item.fan.finished and (item.verdict is not None or not update.held(item)):
-                _end_round(update, item)
+        case InstanceState.RUNNING if instance.fan_out is not None:
+            if instance.fan_out.finished and (instance.verdict is not None or not update.held(instance)):
+                _end_round(update, instance)
                 return True
             return False
-        case ItemState.RUNNING:
-            return _step_container(update, item)
+        case InstanceState.RUNNING:
+            return _step_container(update, instance)
         case _:
             return False
 
 
-def _may_begin(update: RunUpdate, item: Item) -> bool:
+def _may_begin(update: RunUpdate, instance: TaskInstance) -> bool:
     if update.run.phase is not RunPhase.RUNNING:
         return False
-    prefix = f"{item.block}/" if item.block else ""
-    before = [update.items[prefix + name] for name in update.place(item).before]
-    if not all(one.ended for one in before):
+    prefix = f"{instance.block}/" if instance.block else ""
+    before = [update.instances[prefix + name] for name in update.place(instance).before]
+    if not all(task_instance.ended for task_instance in before):
         return False
-    if any(_bars(update, one) for one in before):
-        update.put(item, state=ItemState.CANCELLED, reason="a task before it failed")
+    if any(_bars(update, task_instance) for task_instance in before):
+        update.put(instance, state=InstanceState.CANCELLED, reason="a task before it failed")
         return True
-    if update.held(item):
+    if update.held(instance):
         return False
-    _begin(update, item)
+    _begin(update, instance)
     return True
 
 
-def _bars(update: RunUpdate, item: Item) -> bool:
-    """Whether what comes after an ended item can never begin."""
-    if item.state is ItemState.CANCELLED:
+def _bars(update: RunUpdate, instance: TaskInstance) -> bool:
+    """Whether what comes after an ended task can never begin."""
+    if instance.state is InstanceState.CANCELLED:
         return True
-    return item.state is ItemState.FAILED and not item.forced and update.task(item).when_failed is not WhenFailed.IGNORE
+    return (
+        instance.state is InstanceState.FAILED
+        and not instance.forced
+        and update.task(instance).when_failed is not WhenFailed.IGNORE
+    )
 
 
-def _begin(update: RunUpdate, item: Item) -> None:
-    task = update.task(item)
-    if task.when and not holds(task.when, values_for(update, item)):
-        update.put(item, state=ItemState.SKIPPED, reason="its condition is false")
+def _begin(update: RunUpdate, instance: TaskInstance) -> None:
+    task = update.task(instance)
+    if task.when and not holds(task.when, values_for(update, instance)):
+        update.put(instance, state=InstanceState.SKIPPED, reason="its condition is false")
         return
-    item = update.put(
-        item, state=ItemState.RUNNING, round=item.round + 1, timer=task.deadline is not None, reason="", forced=False
+    instance = update.put(
+        instance,
+        state=InstanceState.RUNNING,
+        round=instance.round + 1,
+        timer=task.deadline is not None,
+        reason="",
+        forced=False,
     )
     if task.deadline is not None:
-        update.say(StartTimer(item.work, update.at + 1000 * task.deadline.seconds))
-    if undo_size(update, item) > update.plan.undo_limit:
-        fail_item(update, item, f"its compensation would need more than {update.plan.undo_limit} bytes")
+        update.say(StartTimer(instance.work, update.at + 1000 * task.deadline.seconds))
+    if undo_size(update, instance) > update.plan.undo_limit:
+        fail_instance(update, instance, f"its compensation would need more than {update.plan.undo_limit} bytes")
         return
     match task.pattern:
         case JobPattern() | SubflowPattern():
-            if not item.kept and ask_for_listings(update, item):
-                update.put(item, state=ItemState.LISTING)
+            if not instance.kept and ask_for_listings(update, instance):
+                update.put(instance, state=InstanceState.LISTING)
             else:
-                _open(update, item)
-        case WorkletPattern() if isinstance(item.changes.get("flow"), str):
-            _open(update, item)  # someone has said which flow to run here
+                _open(update, instance)
+        case WorkletPattern() if isinstance(instance.changes.get("flow"), str):
+            _open(update, instance)  # someone has said which flow to run here
         case WorkletPattern(place, params):
-            update.put(item, state=ItemState.BINDING)
-            update.say(BindWorklet(item.work, item.id, place, filled_map(params, values_for(update, item))))
+            update.put(instance, state=InstanceState.BINDING)
+            update.say(BindWorklet(instance.work, instance.id, place, filled_map(params, values_for(update, instance))))
         case MergePattern(values):
-            complete(update, item, filled_map(values, values_for(update, item)))
+            complete(update, instance, filled_map(values, values_for(update, instance)))
         case LoopPattern():
-            _next_iteration(update, item)
+            _next_iteration(update, instance)
         case ChoicePattern():
-            _choose(update, item, task.pattern)
+            _choose(update, instance, task.pattern)
 
 
-def _open(update: RunUpdate, item: Item) -> None:
+def _open(update: RunUpdate, instance: TaskInstance) -> None:
     try:
-        open_round(update, item)
+        open_round(update, instance)
     except Impossible as why:
-        fail_item(update, update.items[item.id], str(why))
+        fail_instance(update, update.instances[instance.id], str(why))
 
 
-def _end_round(update: RunUpdate, item: Item) -> None:
-    fan = item.fan
-    assert fan is not None  # noqa: S101 - the caller has looked
-    push_compensation(update, item)
-    done = joined(item.done, done_pieces(fan))
-    item = update.put(
-        item,
-        fan=None,
+def _end_round(update: RunUpdate, instance: TaskInstance) -> None:
+    fan_out = instance.fan_out
+    assert fan_out is not None  # noqa: S101 - the caller has looked
+    push_compensation(update, instance)
+    done = joined(instance.done, done_pieces(fan_out))
+    instance = update.put(
+        instance,
+        fan_out=None,
         well=sum(bits_of(piece).bit_count() for piece in done),
-        bad=fan.bad,
-        count=prod(item.sizes) if item.sizes else fan.count,
+        bad=fan_out.bad,
+        count=prod(instance.sizes) if instance.sizes else fan_out.count,
     )
-    if item.sizes and fan.bad and size_of(done) <= MAX_DONE:
-        item = update.put(item, done=done, layout=item.layout or layout_of(fan))
+    if instance.sizes and fan_out.bad and size_of(done) <= MAX_DONE:
+        instance = update.put(instance, done=done, layout=instance.layout or layout_of(fan_out))
     else:
-        item = update.put(item, done=(), layout=())
-    if item.verdict is not None:
-        apply_verdict(update, item, item.verdict)
-    elif fan.bad > update.task(item).tolerate:
-        fail_item(update, item, fan.why() or f"{fan.bad} of {fan.count} jobs failed")
-    elif item.result == TOO_LARGE:
-        update.put(item, result=None)
-        fail_item(
+        instance = update.put(instance, done=(), layout=())
+    if instance.verdict is not None:
+        apply_verdict(update, instance, instance.verdict)
+    elif fan_out.bad > update.task(instance).tolerate:
+        fail_instance(update, instance, fan_out.why() or f"{fan_out.bad} of {fan_out.count} jobs failed")
+    elif instance.result == TOO_LARGE:
+        update.put(instance, result=None)
+        fail_instance(
             update,
-            update.items[item.id],
-            f"its result is larger than {result_limit(update, item)} bytes; put it into a file",
+            update.instances[instance.id],
+            f"its result is larger than {result_limit(update, instance)} bytes; put it into a file",
         )
     else:
-        complete(update, item, item.outputs)
+        complete(update, instance, instance.outputs)
 
 
-def _step_container(update: RunUpdate, item: Item) -> bool:
-    inner = [one for block in item.blocks for one in update.block(block)]
-    if not all(one.ended for one in inner):
+def _step_container(update: RunUpdate, instance: TaskInstance) -> bool:
+    inner = [task_instance for block in instance.blocks for task_instance in update.block(block)]
+    if not all(task_instance.ended for task_instance in inner):
         return False
-    if item.verdict is not None:
-        apply_verdict(update, item, item.verdict)
+    if instance.verdict is not None:
+        apply_verdict(update, instance, instance.verdict)
         return True
-    if update.run.phase is not RunPhase.RUNNING or update.held(item):
+    if update.run.phase is not RunPhase.RUNNING or update.held(instance):
         return False
-    if any(_bars(update, one) for one in inner):
+    if any(_bars(update, task_instance) for task_instance in inner):
         # What failed inside has been dealt with there; the tasks after this one cannot begin.
-        end(update, item, ItemState.CANCELLED, reason="a task inside it failed")
+        end(update, instance, InstanceState.CANCELLED, reason="a task inside it failed")
         return True
-    pattern = update.task(item).pattern
+    pattern = update.task(instance).pattern
     if isinstance(pattern, LoopPattern):
-        _end_iteration(update, item, pattern)
+        _end_iteration(update, instance, pattern)
     elif isinstance(pattern, ChoicePattern):
-        complete(update, item, filled_map(pattern.outputs, values_in(update, item.blocks)))
+        complete(update, instance, filled_map(pattern.outputs, values_in(update, instance.blocks)))
     return True
 
 
-def _next_iteration(update: RunUpdate, item: Item) -> None:
-    pattern = update.task(item).pattern
+def _next_iteration(update: RunUpdate, instance: TaskInstance) -> None:
+    pattern = update.task(instance).pattern
     assert isinstance(pattern, LoopPattern)  # noqa: S101 - only loops come here
-    inside = values_in(update, (f"{item.work}/{item.iteration}",))
+    inside = values_in(update, (f"{instance.work}/{instance.iteration}",))
     if pattern.while_ and not holds(pattern.while_, inside):
-        complete(update, item, filled_map(pattern.outputs, inside))
+        complete(update, instance, filled_map(pattern.outputs, inside))
         return
-    if item.iteration >= pattern.maximum:
+    if instance.iteration >= pattern.maximum:
         if (pattern.while_ or pattern.until) and pattern.at_maximum is AtMaximum.FAIL:
-            fail_item(update, item, f"its condition was not met after {pattern.maximum} rounds")
+            fail_instance(update, instance, f"its condition was not met after {pattern.maximum} rounds")
         else:
-            complete(update, item, filled_map(pattern.outputs, inside))
+            complete(update, instance, filled_map(pattern.outputs, inside))
         return
-    update.close_blocks(item)
-    iteration = item.iteration + 1
-    block = f"{item.work}/{iteration}"
-    update.put(item, iteration=iteration, blocks=(block,))
+    update.close_blocks(instance)
+    iteration = instance.iteration + 1
+    block = f"{instance.work}/{iteration}"
+    update.put(instance, iteration=iteration, blocks=(block,))
     update.open_block(block, pattern.tasks)
 
 
-def _end_iteration(update: RunUpdate, item: Item, pattern: LoopPattern) -> None:
-    inside = values_in(update, item.blocks)
+def _end_iteration(update: RunUpdate, instance: TaskInstance, pattern: LoopPattern) -> None:
+    inside = values_in(update, instance.blocks)
     if pattern.until and holds(pattern.until, inside):
-        complete(update, item, filled_map(pattern.outputs, inside))
+        complete(update, instance, filled_map(pattern.outputs, inside))
         return
-    previous = {one.task: _remembered(update, one) for block in item.blocks for one in update.block(block)}
-    _next_iteration(update, update.put(item, previous=previous))
+    previous = {
+        task_instance.task: _remembered(update, task_instance)
+        for block in instance.blocks
+        for task_instance in update.block(block)
+    }
+    _next_iteration(update, update.put(instance, previous=previous))
 
 
-def _remembered(update: RunUpdate, item: Item) -> dict[str, object]:
-    pattern = update.task(item).pattern
-    names = pattern.outputs if isinstance(pattern, JobPattern) else item.outputs
-    outputs = {name: task_value(update, item, ("outputs", name)) for name in names}
+def _remembered(update: RunUpdate, instance: TaskInstance) -> dict[str, object]:
+    pattern = update.task(instance).pattern
+    names = pattern.outputs if isinstance(pattern, JobPattern) else instance.outputs
+    outputs = {name: task_value(update, instance, ("outputs", name)) for name in names}
     kept = {
-        name: task_value(update, item, (name,)) for name in ("state", "exit_code", "result", "count", "well", "bad")
+        name: task_value(update, instance, (name,)) for name in ("state", "exit_code", "result", "count", "well", "bad")
     }
     return kept | {"outputs": outputs}
 
 
-def _choose(update: RunUpdate, item: Item, pattern: ChoicePattern) -> None:
-    values = values_for(update, item)
+def _choose(update: RunUpdate, instance: TaskInstance, pattern: ChoicePattern) -> None:
+    values = values_for(update, instance)
     taken = [branch.name for branch in pattern.branches if holds(branch.when, values)]
     if pattern.take is BranchSelection.FIRST:
         taken = taken[:1]
     if not taken and pattern.otherwise:
         taken = [OTHERWISE]
     if not taken:
-        end(update, item, ItemState.SKIPPED, reason="no branch was taken")
+        end(update, instance, InstanceState.SKIPPED, reason="no branch was taken")
         return
-    update.put(item, blocks=tuple(f"{item.work}/{name}" for name in taken))
+    update.put(instance, blocks=tuple(f"{instance.work}/{name}" for name in taken))
     for body in bodies(pattern):
         if body.name in taken:
-            update.open_block(f"{item.work}/{body.name}", body.tasks)
+            update.open_block(f"{instance.work}/{body.name}", body.tasks)

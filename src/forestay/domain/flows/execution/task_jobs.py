@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from forestay.domain.flows.commands import StartCase, WorkOrder
+from forestay.domain.flows.commands import StartRun, WorkOrder
 from forestay.domain.flows.definition.expression import (
     Path,
     Reference,
@@ -31,7 +31,7 @@ from forestay.domain.jobs.specification import Specification
 Member = Callable[[str, int], object]
 """Gives the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
-"""Gives the place of an output (``{"case", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
+"""Gives the place of an output (``{"run", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
 (with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one); from committed manifests."""
 MAX_INPUTS = 1000
 """Files that are allowed for one job."""
@@ -82,7 +82,9 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
         command=tuple(word for text in job.command for word in _words(text, values)),
         environment={name: as_text(fill(text, values)) for name, text in job.environment.items()},
         resources=job.resources,
-        inputs=tuple(one for name, text in job.inputs.items() for one in _inputs(name, text, values, origins)),
+        inputs=tuple(
+            job_input for name, text in job.inputs.items() for job_input in _inputs(name, text, values, origins)
+        ),
         staging=job.staging,
         named_outputs=patterns,
         outputs=tuple(dict.fromkeys([*globs, *([job.result] if job.result else [])])),
@@ -106,8 +108,8 @@ def parameters(
     task = plan.tasks[order.task].task
     inner = _inner_paths(plan, order)
     choosers = [
-        (one.name, _chooser(one, order, size, member, files))
-        for one, size in zip(task.scatter, order.sizes, strict=True)
+        (dimension.name, _chooser(dimension, order, size, member, files))
+        for dimension, size in zip(task.scatter, order.sizes, strict=True)
     ]
     for index in range(first, first + count):
         chosen: dict[str, object] = {}
@@ -115,39 +117,43 @@ def parameters(
         for (name, choose), size in zip(reversed(choosers), reversed(order.sizes), strict=True):
             rest, place = divmod(rest, size)
             chosen[name] = choose(place)
-        found = {name: chosen[name] for name, _ in choosers}
+        found_inside = {name: chosen[name] for name, _ in choosers}
         for path in inner:
-            found[".".join(path)] = inside(found.get(path[0]), path[1:])
-        yield found
+            found_inside[".".join(path)] = inside(found_inside.get(path[0]), path[1:])
+        yield found_inside
 
 
 def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Mapping[str, frozenset[int]]:
     """By stored listing, the members that the jobs first … first + count - 1 are made of."""
-    found: dict[str, frozenset[int]] = {}
+    listed_places: dict[str, frozenset[int]] = {}
     below = 1
     for dimension, size in zip(reversed(plan.tasks[order.task].task.scatter), reversed(order.sizes), strict=True):
         listing = order.listings.get(dimension.name)
         if listing is not None and size:
             places = frozenset(index // below % size for index in range(first, first + count))
-            found[listing] = found.get(listing, frozenset()) | places
+            listed_places[listing] = listed_places.get(listing, frozenset()) | places
         below *= size
-    return found
+    return listed_places
 
 
 def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[JobInput]:
     """The files of one entry: one, or a folder of them when it stands for a list, in whose names the order of the list is kept."""
     into = as_text(fill(name, values))
-    found = fill(text, origins)
-    if isinstance(found, str) and found:
-        yield JobInput(into, found)
+    source = fill(text, origins)
+    if isinstance(source, str) and source:
+        yield JobInput(into, source)
         return
-    if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
+    if (
+        isinstance(source, str)
+        or not isinstance(source, Sequence)
+        or not all(isinstance(other_name, str) for other_name in source)
+    ):
         raise ValueError(f"input {name}: {text} names no file")
-    if len(found) > MAX_INPUTS:
-        raise ValueError(f"input {name}: {len(found)} files; at most {MAX_INPUTS} are allowed for one job")
-    digits = len(str(len(found) - 1))
-    for place, one in enumerate(found):
-        yield JobInput(f"{into}/{place:0{digits}}-{one.rpartition('/')[2]}", one)
+    if len(source) > MAX_INPUTS:
+        raise ValueError(f"input {name}: {len(source)} files; at most {MAX_INPUTS} are allowed for one job")
+    digits = len(str(len(source) - 1))
+    for place, other_name in enumerate(source):
+        yield JobInput(f"{into}/{place:0{digits}}-{other_name.rpartition('/')[2]}", other_name)
 
 
 def _inner_paths(plan: FlowPlan, order: WorkOrder) -> tuple[Path, ...]:
@@ -156,12 +162,14 @@ def _inner_paths(plan: FlowPlan, order: WorkOrder) -> tuple[Path, ...]:
     pattern = plan.tasks[order.task].task.pattern
     if not order.undo and not isinstance(pattern, JobPattern):
         return ()
-    found = (path for text in job_texts(job_pattern(plan, order)) for path in template_references(text))
-    return tuple(dict.fromkeys(path for path in found if path[0] in own and len(path) > 1))
+    found_template_references = (
+        path for text in job_texts(job_pattern(plan, order)) for path in template_references(text)
+    )
+    return tuple(dict.fromkeys(path for path in found_template_references if path[0] in own and len(path) > 1))
 
 
-def case_params(plan: FlowPlan, command: StartCase, *, member: Member, files: Files) -> Mapping[str, object]:
-    """The parameters of a sub-flow's case, with its element filled in."""
+def run_params(plan: FlowPlan, command: StartRun, *, member: Member, files: Files) -> Mapping[str, object]:
+    """The parameters of a sub-flow's run, with its element filled in."""
     if not command.order.sizes:
         return command.params
     (element,) = parameters(plan, command.order, command.index, 1, member=member, files=files)
@@ -185,9 +193,9 @@ def _scope_values(order: WorkOrder, files: Files) -> Values:
 def with_places(value: object, files: Files) -> object:
     """A value with the outputs in it replaced by their places."""
     if isinstance(value, Mapping):
-        one, several = value.get("$output"), value.get("$outputs")
-        if isinstance(one, Mapping):
-            return files(one, False)  # noqa: FBT003 - the port says what it means
+        single, several = value.get("$output"), value.get("$outputs")
+        if isinstance(single, Mapping):
+            return files(single, False)  # noqa: FBT003 - the port says what it means
         if isinstance(several, Mapping):
             return files(several, True)  # noqa: FBT003
         return {key: with_places(inner, files) for key, inner in value.items()}
@@ -197,7 +205,7 @@ def with_places(value: object, files: Files) -> object:
 
 
 def _own_names(task: Task) -> frozenset[str]:
-    return frozenset({one.name for one in task.scatter} | ({"index"} if task.scatter else set()))
+    return frozenset({dimension.name for dimension in task.scatter} | ({"index"} if task.scatter else set()))
 
 
 def _with_places(task: Task, values: Values) -> Values:
@@ -216,7 +224,7 @@ def _words(text: str, values: Values) -> Iterator[str]:
     if len(parts) == 1 and isinstance(parts[0], Reference):
         value = values(parts[0].path)
         if isinstance(value, Sequence) and not isinstance(value, str):
-            yield from (as_text(one) for one in value)
+            yield from (as_text(entry) for entry in value)
             return
     yield as_text(fill(text, values))
 
@@ -229,10 +237,10 @@ def _chooser(
 
     match dimension.source:
         case ListOf(str() as text):
-            found = fill(text, scope)
+            found_fill = fill(text, scope)
             if files is not None:
-                found = with_places(found, files)
-            members = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+                found_fill = with_places(found_fill, files)
+            members = found_fill if isinstance(found_fill, Sequence) and not isinstance(found_fill, str) else ()
             if len(members) != size:
                 raise ValueError(f"scatter {dimension.name}: {len(members)} files of {size} elements; an output to scatter over is one file of each")  # fmt: skip
             return lambda place: members[place]

@@ -1,4 +1,4 @@
-"""What people and rules may do to a case and its items. Every verb is answered; what cannot be done is refused with the reason."""
+"""What people and rules may do to a run and its tasks. Every verb is answered; what cannot be done is refused with the reason."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import replace
 from forestay.domain.flows.commands import AnswerVerb, CancelWork, Report, SignalAncestors
 from forestay.domain.flows.definition.flow import OnFailure, WhenFailed
 from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.case_end import check_anew, finish_removed
 from forestay.domain.flows.execution.compensation import MAX_ENTRIES
 from forestay.domain.flows.execution.endings import give_verdict, stop
 from forestay.domain.flows.execution.flow_run import (
     MAX_VERBS,
-    Item,
-    ItemState,
-    ItemVerdict,
+    InstanceState,
+    InstanceVerdict,
     RunEnding,
     RunPhase,
     SettledCompensation,
+    TaskInstance,
 )
 from forestay.domain.flows.execution.messages import as_plain
+from forestay.domain.flows.execution.run_end import check_anew, finish_removed
 from forestay.domain.flows.execution.run_update import RunUpdate, scoped
 from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
@@ -28,9 +28,9 @@ from forestay.domain.jobs.steering import MAX_HOLDERS
 
 MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
-"""Bytes of all changes in a case together."""
+"""Bytes of all changes in a run together."""
 MAX_DATA = 65_536
-"""Bytes of a case's parameters, as at its start."""
+"""Bytes of a run's parameters, as at its start."""
 MAX_EARLIER = 50
 MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
@@ -40,7 +40,7 @@ CHANGEABLE = frozenset(
         "when_exhausted", "expected_runtime", "priority", "flow", "params",
     }
 )  # fmt: skip
-"""What `replace` may change: the fields of a job, or a flow to be run in the item's place."""
+"""What `replace` may change: the fields of a job, or a flow to be run in the task's place."""
 _ENDINGS = {
     VerbKind.FORCE_COMPLETE: RunEnding.FORCE_COMPLETE,
     VerbKind.FORCE_FAIL: RunEnding.FAIL,
@@ -49,10 +49,10 @@ _ENDINGS = {
     VerbKind.REDO: RunEnding.RESTART,
 }
 _VERDICTS = {
-    VerbKind.SKIP: ItemVerdict.SKIPPED,
-    VerbKind.FORCE_COMPLETE: ItemVerdict.FORCED_COMPLETE,
-    VerbKind.FORCE_FAIL: ItemVerdict.FORCE_FAILED,
-    VerbKind.REMOVE: ItemVerdict.CANCELLED,
+    VerbKind.SKIP: InstanceVerdict.SKIPPED,
+    VerbKind.FORCE_COMPLETE: InstanceVerdict.FORCED_COMPLETE,
+    VerbKind.FORCE_FAIL: InstanceVerdict.FORCE_FAILED,
+    VerbKind.REMOVE: InstanceVerdict.CANCELLED,
 }
 
 
@@ -70,7 +70,7 @@ def obey(update: RunUpdate, verb: Verb) -> None:
         update.say(AnswerVerb(verb.id, accepted=False, detail=detail))
         return
     if verb.ancestors:
-        update.say(SignalAncestors(as_plain(replace(verb, item="", round=None))))
+        update.say(SignalAncestors(as_plain(replace(verb, instance="", round=None))))
     refusal = _obey(update, verb)
     _remember(update, verb, refusal)
     update.say(AnswerVerb(verb.id, not refusal, refusal))
@@ -99,19 +99,19 @@ def _remember(update: RunUpdate, verb: Verb, refusal: str) -> None:
 def _obey(update: RunUpdate, verb: Verb) -> str:
     if verb.begun_by is not None and update.run.started > verb.begun_by:
         return "the run started later"
-    if verb.item.startswith("!"):
+    if verb.instance.startswith("!"):
         return _on_compensation(update, verb)
-    if not verb.item:
-        return _on_case(update, verb)
-    item = update.items.get(verb.item)
-    if item is None:
-        return f"the run has no task {verb.item}"
-    if verb.round is not None and verb.round != item.round:
-        return f"the task is in round {item.round}"
-    return _on_item(update, item, verb)
+    if not verb.instance:
+        return _on_run(update, verb)
+    instance = update.instances.get(verb.instance)
+    if instance is None:
+        return f"the run has no task {verb.instance}"
+    if verb.round is not None and verb.round != instance.round:
+        return f"the task is in round {instance.round}"
+    return _on_instance(update, instance, verb)
 
 
-def _on_case(update: RunUpdate, verb: Verb) -> str:
+def _on_run(update: RunUpdate, verb: Verb) -> str:
     run = update.run
     match verb.kind:
         case VerbKind.RAISE:
@@ -123,23 +123,23 @@ def _on_case(update: RunUpdate, verb: Verb) -> str:
             if len(run.holders) >= MAX_HOLDERS:
                 return f"{MAX_HOLDERS} holders already suspended the run"
             update.set(holders=(*run.holders, holder))
-            for item in update.items.values():
-                update.hold_work(item, scoped("", holder))
+            for instance in update.instances.values():
+                update.hold_work(instance, scoped("", holder))
             return ""
         case VerbKind.CONTINUE:
             holder = verb.holder or verb.by
             if holder not in run.holders:
                 return f"{holder} did not suspend the run; holders: {', '.join(run.holders) or 'none'}"
-            update.set(holders=tuple(one for one in run.holders if one != holder))
-            for item in update.items.values():
-                update.continue_work(item, scoped("", holder))
+            update.set(holders=tuple(other_holder for other_holder in run.holders if other_holder != holder))
+            for instance in update.instances.values():
+                update.continue_work(instance, scoped("", holder))
             return ""
         case VerbKind.SET_DATA:
             return _set_data(update, verb)
         case VerbKind.SKIP | VerbKind.REPLACE:
             return f"{verb.kind.value} applies to tasks only"
         case _:
-            return _end_case(update, verb)
+            return _end_run(update, verb)
 
 
 def _set_data(update: RunUpdate, verb: Verb) -> str:
@@ -155,7 +155,7 @@ def _set_data(update: RunUpdate, verb: Verb) -> str:
     return ""
 
 
-def _end_case(update: RunUpdate, verb: Verb) -> str:
+def _end_run(update: RunUpdate, verb: Verb) -> str:
     ending = _ENDINGS[verb.kind]
     if update.plan.grown and ending is RunEnding.RESTART:
         return "a run of a Python flow cannot be restarted; start a new one"
@@ -163,8 +163,8 @@ def _end_case(update: RunUpdate, verb: Verb) -> str:
         if ending is not RunEnding.REMOVE:
             return "the run is being compensated"
         entry = update.stack[-1] if update.stack else None
-        if entry is not None and entry.fan is not None:
-            update.say(CancelWork(entry.undo, entry.fan.own_count, len(entry.fan.shards)))
+        if entry is not None and entry.fan_out is not None:
+            update.say(CancelWork(entry.undo, entry.fan_out.own_count, len(entry.fan_out.shards)))
         update.set(reason=_why(verb))
         finish_removed(update)
         return ""
@@ -180,63 +180,63 @@ def _why(verb: Verb) -> str:
     return (verb.reason or f"{verb.kind.value} by {verb.by}")[:MAX_REASON]
 
 
-def _raise(update: RunUpdate, item: Item | None, verb: Verb) -> str:
+def _raise(update: RunUpdate, instance: TaskInstance | None, verb: Verb) -> str:
     kind = verb.changes.get("type")
-    where = item.id if item else ""
+    where = instance.id if instance else ""
     update.say(Report(f"verb:{verb.id}", kind if isinstance(kind, str) and kind else "raised", where, verb.reason))
     return ""
 
 
-def _on_item(update: RunUpdate, item: Item, verb: Verb) -> str:
-    if update.plan.grown and item.ended and verb.kind is not VerbKind.RAISE:
-        return f"the item has ended ({item.state}), and its Python flow has continued from there"
+def _on_instance(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
+    if update.plan.grown and instance.ended and verb.kind is not VerbKind.RAISE:
+        return f"the task has ended ({instance.state}), and its Python flow has continued from there"
     match verb.kind:
         case VerbKind.RAISE:
-            return _raise(update, item, verb)
+            return _raise(update, instance, verb)
         case VerbKind.SET_DATA:
             return f"{verb.kind.value} applies to runs only"
         case VerbKind.SUSPEND | VerbKind.CONTINUE:
-            return _hold(update, item, verb)
+            return _hold(update, instance, verb)
         case VerbKind.REDO | VerbKind.RESTART | VerbKind.REPLACE:
-            return _redo(update, item, verb)
+            return _redo(update, instance, verb)
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE | VerbKind.FORCE_FAIL | VerbKind.REMOVE:
-            rescue = _may_rescue(update, item)
-            if item.ended and not rescue:
-                return f"the task has already ended: {item.state}"
+            rescue = _may_rescue(update, instance)
+            if instance.ended and not rescue:
+                return f"the task has already ended: {instance.state}"
             if update.run.phase is RunPhase.COMPENSATING:
                 return "the run is being compensated"
-            item = update.put(item, reason=_why(verb))
-            give_verdict(update, item, _VERDICTS[verb.kind])
+            instance = update.put(instance, reason=_why(verb))
+            give_verdict(update, instance, _VERDICTS[verb.kind])
             if rescue:
-                _rescued(update, item)
+                _rescued(update, instance)
             return ""
 
 
-def _hold(update: RunUpdate, item: Item, verb: Verb) -> str:
-    if item.ended:
-        return f"the task has already ended: {item.state}"
+def _hold(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
+    if instance.ended:
+        return f"the task has already ended: {instance.state}"
     holder = verb.holder or verb.by
-    begun = [item, *update.within(item)]
+    begun = [instance, *update.within(instance)]
     if verb.kind is VerbKind.SUSPEND:
-        if holder in item.holders:
+        if holder in instance.holders:
             return ""
-        if len(item.holders) >= MAX_HOLDERS:
+        if len(instance.holders) >= MAX_HOLDERS:
             return f"{MAX_HOLDERS} holders already suspended the task"
-        update.put(item, holders=(*item.holders, holder))
-        for one in begun:
-            update.hold_work(one, scoped(item.id, holder))
+        update.put(instance, holders=(*instance.holders, holder))
+        for task_instance in begun:
+            update.hold_work(task_instance, scoped(instance.id, holder))
         return ""
-    if holder not in item.holders:
-        return f"{holder} did not suspend the task; holders: {', '.join(item.holders) or 'none'}"
-    update.put(item, holders=tuple(one for one in item.holders if one != holder))
-    for one in begun:
-        update.continue_work(one, scoped(item.id, holder))
+    if holder not in instance.holders:
+        return f"{holder} did not suspend the task; holders: {', '.join(instance.holders) or 'none'}"
+    update.put(instance, holders=tuple(other_holder for other_holder in instance.holders if other_holder != holder))
+    for task_instance in begun:
+        update.continue_work(task_instance, scoped(instance.id, holder))
     return ""
 
 
-def _may_rescue(update: RunUpdate, item: Item) -> bool:
-    """Whether a failed item can still be mended: its case has not begun to be undone for it."""
-    if item.state is not ItemState.FAILED:
+def _may_rescue(update: RunUpdate, instance: TaskInstance) -> bool:
+    """Whether a failed task can still be recovered: its run has not begun to be undone for it."""
+    if instance.state is not InstanceState.FAILED:
         return False
     run = update.run
     if run.phase is RunPhase.RUNNING:
@@ -248,17 +248,17 @@ def _may_rescue(update: RunUpdate, item: Item) -> bool:
     )
 
 
-def _redo(update: RunUpdate, item: Item, verb: Verb) -> str:
-    rescue = _may_rescue(update, item)
+def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
+    rescue = _may_rescue(update, instance)
     if update.run.phase is not RunPhase.RUNNING and not rescue:
         return "the run is ending"
     if len(update.stack) >= MAX_ENTRIES // 2:
         return "too many compensations wait on the stack"
-    if any(outer.verdict is not None for outer in update.containers(item)):
+    if any(outer.verdict is not None for outer in update.containers(instance)):
         return "the block that contains it is ending"
-    if verb.only_failed and (not item.done or not (item.ended or item.state is ItemState.FAULTED)):
+    if verb.only_failed and (not instance.done or not (instance.ended or instance.state is InstanceState.FAULTED)):
         return "there is no finished scatter with failed elements; redo it completely"
-    if verb.only_failed and len(item.earlier) >= MAX_EARLIER:
+    if verb.only_failed and len(instance.earlier) >= MAX_EARLIER:
         return f"it was redone in part {MAX_EARLIER} times; redo it completely"
     if verb.kind is VerbKind.REPLACE:
         unknown = sorted(set(verb.changes) - CHANGEABLE)
@@ -266,52 +266,56 @@ def _redo(update: RunUpdate, item: Item, verb: Verb) -> str:
             return f"{', '.join(unknown) or 'nothing'} cannot be changed; one of {', '.join(sorted(CHANGEABLE))} can"
         if size_of(verb.changes) > MAX_CHANGES:
             return f"the changes are larger than {MAX_CHANGES} bytes"
-        others = sum(size_of(one.changes) for one in update.items.values() if one.changes and one.id != item.id)
+        others = sum(
+            size_of(task_instance.changes)
+            for task_instance in update.instances.values()
+            if task_instance.changes and task_instance.id != instance.id
+        )
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
             return f"all changes of the run together are larger than {MAX_ALL_CHANGES} bytes"
-        item = update.put(item, changes=verb.changes)
+        instance = update.put(instance, changes=verb.changes)
     check_anew(update)
-    for later in list(_downstream(update, item)):
-        if later.state is not ItemState.WAITING:
-            give_verdict(update, later, ItemVerdict.AGAIN)
+    for later in list(_downstream(update, instance)):
+        if later.state is not InstanceState.WAITING:
+            give_verdict(update, later, InstanceVerdict.AGAIN)
     if verb.only_failed:
-        update.put(_leftover(item))
-    elif item.state is not ItemState.WAITING:
-        give_verdict(update, item, ItemVerdict.AGAIN)
+        update.put(_leftover(instance))
+    elif instance.state is not InstanceState.WAITING:
+        give_verdict(update, instance, InstanceVerdict.AGAIN)
     if rescue:
-        _rescued(update, item)
+        _rescued(update, instance)
     return ""
 
 
-def _leftover(item: Item) -> Item:
-    """The item, about to do what its last rounds left undone."""
-    return Item(
-        item.id, item.task, item.block, round=item.round, listings=item.listings, sizes=item.sizes, layout=item.layout,
-        done=item.done, kept=True, earlier=(item.work, *item.earlier), holders=item.holders, changes=item.changes,
-        bound=item.bound, bound_params=item.bound_params,
+def _leftover(instance: TaskInstance) -> TaskInstance:
+    """The task, about to do what its last rounds left undone."""
+    return TaskInstance(
+        instance.id, instance.task, instance.block, round=instance.round, listings=instance.listings, sizes=instance.sizes, layout=instance.layout,
+        done=instance.done, kept=True, earlier=(instance.work, *instance.earlier), holders=instance.holders, changes=instance.changes,
+        bound=instance.bound, bound_params=instance.bound_params,
     )  # fmt: skip
 
 
-def _downstream(update: RunUpdate, item: Item) -> Iterator[Item]:
-    """The items of the same block that come after this one, directly or not."""
-    reached = {item.task}
+def _downstream(update: RunUpdate, instance: TaskInstance) -> Iterator[TaskInstance]:
+    """The tasks of the same block that come after this one, directly or not."""
+    reached = {instance.task}
     grown = True
-    siblings = [one for one in update.block(item.block) if one.id != item.id]
+    siblings = [task_instance for task_instance in update.block(instance.block) if task_instance.id != instance.id]
     while grown:
         grown = False
-        for one in siblings:
-            if one.task not in reached and reached & set(update.place(one).before):
-                reached.add(one.task)
+        for sibling in siblings:
+            if sibling.task not in reached and reached & set(update.place(sibling).before):
+                reached.add(sibling.task)
                 grown = True
-    return (one for one in siblings if one.task in reached)
+    return (sibling for sibling in siblings if sibling.task in reached)
 
 
-def _rescued(update: RunUpdate, item: Item) -> None:
-    """A failed item has been mended: if it was the last, the case goes on."""
-    for later in list(_downstream(update, item)):
-        if later.state is ItemState.CANCELLED:
-            give_verdict(update, later, ItemVerdict.AGAIN)
-    if any(_failed(update, one) for one in update.items.values()):
+def _rescued(update: RunUpdate, instance: TaskInstance) -> None:
+    """A failed task has been recovered: if it was the last, the run goes on."""
+    for later in list(_downstream(update, instance)):
+        if later.state is InstanceState.CANCELLED:
+            give_verdict(update, later, InstanceVerdict.AGAIN)
+    if any(_failed(update, task_instance) for task_instance in update.instances.values()):
         return
     if update.run.phase is RunPhase.STOPPING:
         update.set(phase=RunPhase.RUNNING, ending=None, reason="")
@@ -319,16 +323,16 @@ def _rescued(update: RunUpdate, item: Item) -> None:
         update.set(failed=False, reason="")
 
 
-def _failed(update: RunUpdate, item: Item) -> bool:
-    ignored = update.task(item).when_failed is WhenFailed.IGNORE
-    return item.state is ItemState.FAILED and not item.forced and not ignored
+def _failed(update: RunUpdate, instance: TaskInstance) -> bool:
+    ignored = update.task(instance).when_failed is WhenFailed.IGNORE
+    return instance.state is InstanceState.FAILED and not instance.forced and not ignored
 
 
 def _on_compensation(update: RunUpdate, verb: Verb) -> str:
     entry = update.stack[-1] if update.stack else None
-    if entry is None or verb.item != f"!{entry.number}":
+    if entry is None or verb.instance != f"!{entry.number}":
         top = f"; the next one is !{entry.number}" if entry else ""
-        return f"{verb.item} is not the compensation that is next{top}"
+        return f"{verb.instance} is not the compensation that is next{top}"
     if not entry.held:
         return "only a compensation that is held for a person can be controlled"
     match verb.kind:
@@ -338,7 +342,7 @@ def _on_compensation(update: RunUpdate, verb: Verb) -> str:
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE:
             update.stack.pop()
             update.settled.append(
-                SettledCompensation(entry.number, entry.item, verb.kind.value, verb.by, verb.reason[:200])
+                SettledCompensation(entry.number, entry.instance, verb.kind.value, verb.by, verb.reason[:200])
             )
             return ""
         case _:

@@ -57,22 +57,22 @@ class RangeValue:
 
     def least(self) -> float | None:
         """The smallest amount that is enough; ``None`` if nothing is said."""
-        found = [one.value for one in self.exact] + [one.lower.value for one in self.spans]
+        values = [exact.value for exact in self.exact] + [span.lower.value for span in self.spans]
         if self.lower is not None:
-            found.append(self.lower.value)
-        if not found and self.upper is not None:
+            values.append(self.lower.value)
+        if not values and self.upper is not None:
             return 0.0
-        return min(found, default=None)
+        return min(values, default=None)
 
     def holds(self, value: float) -> bool:
         """Whether a value is inside."""
-        if any(abs(value - one.value) <= (one.epsilon or 0.0) for one in self.exact):
+        if any(abs(value - exact.value) <= (exact.epsilon or 0.0) for exact in self.exact):
             return True
         if self.upper is not None and _below(value, self.upper):
             return True
         if self.lower is not None and _above(value, self.lower):
             return True
-        return any(_above(value, one.lower) and _below(value, one.upper) for one in self.spans)
+        return any(_above(value, span.lower) and _below(value, span.upper) for span in self.spans)
 
 
 def _below(value: float, bound: RangeBound) -> bool:

@@ -1,4 +1,4 @@
-"""A job definition as a job of the house, with a note for everything that it cannot mean here."""
+"""A job definition as a Forestay job, with a note for everything that it cannot mean here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forestay.domain.jobs.specification import Effects
 
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _MADE = re.compile(r"forestay-job:([A-Za-z_][A-Za-z0-9_-]*)/([A-Za-z_][A-Za-z0-9_-]*)")
-"""An output of another job of the same case."""
+"""An output of another job of the same run."""
 _WORKED_OUT = frozenset(
     {
         "TotalCPUCount", "IndividualCPUCount", "TotalResourceCount", "TotalPhysicalMemory", "IndividualPhysicalMemory",
@@ -59,7 +59,7 @@ def converted_job(job: JobDefinition) -> ConvertedJob:
     roots = _roots(job.resources)
     inputs, before = _brought(job.staging, roots)
     outputs, after, outside = _carried(job.staging, roots, notes)
-    words = [_path(run.executable, roots), *(_path(one, roots) for one in run.arguments)]
+    words = [_path(run.executable, roots), *(_path(argument, roots) for argument in run.arguments)]
     script = _script(run, roots, before, after)
     command = ["sh", "-c", script, *words] if script else words
     if run.user or run.group:
@@ -69,21 +69,24 @@ def converted_job(job: JobDefinition) -> ConvertedJob:
     ]
     pattern = JobPattern(
         command=tuple(map(_literal, command)),
-        environment={one.name: _literal(_path(Word(one.value, one.file_system), roots)) for one in run.environment},
+        environment={
+            variable.name: _literal(_path(Word(variable.value, variable.file_system), roots))
+            for variable in run.environment
+        },
         resources=_resources(job.resources, run, notes),
         inputs=inputs,
         outputs=outputs,
         effects=Effects.EXTERNAL if outside else Effects.INTERNAL,
         labels={"jsdl.project": job.projects[0][:200]} if job.projects else {},
     )
-    wrong = [f"{one.where}: {one.message}" for one in check_job(pattern, ("job",))]
+    wrong = [f"{problem.where}: {problem.message}" for problem in check_job(pattern, ("job",))]
     if wrong:
         raise NotRunnable("; ".join(wrong))
-    return ConvertedJob(item_name(job.name or run.name or job.application or "job"), pattern, tuple(notes))
+    return ConvertedJob(task_name(job.name or run.name or job.application or "job"), pattern, tuple(notes))
 
 
-def item_name(text: str) -> str:
-    """A name for an item of a case."""
+def task_name(text: str) -> str:
+    """A name for a task of a run."""
     name = _NAME.sub("-", text).strip("-")[:80] or "job"
     return name if name[0].isalpha() or name[0] == "_" else f"_{name}"
 
@@ -94,7 +97,7 @@ def _literal(text: str) -> str:
 
 def _roots(resources: JobResources | None) -> dict[str, str]:
     known = resources.file_systems if resources is not None else ()
-    return {one.name: one.mount_point.rstrip("/") for one in known if one.mount_point}
+    return {system.name: system.mount_point.rstrip("/") for system in known if system.mount_point}
 
 
 def _path(word: Word, roots: dict[str, str]) -> str:
@@ -103,28 +106,28 @@ def _path(word: Word, roots: dict[str, str]) -> str:
     return f"{root}/{word.text.lstrip('/')}" if root else word.text
 
 
-def _resources(given: JobResources | None, run: Executing, notes: list[str]) -> Resources:
-    ranges = given.ranges if given is not None else {}
+def _resources(resources: JobResources | None, run: Executing, notes: list[str]) -> Resources:
+    ranges = resources.ranges if resources is not None else {}
 
     def least(name: str) -> int:
-        found = ranges[name].least() if name in ranges else None
-        return 0 if found is None else math.ceil(found)
+        value = ranges[name].least() if name in ranges else None
+        return 0 if value is None else math.ceil(value)
 
     nodes = max(1, least("TotalResourceCount"))
-    if given is not None:
-        for said, name in (
-            (given.hosts, "CandidateHosts"),
-            (given.system or given.system_version, "OperatingSystem"),
-            (given.architecture, "CPUArchitecture"),
-            (given.exclusive, "ExclusiveExecution"),
+    if resources is not None:
+        for entry, name in (
+            (resources.hosts, "CandidateHosts"),
+            (resources.system or resources.system_version, "OperatingSystem"),
+            (resources.architecture, "CPUArchitecture"),
+            (resources.exclusive, "ExclusiveExecution"),
         ):
-            if said:
+            if entry:
                 notes.append(
                     f"{name}: use the settings of the pilots instead; any pilot with enough resources may take the job"
                 )
         notes += [f"{name} is not requested" for name in ranges if name not in _WORKED_OUT]
-    systems = given.file_systems if given is not None else ()
-    disk = max([0, *(math.ceil(one.space.least() or 0) for one in systems if one.space is not None)])
+    systems = resources.file_systems if resources is not None else ()
+    disk = max([0, *(math.ceil(system.space.least() or 0) for system in systems if system.space is not None)])
     memory = max(least("TotalPhysicalMemory"), least("IndividualPhysicalMemory") * nodes)
     return Resources(
         cpus=max(1, least("TotalCPUCount"), least("IndividualCPUCount") * nodes),
@@ -138,17 +141,17 @@ def _brought(staging: tuple[Staged, ...], roots: dict[str, str]) -> tuple[dict[s
     """Inputs by name, and what the shell does with those that share one."""
     inputs: dict[str, str] = {}
     before: list[str] = []
-    for place, one in enumerate(staging):
-        if not one.source:
+    for place, staged in enumerate(staging):
+        if not staged.source:
             continue
-        path = _inside(one, roots)
+        path = _inside(staged, roots)
         if path not in inputs:
-            inputs[path] = _source(one.source)
+            inputs[path] = _source(staged.source)
             continue
         other = f".staged/{place}"
-        inputs[other] = _source(one.source)
+        inputs[other] = _source(staged.source)
         left, right = shlex.quote(path), shlex.quote(other)
-        match one.flag:
+        match staged.flag:
             case CreationFlag.APPEND:
                 before.append(f"cat {right} >> {left}")
             case CreationFlag.OVERWRITE:
@@ -158,11 +161,11 @@ def _brought(staging: tuple[Staged, ...], roots: dict[str, str]) -> tuple[dict[s
     return inputs, before
 
 
-def _inside(one: Staged, roots: dict[str, str]) -> str:
-    root = roots.get(one.file_system)
-    if root or one.file.startswith("/") or ".." in one.file.split("/"):
-        raise NotRunnable(f"{one.file}: a staged file must be in the job's folder")
-    return one.file
+def _inside(staged: Staged, roots: dict[str, str]) -> str:
+    root = roots.get(staged.file_system)
+    if root or staged.file.startswith("/") or ".." in staged.file.split("/"):
+        raise NotRunnable(f"{staged.file}: a staged file must be in the job's folder")
+    return staged.file
 
 
 def _source(uri: str) -> str:
@@ -176,23 +179,23 @@ def _source(uri: str) -> str:
 def _carried(
     staging: tuple[Staged, ...], roots: dict[str, str], notes: list[str]
 ) -> tuple[dict[str, str], list[str], bool]:
-    """Outputs by name, what the shell does to carry them away, and whether a second run of that could be seen."""
+    """Outputs by name, what the shell does to carry them away, and whether a second attempt of that could be seen."""
     outputs: dict[str, str] = {}
     after: list[str] = []
     outside = False
-    for one in staging:
-        if one.target is None:
+    for staged in staging:
+        if staged.target is None:
             continue
-        path = _inside(one, roots)
-        outputs[_output_name(one, outputs)] = path
-        parts = urlsplit(one.target)
-        if not one.target:
+        path = _inside(staged, roots)
+        outputs[_output_name(staged, outputs)] = path
+        parts = urlsplit(staged.target)
+        if not staged.target:
             continue
         if parts.scheme not in ("", "file") or parts.netloc or not parts.path.startswith("/"):
-            notes.append(f"{one.file}: kept as an output of the job; {one.target[:200]} is not written to")
+            notes.append(f"{staged.file}: kept as an output of the job; {staged.target[:200]} is not written to")
             continue
         left, right = shlex.quote(path), shlex.quote(unquote(parts.path))
-        match one.flag:
+        match staged.flag:
             case CreationFlag.APPEND:
                 outside = True
                 after.append(f"cat {left} >> {right}")
@@ -204,17 +207,17 @@ def _carried(
     return outputs, after, outside
 
 
-def _output_name(one: Staged, known: dict[str, str]) -> str:
-    wanted = item_name(one.name or one.file.rpartition("/")[2].partition(".")[0] or "output")
+def _output_name(staged: Staged, known: dict[str, str]) -> str:
+    wanted = task_name(staged.name or staged.file.rpartition("/")[2].partition(".")[0] or "output")
     return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))) if name not in known)
 
 
 def _script(run: Executing, roots: dict[str, str], before: list[str], after: list[str]) -> str:
     """A line for the shell around the command; empty if it needs none."""
     streams = "".join(
-        f" {sign} {shlex.quote(_path(one, roots))}"
-        for sign, one in (("<", run.input), (">", run.output), ("2>", run.error))
-        if one is not None
+        f" {sign} {shlex.quote(_path(word, roots))}"
+        for sign, word in (("<", run.input), (">", run.output), ("2>", run.error))
+        if word is not None
     )
     moved = f"cd {shlex.quote(_path(run.working_directory, roots))} && " if run.working_directory is not None else ""
     limits = list(_limits(run))

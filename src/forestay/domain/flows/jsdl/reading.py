@@ -33,7 +33,7 @@ class JsdlRefused(ValueError):
     """A document that is no good JSDL; everything that is wrong with it."""
 
     def __init__(self, wrong: tuple[DocumentError, ...]) -> None:
-        super().__init__("; ".join(f"line {one.line}: {one.message}" for one in wrong))
+        super().__init__("; ".join(f"line {error.line}: {error.message}" for error in wrong))
         self.wrong = wrong
 
 
@@ -45,10 +45,10 @@ def read_definition(element: XmlElement) -> JobDefinition:
     reading = _DefinitionReading(wrong)
     if wrong:
         raise JsdlRefused(tuple(wrong))
-    found = reading.definition(element)
+    job = reading.definition(element)
     if wrong:
         raise JsdlRefused(tuple(wrong))
-    return found
+    return job
 
 
 def _j(name: str) -> str:
@@ -56,8 +56,8 @@ def _j(name: str) -> str:
 
 
 def _text(parent: XmlElement | None, tag: str) -> str:
-    found = parent.child(tag) if parent is not None else None
-    return found.text if found is not None else ""
+    element = parent.child(tag) if parent is not None else None
+    return element.text if element is not None else ""
 
 
 class _DefinitionReading:
@@ -68,21 +68,21 @@ class _DefinitionReading:
         self.wrong.append(DocumentError(element.line, f"{element.name}: {message}"))
 
     def number(self, element: XmlElement, text: str | None = None) -> float:
-        given = element.text if text is None else text
+        given_text = element.text if text is None else text
         try:
-            value = float(given.strip())
+            value = float(given_text.strip())
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            self.say(element, f"{given.strip()[:40]!r} is not a number")
+            self.say(element, f"{given_text.strip()[:40]!r} is not a number")
             return 0.0
         return value
 
     def truth(self, element: XmlElement, text: str | None = None) -> bool:
-        given = (element.text if text is None else text).strip()
-        if given not in _TRUE:
-            self.say(element, f"{given[:40]!r} is neither true nor false")
-        return _TRUE.get(given, False)
+        given_text = (element.text if text is None else text).strip()
+        if given_text not in _TRUE:
+            self.say(element, f"{given_text[:40]!r} is neither true nor false")
+        return _TRUE.get(given_text, False)
 
     def definition(self, element: XmlElement) -> JobDefinition:
         described = element.child(_j("JobDescription"))
@@ -94,14 +94,14 @@ class _DefinitionReading:
         return JobDefinition(
             name=_text(identified, _j("JobName")),
             description=_text(identified, _j("Description")),
-            annotations=tuple(one.text for one in many if one.tag == _j("JobAnnotation")),
-            projects=tuple(one.text for one in many if one.tag == _j("JobProject")),
+            annotations=tuple(xml_element.text for xml_element in many if xml_element.tag == _j("JobAnnotation")),
+            projects=tuple(xml_element.text for xml_element in many if xml_element.tag == _j("JobProject")),
             application=_text(application, _j("ApplicationName")),
             application_version=_text(application, _j("ApplicationVersion")),
             application_description=_text(application, _j("Description")),
             executing=None if application is None else self.executing(application),
             resources=None if resources is None else self.resources(resources),
-            staging=tuple(self.staged(one) for one in described.each(_j("DataStaging"))),
+            staging=tuple(self.staged(xml_element) for xml_element in described.each(_j("DataStaging"))),
             id=element.get("id"),
         )
 
@@ -118,29 +118,32 @@ class _DefinitionReading:
         space = element.space
 
         def word(name: str) -> Word | None:
-            found = element.child(f"{{{space}}}{name}")
-            return None if found is None else Word(found.text, found.get("filesystemName"))
+            child = element.child(f"{{{space}}}{name}")
+            return None if child is None else Word(child.text, child.get("filesystemName"))
 
         limits: dict[str, int] = {}
         for name in LIMITS:
-            found = element.child(f"{{{space}}}{name}")
-            if found is not None:
-                value = self.number(found)
+            xml_element = element.child(f"{{{space}}}{name}")
+            if xml_element is not None:
+                value = self.number(xml_element)
                 if value < 0 or value != int(value):
-                    self.say(found, "a limit is a whole number")
+                    self.say(xml_element, "a limit is a whole number")
                 limits[name] = int(value)
         return Executing(
             hpc=hpc is element,
             name=element.get("name"),
             executable=word("Executable"),
-            arguments=tuple(Word(one.text, one.get("filesystemName")) for one in element.each(f"{{{space}}}Argument")),
+            arguments=tuple(
+                Word(xml_element.text, xml_element.get("filesystemName"))
+                for xml_element in element.each(f"{{{space}}}Argument")
+            ),
             input=word("Input"),
             output=word("Output"),
             error=word("Error"),
             working_directory=word("WorkingDirectory"),
             environment=tuple(
-                EnvironmentVariable(one.get("name"), one.text, one.get("filesystemName"))
-                for one in element.each(f"{{{space}}}Environment")
+                EnvironmentVariable(other_element.get("name"), other_element.text, other_element.get("filesystemName"))
+                for other_element in element.each(f"{{{space}}}Environment")
             ),
             limits=limits,
             user=_text(element, f"{{{space}}}UserName"),
@@ -154,12 +157,12 @@ class _DefinitionReading:
         kind = system.child(_j("OperatingSystemType")) if system is not None else None
         ranges = {}
         for name in RANGES:
-            found = element.child(_j(name))
-            if found is not None:
-                ranges[name] = self.range(found)
+            xml_element = element.child(_j(name))
+            if xml_element is not None:
+                ranges[name] = self.range(xml_element)
         return JobResources(
-            hosts=tuple(one.text for one in hosts.elements) if hosts is not None else (),
-            file_systems=tuple(self.file_system(one) for one in element.each(_j("FileSystem"))),
+            hosts=tuple(xml_element.text for xml_element in hosts.elements) if hosts is not None else (),
+            file_systems=tuple(self.file_system(other_element) for other_element in element.each(_j("FileSystem"))),
             exclusive=None if exclusive is None else self.truth(exclusive),
             system=_text(kind, _j("OperatingSystemName")),
             system_version=_text(system, _j("OperatingSystemVersion")),
@@ -189,15 +192,21 @@ class _DefinitionReading:
         if not element.elements:
             self.say(element, "it says no value")
         spans = []
-        for one in element.each(_j("Range")):
-            lower, upper = self.bound(one.child(_j("LowerBound"))), self.bound(one.child(_j("UpperBound")))
+        for xml_element in element.each(_j("Range")):
+            lower, upper = (
+                self.bound(xml_element.child(_j("LowerBound"))),
+                self.bound(xml_element.child(_j("UpperBound"))),
+            )
             assert lower is not None and upper is not None  # noqa: S101, PT018 - the shape has been checked
             if lower.value > upper.value:
-                self.say(one, "the lower bound is greater than the upper one")
+                self.say(xml_element, "the lower bound is greater than the upper one")
             spans.append(RangeSpan(lower, upper))
         exact = tuple(
-            Exact(self.number(one), self.number(one, one.get("epsilon")) if "epsilon" in one.attributes else None)
-            for one in element.each(_j("Exact"))
+            Exact(
+                self.number(xml_element),
+                self.number(xml_element, xml_element.get("epsilon")) if "epsilon" in xml_element.attributes else None,
+            )
+            for xml_element in element.each(_j("Exact"))
         )
         above, below = element.child(_j("LowerBoundedRange")), element.child(_j("UpperBoundedRange"))
         return RangeValue(self.bound(below), self.bound(above), exact, tuple(spans))

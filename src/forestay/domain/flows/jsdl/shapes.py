@@ -53,8 +53,8 @@ def _j(name: str) -> str:
 def _shape(space: str, *children: str, attributes: str = "", needed: str = "") -> ElementShape:
     """Children are written ``Name``, ``Name!`` (one), ``Name*`` (any number) or ``Name+``."""
     places = []
-    for one in children:
-        name, mark = (one[:-1], one[-1]) if one[-1] in "!*+" else (one, "")
+    for child in children:
+        name, mark = (child[:-1], child[-1]) if child[-1] in "!*+" else (child, "")
         places.append(
             ChildRule(f"{{{space}}}{name}", 1 if mark and mark in "!+" else 0, MANY if mark and mark in "*+" else 1)
         )
@@ -63,7 +63,9 @@ def _shape(space: str, *children: str, attributes: str = "", needed: str = "") -
 
 def _texts(space: str, names: str, attributes: str = "", needed: str = "") -> dict[str, ElementShape]:
     known = frozenset((attributes + " " + needed).split())
-    return {f"{{{space}}}{one}": ElementShape((), known, frozenset(needed.split()), text=True) for one in names.split()}
+    return {
+        f"{{{space}}}{text}": ElementShape((), known, frozenset(needed.split()), text=True) for text in names.split()
+    }
 
 
 _RANGE = _shape(JSDL, "UpperBoundedRange", "LowerBoundedRange", "Exact*", "Range*")
@@ -94,7 +96,7 @@ SHAPES: dict[str, ElementShape] = {
     ),
     _j("Source"): _shape(JSDL, "URI"),
     _j("Target"): _shape(JSDL, "URI"),
-    **{_j(one): _RANGE for one in (*RANGES, "DiskSpace")},
+    **{_j(name): _RANGE for name in (*RANGES, "DiskSpace")},
     **_texts(JSDL, "JobName JobAnnotation JobProject ApplicationName ApplicationVersion Description HostName FileSystemType"),
     **_texts(JSDL, "MountPoint MountSource ExclusiveExecution OperatingSystemName OperatingSystemVersion CPUArchitectureName"),
     **_texts(JSDL, "FileName FilesystemName CreationFlag DeleteOnTermination URI"),

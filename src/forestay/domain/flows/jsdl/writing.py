@@ -40,8 +40,8 @@ def definition_element(job: JobDefinition) -> XmlElement:
         described.append(application)
     if job.resources is not None:
         described.append(_resources(job.resources))
-    for one in job.staging:
-        described.append(_staged(one))
+    for staged in job.staging:
+        described.append(_staged(staged))
     whole = _new("JobDefinition", **({"id": job.id} if job.id else {}))
     whole.append(described)
     return whole
@@ -51,8 +51,8 @@ def _new(name: str, text: str | None = None, space: str = JSDL, /, **attributes:
     return XmlElement(f"{{{space}}}{name}", attributes, [text] if text else [], namespaces=SPACES)
 
 
-def _texts(into: XmlElement, given: dict[str, str]) -> None:
-    for name, text in given.items():
+def _texts(into: XmlElement, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
         if text:
             into.append(_new(name, text))
 
@@ -61,31 +61,33 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
 
 
-def _executing(given: Executing) -> XmlElement:
-    space = HPC if given.hpc else POSIX
-    out = _new("HPCProfileApplication" if given.hpc else "POSIXApplication", None, space, **_named("name", given.name))
+def _executing(executing: Executing) -> XmlElement:
+    space = HPC if executing.hpc else POSIX
+    out = _new(
+        "HPCProfileApplication" if executing.hpc else "POSIXApplication", None, space, **_named("name", executing.name)
+    )
 
-    def word(name: str, one: Word | None) -> None:
-        if one is not None:
-            out.append(_new(name, one.text, space, **_named("filesystemName", one.file_system)))
+    def word(name: str, other_word: Word | None) -> None:
+        if other_word is not None:
+            out.append(_new(name, other_word.text, space, **_named("filesystemName", other_word.file_system)))
 
-    word("Executable", given.executable)
-    for one in given.arguments:
-        word("Argument", one)
-    word("Input", given.input)
-    word("Output", given.output)
-    word("Error", given.error)
-    word("WorkingDirectory", given.working_directory)
-    for variable in given.environment:
+    word("Executable", executing.executable)
+    for argument in executing.arguments:
+        word("Argument", argument)
+    word("Input", executing.input)
+    word("Output", executing.output)
+    word("Error", executing.error)
+    word("WorkingDirectory", executing.working_directory)
+    for variable in executing.environment:
         named = {"name": variable.name} | _named("filesystemName", variable.file_system)
         out.append(_new("Environment", variable.value, space, **named))
     for name in LIMITS:
-        if name in given.limits:
-            out.append(_new(name, str(given.limits[name]), space))
-    if given.user:
-        out.append(_new("UserName", given.user, space))
-    if given.group:
-        out.append(_new("GroupName", given.group, space))
+        if name in executing.limits:
+            out.append(_new(name, str(executing.limits[name]), space))
+    if executing.user:
+        out.append(_new("UserName", executing.user, space))
+    if executing.group:
+        out.append(_new("GroupName", executing.group, space))
     return out
 
 
@@ -93,29 +95,29 @@ def _named(name: str, value: str) -> dict[str, str]:
     return {name: value} if value else {}
 
 
-def _resources(given: JobResources) -> XmlElement:
+def _resources(resources: JobResources) -> XmlElement:
     out = _new("Resources")
-    if given.hosts:
-        out.append(_wrapped("CandidateHosts", *(_new("HostName", one) for one in given.hosts)))
-    for one in given.file_systems:
-        system = _new("FileSystem", name=one.name)
-        _texts(system, {"FileSystemType": one.type, "Description": one.description, "MountPoint": one.mount_point, "MountSource": one.mount_source})  # fmt: skip
-        if one.space is not None:
-            system.append(_range("DiskSpace", one.space))
+    if resources.hosts:
+        out.append(_wrapped("CandidateHosts", *(_new("HostName", host) for host in resources.hosts)))
+    for file_system in resources.file_systems:
+        system = _new("FileSystem", name=file_system.name)
+        _texts(system, {"FileSystemType": file_system.type, "Description": file_system.description, "MountPoint": file_system.mount_point, "MountSource": file_system.mount_source})  # fmt: skip
+        if file_system.space is not None:
+            system.append(_range("DiskSpace", file_system.space))
         out.append(system)
-    if given.exclusive is not None:
-        out.append(_new("ExclusiveExecution", "true" if given.exclusive else "false"))
-    if given.system or given.system_version or given.system_description:
+    if resources.exclusive is not None:
+        out.append(_new("ExclusiveExecution", "true" if resources.exclusive else "false"))
+    if resources.system or resources.system_version or resources.system_description:
         inner = _new("OperatingSystem")
-        if given.system:
-            inner.append(_wrapped("OperatingSystemType", _new("OperatingSystemName", given.system)))
-        _texts(inner, {"OperatingSystemVersion": given.system_version, "Description": given.system_description})
+        if resources.system:
+            inner.append(_wrapped("OperatingSystemType", _new("OperatingSystemName", resources.system)))
+        _texts(inner, {"OperatingSystemVersion": resources.system_version, "Description": resources.system_description})
         out.append(inner)
-    if given.architecture:
-        out.append(_wrapped("CPUArchitecture", _new("CPUArchitectureName", given.architecture)))
+    if resources.architecture:
+        out.append(_wrapped("CPUArchitecture", _new("CPUArchitectureName", resources.architecture)))
     for name in RANGES:
-        if name in given.ranges:
-            out.append(_range(name, given.ranges[name]))
+        if name in resources.ranges:
+            out.append(_range(name, resources.ranges[name]))
     return out
 
 
@@ -123,33 +125,33 @@ def _wrapped(name: str, *inner: XmlElement) -> XmlElement:
     return XmlElement(f"{{{JSDL}}}{name}", {}, inner, namespaces=SPACES)
 
 
-def _range(name: str, given: RangeValue) -> XmlElement:
+def _range(name: str, value: RangeValue) -> XmlElement:
     out = _new(name)
-    if given.upper is not None:
-        out.append(_bound("UpperBoundedRange", given.upper))
-    if given.lower is not None:
-        out.append(_bound("LowerBoundedRange", given.lower))
-    for one in given.exact:
-        epsilon = {} if one.epsilon is None else {"epsilon": _number(one.epsilon)}
-        out.append(_new("Exact", _number(one.value), **epsilon))
-    for span in given.spans:
+    if value.upper is not None:
+        out.append(_bound("UpperBoundedRange", value.upper))
+    if value.lower is not None:
+        out.append(_bound("LowerBoundedRange", value.lower))
+    for exact in value.exact:
+        epsilon = {} if exact.epsilon is None else {"epsilon": _number(exact.epsilon)}
+        out.append(_new("Exact", _number(exact.value), **epsilon))
+    for span in value.spans:
         out.append(_wrapped("Range", _bound("LowerBound", span.lower), _bound("UpperBound", span.upper)))
     return out
 
 
-def _bound(name: str, given: RangeBound) -> XmlElement:
-    return _new(name, _number(given.value), **({"exclusiveBound": "true"} if given.exclusive else {}))
+def _bound(name: str, bound: RangeBound) -> XmlElement:
+    return _new(name, _number(bound.value), **({"exclusiveBound": "true"} if bound.exclusive else {}))
 
 
-def _staged(given: Staged) -> XmlElement:
-    out = _new("DataStaging", **_named("name", given.name))
-    out.append(_new("FileName", given.file))
-    if given.file_system:
-        out.append(_new("FilesystemName", given.file_system))
-    out.append(_new("CreationFlag", given.flag.value))
-    if given.delete:
+def _staged(staged: Staged) -> XmlElement:
+    out = _new("DataStaging", **_named("name", staged.name))
+    out.append(_new("FileName", staged.file))
+    if staged.file_system:
+        out.append(_new("FilesystemName", staged.file_system))
+    out.append(_new("CreationFlag", staged.flag.value))
+    if staged.delete:
         out.append(_new("DeleteOnTermination", "true"))
-    for name, uri in (("Source", given.source), ("Target", given.target)):
+    for name, uri in (("Source", staged.source), ("Target", staged.target)):
         if uri is not None:
             out.append(_wrapped(name, *([_new("URI", uri)] if uri else [])))
     return out

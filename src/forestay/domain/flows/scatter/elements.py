@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 def elements(indexes: Iterable[int]) -> int:
     """The set of these elements."""
-    found = 0
+    count = 0
     for index in indexes:
-        found |= 1 << index
-    return found
+        count |= 1 << index
+    return count
 
 
 def indexes(bits: int) -> Iterator[int]:
@@ -51,7 +51,7 @@ def from_nearly_all(text: str, count: int) -> int:
     """The set as it was."""
     if not text.startswith("~"):
         return from_text(text)
-    return every(count) & ~elements(int(one, 16) for one in text[1:].split(",") if one)
+    return every(count) & ~elements(int(part, 16) for part in text[1:].split(",") if part)
 
 
 FEW = 100

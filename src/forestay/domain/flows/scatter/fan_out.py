@@ -1,7 +1,7 @@
-"""The elements of one round of an item: how many there are, and what is known of them.
+"""The elements of one round of a task: how many there are, and what is known of them.
 
-Up to `DIRECT_JOBS` elements the case looks after them itself; more are given to shards, of which the case knows only the counts. A
-watched listing begins with the case's own elements and goes on with shards when it grows past them.
+Up to `DIRECT_JOBS` elements the run looks after them itself; more are given to shards, of which the run knows only the counts. A
+watched listing begins with the run's own elements and goes on with shards when it grows past them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_ELEMENTS = 5_000_000
 
 
 class ShardTally(NamedTuple):
-    """What a case knows of one of its shards."""
+    """What a run knows of one of its shards."""
 
     first: int
     size: int
@@ -36,7 +36,7 @@ class FanOut:
     """The elements of a round."""
 
     own: ShardRun | None = None
-    """Those the case looks after itself."""
+    """Those the run looks after itself."""
     shards: tuple[ShardTally, ...] = ()
     open: bool = False
     """A watched listing: more may come."""
@@ -104,14 +104,14 @@ def split(first: int, count: int) -> tuple[ShardTally, ...]:
     )
 
 
-def done_pieces(fan: FanOut) -> tuple[Piece, ...]:
+def done_pieces(fan_out: FanOut) -> tuple[Piece, ...]:
     """The elements that ended well, for their compensation."""
     pieces: list[Piece] = []
-    own = fan.own
+    own = fan_out.own
     if own is not None and own.well:
         whole = own.well == every(own.count)
         pieces.append(Piece(own.first, own.count, None if whole else nearly_all(own.well, own.count)))
-    for shard in fan.shards:
+    for shard in fan_out.shards:
         if shard.well == shard.size:
             pieces.append(Piece(shard.first, shard.size))
         elif shard.well:
@@ -131,11 +131,11 @@ def bits_of(piece: Piece) -> int:
 
 def joined(before: tuple[Piece, ...], now: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """The elements of either; both are cut at the same places."""
-    found = {piece.first: piece for piece in before}
+    pieces = {piece.first: piece for piece in before}
     for piece in now:
-        bits = bits_of(piece) | (bits_of(found[piece.first]) if piece.first in found else 0)
-        found[piece.first] = Piece(piece.first, piece.size, _as_done(bits, piece.size))
-    return tuple(found[first] for first in sorted(found))
+        bits = bits_of(piece) | (bits_of(pieces[piece.first]) if piece.first in pieces else 0)
+        pieces[piece.first] = Piece(piece.first, piece.size, _as_done(bits, piece.size))
+    return tuple(pieces[first] for first in sorted(pieces))
 
 
 def rest(layout: tuple[Piece, ...], done: tuple[Piece, ...]) -> tuple[Piece, ...]:
@@ -149,17 +149,17 @@ def rest(layout: tuple[Piece, ...], done: tuple[Piece, ...]) -> tuple[Piece, ...
     return tuple(left)
 
 
-def layout_of(fan: FanOut) -> tuple[Piece, ...]:
+def layout_of(fan_out: FanOut) -> tuple[Piece, ...]:
     """How the elements of a round were cut."""
-    own = (Piece(0, fan.own.count),) if fan.own is not None and fan.own.count else ()
-    return own + tuple(Piece(shard.first, shard.size) for shard in fan.shards)
+    own = (Piece(0, fan_out.own.count),) if fan_out.own is not None and fan_out.own.count else ()
+    return own + tuple(Piece(shard.first, shard.size) for shard in fan_out.shards)
 
 
 def _as_done(bits: int, size: int) -> str | None:
     return None if bits == every(size) else nearly_all(bits, size)
 
 
-def end_shard(fan: FanOut, place: int, ended: ShardTally, *, reason: str) -> FanOut:
+def end_shard(fan_out: FanOut, place: int, ended: ShardTally, *, reason: str) -> FanOut:
     """Take a shard's last word in."""
-    shards = (*fan.shards[:place], ended, *fan.shards[place + 1 :])
-    return replace(fan, shards=shards, reason=fan.reason or reason)
+    shards = (*fan_out.shards[:place], ended, *fan_out.shards[place + 1 :])
+    return replace(fan_out, shards=shards, reason=fan_out.reason or reason)

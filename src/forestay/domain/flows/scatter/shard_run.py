@@ -1,6 +1,6 @@
 """A shard: looks after at most 5,000 jobs of one round and knows of each only whether and how it ended.
 
-`advance_shard` is pure, so a shard's workflow is a thin loop around it. An item of few jobs has no shard workflow: its case holds a `ShardRun`
+`advance_shard` is pure, so a shard's workflow is a thin loop around it. A task of few jobs has no shard workflow: its run holds a `ShardRun`
 itself. The state of a full shard is three bitmaps of 5,000 bits; as JSON at most 4 kB.
 """
 
@@ -211,7 +211,7 @@ def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[Sha
         case ShardContinued(holder):
             if holder not in run.holders:
                 return run, ()
-            freed = replace(run, holders=tuple(one for one in run.holders if one != holder))
+            freed = replace(run, holders=tuple(other_holder for other_holder in run.holders if other_holder != holder))
             return freed, (ContinueBatch(run.first, run.submitted, holder),)
 
 
@@ -248,7 +248,7 @@ def _submit(run: ShardRun, most: int = BATCH_JOBS) -> tuple[ShardRun, tuple[Shar
 
 
 def shard_ended(run: ShardRun, *, at: int, work: str, shard: int) -> ShardEnded:
-    """What a finished shard tells its case."""
+    """What a finished shard tells its run."""
     well = run.well.bit_count()
     done = None if well in (0, run.count) else run.well
     skipped = (run.skipped & ~run.well & ~run.bad).bit_count()

@@ -1,4 +1,4 @@
-"""What exlets do about the files of a job that needs more than a write on its document: another replica, another target, room where files are to go."""
+"""What playbooks do about the files of a job that needs more than a write on its document: another replica, another target, room where files are to go."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import cast
 from forestay.domain.data.replica import LogicalFile, Viewpoint
 from forestay.domain.data.staging_terms import FREE
 from forestay.domain.data.storage_element import StorageElement
-from forestay.domain.exlets.primitive import AvoidHost, AvoidScope, FreeSpace, Restage, Restaging
 from forestay.domain.jobs.claim import AVOIDED, at_site
 from forestay.domain.jobs.inputs import JobInput, catalogue_name, filled, logical_name
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.pilots.pilot import Pilot, PilotState
+from forestay.domain.playbooks.action import AvoidHost, AvoidScope, FreeSpace, Restage, Restaging
 from forestay.ports.clock import Clock
 from forestay.ports.data.catalogue import Catalogue
 from forestay.ports.jobs.job_store import JobStore, Record
@@ -29,7 +29,7 @@ AVOID_FOR = 3_600_000
 
 @dataclass(slots=True)
 class DataActions:
-    """The service; a performer of exlets."""
+    """The service; a performer of playbooks."""
 
     jobs: JobActions
     store: JobStore
@@ -57,9 +57,9 @@ class DataActions:
                 pilot = await self._pilot(document)
                 if pilot is None:
                     return ActionOutcome(done=False, detail="the site of the last attempt is unknown")
-                return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={SITE: pilot.site})
+                return await self.jobs.recover(ask.incident, ask.do, step=ask.id, notes={SITE: pilot.site})
             case _:
-                return await self.jobs.mend(ask.incident, ask.do, step=ask.id, release_of=ask.release)
+                return await self.jobs.recover(ask.incident, ask.do, step=ask.id, release_of=ask.release)
 
     # -- another replica ---------------------------------------------------------------------------------------
 
@@ -69,36 +69,36 @@ class DataActions:
         if last is None or not last.file or last.stage not in (None, "staging-in"):
             return None
         specs = await self.store.get_specifications([document.specification])
-        given = specs[document.specification].inputs if document.specification in specs else ()
-        inputs = [filled(one, document.parameters, document.index) for one in given]
-        return next((one for one in inputs if one.name == last.file), None)
+        given_inputs = specs[document.specification].inputs if document.specification in specs else ()
+        inputs = [filled(job_input, document.parameters, document.index) for job_input in given_inputs]
+        return next((job_input for job_input in inputs if job_input.name == last.file), None)
 
     async def other_replica(self, document: JobDocument, wanted: JobInput) -> LogicalFile | None:
         """What is known of an input of which another replica is good; None: there is none."""
         name = logical_name(wanted)
         if name is None:
             return None
-        found = (await self.catalogue.locate([name], Viewpoint(document.tenant)))[name]
+        file = (await self.catalogue.locate([name], Viewpoint(document.tenant)))[name]
         now = self.clock.now()
-        good = [one for one in found.replicas if not one.bad(now)]
+        good = [replica for replica in file.replicas if not replica.bad(now)]
         # What is named by an address, or made by a job, has its own place besides, and that is what failed. Otherwise one of these did, told or not.
-        spared = 1 if catalogue_name(name) is None or _told(document, found) else 2
-        return found if len(good) >= spared else None
+        spared = 1 if catalogue_name(name) is None or _told(document, file) else 2
+        return file if len(good) >= spared else None
 
     async def _other_replica(self, ask: StepRequest, document: JobDocument) -> ActionOutcome:
         wanted = await self.failed_input(document)
         if wanted is None:
             return ActionOutcome(done=False, detail="the job did not fail for one of its inputs")
-        found = await self.other_replica(document, wanted)
-        if found is None:
+        file = await self.other_replica(document, wanted)
+        if file is None:
             return ActionOutcome(done=False, detail=f"no other replica of {wanted.source} is known")
-        if catalogue_name(found.name) is not None and not _told(document, found):
+        if catalogue_name(file.name) is not None and not _told(document, file):
             # Its pilot did not say which one failed: it was the one that is tried first.
             pilot = await self._pilot(document)
             view = Viewpoint(document.tenant, pilot.site if pilot is not None else "")
-            first = (await self.catalogue.locate([found.name], view))[found.name].replicas[0]
-            await self.replicas.mark(document.tenant, found.name, first.element, f"incident {ask.incident.id}")
-        return await self.jobs.mend(ask.incident, ask.do, step=ask.id)
+            first = (await self.catalogue.locate([file.name], view))[file.name].replicas[0]
+            await self.replicas.mark(document.tenant, file.name, first.element, f"incident {ask.incident.id}")
+        return await self.jobs.recover(ask.incident, ask.do, step=ask.id)
 
     # -- another target ----------------------------------------------------------------------------------------
 
@@ -107,20 +107,22 @@ class DataActions:
         host = document.last.host if document.last is not None else ""
         pilot = await self._pilot(document)
         alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
-        sites = {one.site for one in alive}
+        sites = {pilot.site for pilot in alive}
         left = {host} if host else set[str]()
         if place and place not in sites:
             return ActionOutcome(done=False, detail=f"there is no pilot at {place}")
         if place:
-            left |= {at_site(one) for one in sites if one != place}
+            left |= {at_site(site) for site in sites if site != place}
         elif pilot is not None and sites - {pilot.site}:
             left.add(at_site(pilot.site))
-        elif not any(one.host != host for one in alive):
+        elif not any(pilot.host != host for pilot in alive):
             return ActionOutcome(done=False, detail="there is no other target: every pilot is where it failed")
         until = self.clock.now() + AVOID_FOR
         before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
-        avoided = dict(sorted({**before, **dict.fromkeys(left, until)}.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
-        return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={AVOIDED: avoided})
+        avoided = dict(
+            sorted({**before, **dict.fromkeys(left, until)}.items(), key=lambda pair: pair[1])[-MAX_AVOIDED:]
+        )
+        return await self.jobs.recover(ask.incident, ask.do, step=ask.id, notes={AVOIDED: avoided})
 
     # -- room --------------------------------------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class DataActions:
             return ActionOutcome(done=True, detail=f"freed {freed} bytes on {element.name}")
         if last is not None and last.host:
             await self._trim(ask, document, last.host, size)
-        return await self.jobs.mend(ask.incident, ask.do, step=ask.id, notes={FREE: size})
+        return await self.jobs.recover(ask.incident, ask.do, step=ask.id, notes={FREE: size})
 
     async def room_at(self, document: JobDocument) -> str:
         """What could be freed where a job's files did not fit: `element`, `cache`, or nothing."""
@@ -156,15 +158,15 @@ class DataActions:
         alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
         orders = [
             Record(
-                f"order:{ask.id}:{one.id}",
+                f"order:{ask.id}:{pilot.id}",
                 document.tenant,
                 "order",
                 document.id,
                 self.clock.now(),
-                {"order": "trim", "pilot": one.id, "bytes": size},
+                {"order": "trim", "pilot": pilot.id, "bytes": size},
             )
-            for one in alive
-            if one.host == host
+            for pilot in alive
+            if pilot.host == host
         ]
         if orders:
             await self.store.add_records(orders)
@@ -179,4 +181,4 @@ class DataActions:
 def _told(document: JobDocument, file: LogicalFile) -> bool:
     """Whether the pilot of the last attempt has said which replica failed: then one is marked since that attempt began."""
     began = max((line.at for line in document.history if line.event == "claim"), default=0)
-    return any(one.bad_since is not None and one.bad_since >= began for one in file.replicas)
+    return any(replica.bad_since is not None and replica.bad_since >= began for replica in file.replicas)

@@ -1,6 +1,6 @@
-"""Carries out the steps of exlets on the cases of other engines: each is an order, or several, and over when the engine has answered.
+"""Carries out the steps of playbooks on the runs of other engines: each is an order, or several, and over when the engine has answered.
 
-An item of another engine has no job of ours. What rules do to a job (try again, with other needs, by a ladder) is done to the item.
+A task of another engine has no job of ours. What rules do to a job (try again, with other needs, by a retry policy) is done to the task.
 """
 
 from __future__ import annotations
@@ -8,49 +8,49 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forestay.domain.exceptions.incidents.engine_case import EngineCase, retried
-from forestay.domain.exceptions.incidents.ladder import (
-    HOUSE,
+from forestay.domain.exceptions.incidents.engine_run import EngineRun, retried
+from forestay.domain.exceptions.incidents.retry_policy import (
+    DEFAULT_POLICY,
     AfterLastLevel,
     Budgets,
-    Ladder,
     Ledger,
+    LevelledRetryPolicy,
     RetriesExhausted,
     entered,
     next_try,
 )
-from forestay.domain.exlets.engine_order import EngineOrder, OrderVerb, needs_as_plain, order_id
-from forestay.domain.exlets.engine_order import OrderOutcome as Said
-from forestay.domain.exlets.primitive import (
-    Action,
+from forestay.domain.playbooks.action import (
+    ActionKind,
     ActionTarget,
-    ClimbLadder,
     Hold,
     Restage,
     Restaging,
     Resubmission,
     Resubmit,
+    RetryByPolicy,
     Rollback,
     Select,
     Steer,
 )
+from forestay.domain.playbooks.engine_order import EngineOrder, OrderVerb, needs_as_plain, order_id
+from forestay.domain.playbooks.engine_order import OrderOutcome as Said
 from forestay.ports.errors import NotFound
 from forestay.services.exceptions.act.job_actions import ActionOutcome
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
 from forestay.services.exceptions.record.step_log import StepRequest
 
 DEEPEST = 32
-"""Cases above a case that are told."""
-MOST_CASES = 400
-"""Cases of a flow that one step tells."""
-_STEERED: Mapping[Action, OrderVerb] = {
-    Action.REMOVE: OrderVerb.REMOVE,
-    Action.SUSPEND: OrderVerb.SUSPEND,
-    Action.CONTINUE: OrderVerb.CONTINUE,
-    Action.RESTART: OrderVerb.RESTART,
-    Action.FORCE_COMPLETE: OrderVerb.FORCE_COMPLETE,
-    Action.FORCE_FAIL: OrderVerb.FORCE_FAIL,
-    Action.HOLD: OrderVerb.SUSPEND,
+"""Runs above a run that are told."""
+MOST_RUNS = 400
+"""Runs of a flow that one step tells."""
+_STEERED: Mapping[ActionKind, OrderVerb] = {
+    ActionKind.REMOVE: OrderVerb.REMOVE,
+    ActionKind.SUSPEND: OrderVerb.SUSPEND,
+    ActionKind.CONTINUE: OrderVerb.CONTINUE,
+    ActionKind.RESTART: OrderVerb.RESTART,
+    ActionKind.FORCE_COMPLETE: OrderVerb.FORCE_COMPLETE,
+    ActionKind.FORCE_FAIL: OrderVerb.FORCE_FAIL,
+    ActionKind.HOLD: OrderVerb.SUSPEND,
 }
 
 
@@ -59,97 +59,103 @@ class EngineActions:
     """The service; a `Performer`."""
 
     engines: EngineCommands
-    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    retry_policies: Mapping[str, LevelledRetryPolicy] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome:
         """Carry a step out. `Transient`: the engine has not answered yet; the order stands, and asking again gives no second one."""
-        case = await self.engines.case(ask.incident.case)
-        if (case.tenant, case.engine) != (ask.incident.tenant, ask.incident.engine):
-            raise NotFound(f"there is no run {ask.incident.case}")
+        run = await self.engines.find_run(ask.incident.run)
+        if (run.tenant, run.engine) != (ask.incident.tenant, ask.incident.engine):
+            raise NotFound(f"there is no run {ask.incident.run}")
         match ask.do:
             case Steer(action, target) | Hold(target=target, action=action):
-                return await self._steer(ask, case, _STEERED[action], target)
+                return await self._steer(ask, run, _STEERED[action], target)
             case Rollback():
-                return await self._said(ask, [_order(ask, case, OrderVerb.FORCE_FAIL)])
+                return await self._said(ask, [_order(ask, run, OrderVerb.FORCE_FAIL)])
             case Resubmit(how, needs, wait, _) if how is not Resubmission.OTHER_DOMAIN:
-                return await self._again(ask, case, wait, needs_as_plain(needs))
+                return await self._again(ask, run, wait, needs_as_plain(needs))
             case Restage(how=Restaging.SAME):
-                return await self._again(ask, case, 0, {})
-            case ClimbLadder(name):
-                return await self._climb(ask, case, name)
+                return await self._again(ask, run, 0, {})
+            case RetryByPolicy(name):
+                return await self._climb(ask, run, name)
             case Select(worklet):
                 data = {"flow": worklet.flow, "params": dict(worklet.give)}
-                return await self._said(ask, [_order(ask, case, OrderVerb.REPLACE, item=ask.incident.item, data=data)])
+                return await self._said(
+                    ask, [_order(ask, run, OrderVerb.REPLACE, instance=ask.incident.instance, data=data)]
+                )
             case do:
                 return ActionOutcome(
                     done=False, detail=f"an external engine cannot {do.action} {getattr(do, 'how', '')}".rstrip()
                 )
 
-    async def _steer(self, ask: StepRequest, case: EngineCase, verb: OrderVerb, target: ActionTarget) -> ActionOutcome:
-        if target in (ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.ITEM):
-            if not ask.incident.item:
+    async def _steer(self, ask: StepRequest, run: EngineRun, verb: OrderVerb, target: ActionTarget) -> ActionOutcome:
+        if target in (ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.TASK):
+            if not ask.incident.instance:
                 return ActionOutcome(done=False, detail="the exception does not concern a task")
-            return await self._said(ask, [_order(ask, case, verb, item=ask.incident.item)])
-        cases: Sequence[EngineCase] = [case]
+            return await self._said(ask, [_order(ask, run, verb, instance=ask.incident.instance)])
+        runs: Sequence[EngineRun] = [run]
         if target is ActionTarget.ANCESTORS:
-            cases = await self._upwards(case)
-        elif target is ActionTarget.ALL_CASES:
-            found = await self.engines.open_cases(case.tenant, case.engine)
-            cases = [one for one in found if one.flow == case.flow]
-            if len(cases) > MOST_CASES:
+            runs = await self._upwards(run)
+        elif target is ActionTarget.ALL_RUNS:
+            found_runs = await self.engines.open_runs(run.tenant, run.engine)
+            runs = [engine_run for engine_run in found_runs if engine_run.flow == run.flow]
+            if len(runs) > MOST_RUNS:
                 return ActionOutcome(
-                    done=False, detail=f"{len(cases)} runs are active; a step may address {MOST_CASES} at most"
+                    done=False, detail=f"{len(runs)} runs are active; a step may address {MOST_RUNS} at most"
                 )
-        return await self._said(ask, [_order(ask, one, verb) for one in cases])
+        return await self._said(ask, [_order(ask, engine_run, verb) for engine_run in runs])
 
-    async def _upwards(self, case: EngineCase) -> Sequence[EngineCase]:
-        found = [case]
-        while found[-1].parent and len(found) < DEEPEST and found[-1].parent not in {one.id for one in found}:
+    async def _upwards(self, run: EngineRun) -> Sequence[EngineRun]:
+        runs = [run]
+        while runs[-1].parent and len(runs) < DEEPEST and runs[-1].parent not in {engine_run.id for engine_run in runs}:
             try:
-                found.append(await self.engines.case(found[-1].parent))
+                runs.append(await self.engines.find_run(runs[-1].parent))
             except NotFound:
                 break  # it was never reported
-        return found
+        return runs
 
     async def _again(
-        self, ask: StepRequest, case: EngineCase, wait: int, needs: Mapping[str, Mapping[str, float]]
+        self, ask: StepRequest, run: EngineRun, wait: int, needs: Mapping[str, Mapping[str, float]]
     ) -> ActionOutcome:
         incident = ask.incident
-        if not incident.item:
+        if not incident.instance:
             return ActionOutcome(done=False, detail="the exception does not concern a task")
-        order = _order(ask, case, OrderVerb.RESUBMIT, item=incident.item, wait=wait, needs=needs)
+        order = _order(ask, run, OrderVerb.RESUBMIT, instance=incident.instance, wait=wait, needs=needs)
         outcome = await self._said(ask, [order])
         if outcome.done:
-            await self.engines.change(case.id, lambda now: retried(now or case, ask.id, incident.item, incident.cause))
+            await self.engines.change(
+                run.id, lambda now: retried(now or run, ask.id, incident.instance, incident.cause)
+            )
         return outcome
 
-    async def _climb(self, ask: StepRequest, case: EngineCase, name: str) -> ActionOutcome:
+    async def _climb(self, ask: StepRequest, run: EngineRun, name: str) -> ActionOutcome:
         incident = ask.incident
-        ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
-        if ladder is None:
+        retry_policy = (
+            self.retry_policies.get(name) if name else self.retry_policies.get(DEFAULT_POLICY.name, DEFAULT_POLICY)
+        )
+        if retry_policy is None:
             return ActionOutcome(done=False, detail=f"there is no retry policy {name!r}")
         ledger = Ledger()
-        for step, item, cause in case.ledger:
-            if item == incident.item and step != ask.id:
+        for step, instance, cause in run.ledger:
+            if instance == incident.instance and step != ask.id:
                 ledger = entered(ledger, cause)
-        answer = next_try(ladder, ledger, incident.cause, self.budgets)
+        answer = next_try(retry_policy, ledger, incident.cause, self.budgets)
         if not isinstance(answer, RetriesExhausted):
-            outcome = await self._again(ask, case, answer.wait, {})
-            words = f"level {answer.level} of retry policy {ladder.name}, after {answer.wait} s"
+            outcome = await self._again(ask, run, answer.wait, {})
+            words = f"level {answer.level} of retry policy {retry_policy.name}, after {answer.wait} s"
             return outcome if outcome.detail or not outcome.done else ActionOutcome(done=True, detail=words)
         words = f"{answer.then}: {answer.reason}"
-        verb, item = {
-            AfterLastLevel.HOLD: (OrderVerb.SUSPEND, incident.item),
-            AfterLastLevel.FAIL: (OrderVerb.FORCE_FAIL, incident.item),
+        verb, instance = {
+            AfterLastLevel.HOLD: (OrderVerb.SUSPEND, incident.instance),
+            AfterLastLevel.FAIL: (OrderVerb.FORCE_FAIL, incident.instance),
             AfterLastLevel.ROLLBACK: (OrderVerb.FORCE_FAIL, ""),
         }[answer.then]
-        outcome = await self._said(ask, [_order(ask, case, verb, item=item)])
+        outcome = await self._said(ask, [_order(ask, run, verb, instance=instance)])
         return ActionOutcome(done=True, detail=words) if outcome.done else outcome
 
     async def _said(self, ask: StepRequest, orders: Sequence[EngineOrder]) -> ActionOutcome:
         """Give the orders, all of them first, and wait for the answers. Done if every one was obeyed."""
-        given: list[EngineOrder] = []
+        given_orders: list[EngineOrder] = []
         for order in orders:
             try:
                 await self.engines.give(order)
@@ -157,20 +163,20 @@ class EngineActions:
                 if len(orders) == 1:
                     return ActionOutcome(done=False, detail="the run has ended")
                 continue
-            given.append(order)
-        answers = [await self.engines.send(order) for order in given]
+            given_orders.append(order)
+        answers = [await self.engines.send(order) for order in given_orders]
         refused = [answer for answer in answers if answer.outcome is Said.REFUSED]
         if refused:
             return ActionOutcome(done=False, detail=refused[0].detail or "the engine refused the command")
-        return ActionOutcome(done=True, detail=next((one.detail for one in answers if one.detail), ""))
+        return ActionOutcome(done=True, detail=next((answer.detail for answer in answers if answer.detail), ""))
 
 
 def _order(
     ask: StepRequest,
-    case: EngineCase,
+    run: EngineRun,
     verb: OrderVerb,
     *,
-    item: str = "",
+    instance: str = "",
     wait: int = 0,
     needs: Mapping[str, Mapping[str, float]] | None = None,
     data: Mapping[str, object] | None = None,
@@ -178,17 +184,17 @@ def _order(
     incident = ask.incident
     holding = verb in (OrderVerb.SUSPEND, OrderVerb.CONTINUE)
     return EngineOrder(
-        id=order_id(case.id, ask.id),
-        case=case.id,
-        key=case.key,
+        id=order_id(run.id, ask.id),
+        run=run.id,
+        key=run.key,
         verb=verb,
         at=ask.at,
-        item=item,
+        instance=instance,
         holder=(ask.release or ask.id) if holding else "",
         wait=wait,
         needs=needs or {},
         data=data or {},
-        by="exlet",
+        by="playbook",
         reason=f"incident {incident.id}",
         incident=incident.id,
         step=ask.id,

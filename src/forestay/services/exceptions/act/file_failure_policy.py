@@ -1,4 +1,4 @@
-"""The house's answer to a fault that is about files, before the job's own retry policy is asked: see `domain.exlets.house_restaging`."""
+"""The default answer to a failure that is about files, before the job's own retry policy is asked: see `domain.playbooks.default_restaging`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding
 from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.incidents.house_policy import SURE
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.house_restaging import FileFault, house_steps
+from forestay.domain.exceptions.incidents.default_policy import SURE
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.pilots.pilot import PilotState
+from forestay.domain.playbooks.default_restaging import FileFailure, default_steps
+from forestay.domain.playbooks.playbook import Playbook
 from forestay.ports.errors import PortError
 from forestay.services.exceptions.act.data_actions import DataActions
 
@@ -23,27 +23,27 @@ class FileFailurePolicy:
 
     data: DataActions
 
-    async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Exlet | None:
-        """What the house does; None: the job's own retry policy answers. It never raises: what cannot be looked up now is no reason to wait."""
+    async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Playbook | None:
+        """What the default policy does; None: the job's own retry policy answers. It never raises: what cannot be looked up now is no reason to wait."""
         stage = evidence.stage.value if evidence.stage is not None else ""
         if stage not in _STAGES or finding.confidence < SURE:
             return None
         try:
-            fault = await self._fault(document, stage, finding)
+            failure = await self._failure(document, stage, finding)
         except PortError:
             return None
-        steps = house_steps(document, fault)
-        return Exlet("house", steps) if steps else None
+        steps = default_steps(document, failure)
+        return Playbook("default", steps) if steps else None
 
-    async def _fault(self, document: JobDocument, stage: str, finding: CauseFinding) -> FileFault:
+    async def _failure(self, document: JobDocument, stage: str, finding: CauseFinding) -> FileFailure:
         last = document.last
         wanted = await self.data.failed_input(document) if stage == "staging-in" else None
         other = wanted is not None and await self.data.other_replica(document, wanted) is not None
         room, several = "", False
         if finding.cause is Cause.DISK and last is not None:
             alive = await self.data.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
-            several = any(one.host != last.host for one in alive)
+            several = any(pilot.host != last.host for pilot in alive)
             room = await self.data.room_at(document)
         size = wanted.size if wanted is not None and wanted.size else 0
         error = (last.error if last is not None else "") or ""
-        return FileFault(stage, finding.cause, error, other, room, several, size)
+        return FileFailure(stage, finding.cause, error, other, room, several, size)

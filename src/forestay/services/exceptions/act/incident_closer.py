@@ -1,7 +1,7 @@
-"""Brings incidents to their end whose fault was answered by someone who died before they could say so.
+"""Brings incidents to their end whose failure was answered by someone who died before they could say so.
 
-The answer to a fault is one write on its job, and what the job is after it is no fault any more: nobody looks for it again. What may be missing is the document
-that the step is over, where the incident stands, and of a ladder that has come to its end the word to the case. All of it is repeated here, under the same ids.
+The answer to a failure is one write on its job, and what the job is after it is no failure any more: nobody looks for it again. What may be missing is the document
+that the step is over, where the incident stands, and of a retry policy that has come to its end the word to the run. All of it is repeated here, under the same ids.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from forestay.domain.exceptions.incidents.default_policy import DefaultAction
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.house_policy import DefaultAction
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus
-from forestay.domain.exlets.exlet import is_one_write
-from forestay.domain.exlets.exlet_plain import exlet_from_plain
-from forestay.domain.exlets.exlet_run import PlaybookRunState, StepState
+from forestay.domain.playbooks.playbook import is_one_write
+from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepState
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
-from forestay.services.exceptions.detect.fault_incident import is_about
+from forestay.services.exceptions.detect.failure_incident import is_about
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
 
@@ -34,11 +34,11 @@ _STATES = {
 
 @dataclass(slots=True)
 class IncidentCloser:
-    """The service; every keeper runs it."""
+    """The service; every reconciler runs it."""
 
     incidents: IncidentStore
     store: JobStore
-    exlets: PlaybookRunner
+    playbooks: PlaybookRunner
     clock: Clock
     every: float = 15.0
     troubled: Callable[[str], None] = lambda _text: None
@@ -50,25 +50,25 @@ class IncidentCloser:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Go through the incidents of faults that are open, or were put off, and are overdue."""
+        """Go through the incidents of failures that are open, or were put off, and are overdue."""
         query = IncidentQuery(kind=ExceptionType.ABORT.value, states=UNSETTLED, due=self.clock.now())
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort="due", limit=BULK, cursor=cursor)
-            standings = {one.standing.id: one.standing for one in page.found if one.standing.job}
-            known = await self.quarantine.readable(self.incidents.get_incidents, list(standings), self.troubled)
-            names = [one.job for one in standings.values()]
+            statuses = {stored.status.id: stored.status for stored in page.statuses if stored.status.job}
+            known = await self.quarantine.readable(self.incidents.get_incidents, list(statuses), self.troubled)
+            names = [status.job for status in statuses.values()]
             jobs = await self.quarantine.readable(self.store.get, names, self.troubled)
 
             async def look_at(
                 incident: Incident,
-                standings: Mapping[str, IncidentStatus] = standings,
+                statuses: Mapping[str, IncidentStatus] = statuses,
                 jobs: Mapping[str, Stored] = jobs,
             ) -> None:
                 # One that was left out is read alone: to be unreadable is not to be gone.
                 stored = jobs.get(incident.job) or (await self.store.get([incident.job])).get(incident.job)
                 if stored is None or not is_about(incident, stored.document):
-                    await self._close(incident, standings[incident.id])
+                    await self._close(incident, statuses[incident.id])
 
             later = await self.quarantine.each(
                 known.values(),
@@ -82,29 +82,29 @@ class IncidentCloser:
             if cursor is None:
                 return
 
-    async def _close(self, incident: Incident, standing: IncidentStatus) -> None:
-        decision = await self.incidents.get_decision(incident.id, max(1, standing.n))
+    async def _close(self, incident: Incident, status: IncidentStatus) -> None:
+        decision = await self.incidents.get_decision(incident.id, max(1, status.n))
         if decision is None:
-            await self._move(standing, IncidentState.COMPLETE, "the job continued before a decision")
-        elif decision.exlet is None:
+            await self._move(status, IncidentState.COMPLETE, "the job continued before a decision")
+        elif decision.playbook is None:
             words = str(decision.detail.get("words", ""))
-            await self._move(standing, _STATES.get(decision.verdict, IncidentState.COMPLETE), words)
-        elif is_one_write(exlet_from_plain(decision.exlet), of_case=bool(incident.case)):
+            await self._move(status, _STATES.get(decision.verdict, IncidentState.COMPLETE), words)
+        elif is_one_write(playbook_from_plain(decision.playbook), of_run=bool(incident.run)):
             await self._repeat(incident, decision)
-        elif standing.state is IncidentState.OPEN:
-            await self._move(standing, IncidentState.HELD, "the job continued before its playbook started")
+        elif status.state is IncidentState.OPEN:
+            await self._move(status, IncidentState.HELD, "the job continued before its playbook started")
         else:
-            return  # its exlet may have begun since it was put off, and says itself how it ends
+            return  # its playbook may have begun since it was put off, and says itself how it ends
         self.closed += 1
 
     async def _repeat(self, incident: Incident, decision: Decision) -> None:
         """What took place is found by the step's id, and is not done a second time."""
-        end = await self.exlets.do_step(incident.id, decision.n, 0)
+        end = await self.playbooks.do_step(incident.id, decision.n, 0)
         state = PlaybookRunState.COMPLETE if end.state is StepState.DONE else PlaybookRunState.FAILED
-        await self.exlets.finish(incident.id, decision.n, state, reason=end.detail)
+        await self.playbooks.finish(incident.id, decision.n, state, reason=end.detail)
 
-    async def _move(self, standing: IncidentStatus, state: IncidentState, words: str) -> None:
-        known = (await self.incidents.get_standings([standing.id])).get(standing.id)
-        if known is not None and known.standing.state in UNSETTLED:
-            moved = known.standing.moved(state, now=self.clock.now(), n=max(1, standing.n), note=words)
-            await self.incidents.put_standings([(moved, known.version)])
+    async def _move(self, status: IncidentStatus, state: IncidentState, words: str) -> None:
+        known = (await self.incidents.get_statuses([status.id])).get(status.id)
+        if known is not None and known.status.state in UNSETTLED:
+            moved = known.status.moved(state, now=self.clock.now(), n=max(1, status.n), note=words)
+            await self.incidents.put_statuses([(moved, known.version)])

@@ -1,4 +1,4 @@
-"""What exlets do to a job: each step is one version-checked write on its document, and takes place once.
+"""What playbooks do to a job: each step is one version-checked write on its document, and takes place once.
 
 The line that a step writes into the job's story bears the step's id. So a repeat, by whomever and however late, finds the line and changes nothing.
 """
@@ -12,41 +12,41 @@ from typing import NamedTuple, cast
 from forestay.domain.data.staging_terms import RESTAGED, TRANSFER, restaged, transfer_of
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
-from forestay.domain.exceptions.incidents.ladder import (
-    HOUSE,
+from forestay.domain.exceptions.incidents.retry_policy import (
+    DEFAULT_POLICY,
     RETRIES,
     AfterLastLevel,
     Budgets,
-    Ladder,
     Ledger,
+    LevelledRetryPolicy,
     RetriesExhausted,
     entered,
     next_try,
     retries_told,
     with_told,
 )
-from forestay.domain.exlets.primitive import (
-    Action,
-    Amount,
-    AvoidHost,
-    AvoidScope,
-    ClimbLadder,
-    FreeSpace,
-    Hold,
-    NeedChange,
-    Primitive,
-    ReserveSpace,
-    Restage,
-    Restaging,
-    Resubmission,
-    Resubmit,
-    Steer,
-)
 from forestay.domain.jobs import steering
 from forestay.domain.jobs.claim import AVOIDED, at_site, release
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources
+from forestay.domain.playbooks.action import (
+    Action,
+    ActionKind,
+    Amount,
+    AvoidHost,
+    AvoidScope,
+    FreeSpace,
+    Hold,
+    NeedChange,
+    ReserveSpace,
+    Restage,
+    Restaging,
+    Resubmission,
+    Resubmit,
+    RetryByPolicy,
+    Steer,
+)
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Transient
 from forestay.services.jobs.job_control import JobControl
@@ -75,7 +75,7 @@ class JobAction(NamedTuple):
     """A step that is to be done to the job of an incident."""
 
     incident: Incident
-    primitive: Primitive
+    action: Action
     step: str
     release_of: str = ""
     notes: Mapping[str, object] = {}
@@ -83,7 +83,7 @@ class JobAction(NamedTuple):
 
     @property
     def by(self) -> str:
-        return f"exlet:{self.step}"
+        return f"playbook:{self.step}"
 
 
 @dataclass(slots=True)
@@ -93,15 +93,15 @@ class JobActions:
     writer: Writer
     steer: JobControl
     clock: Clock
-    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    retry_policies: Mapping[str, LevelledRetryPolicy] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     exhausted: Callable[[Incident, RetriesExhausted], None] = lambda _incident, _exhausted: None
-    """Told when a ladder has come to its end, for metrics."""
+    """Told when a retry policy has come to its end, for metrics."""
 
-    def can(self, primitive: Primitive) -> bool:
-        """Whether a primitive is something that is done to a job here."""
-        match primitive:
-            case Steer() | Hold() | ClimbLadder() | ReserveSpace():
+    def can(self, action: Action) -> bool:
+        """Whether an action is something that is done to a job here."""
+        match action:
+            case Steer() | Hold() | RetryByPolicy() | ReserveSpace():
                 return True
             case AvoidHost(scope=scope):
                 return scope is AvoidScope.HOST
@@ -112,70 +112,70 @@ class JobActions:
             case _:
                 return False
 
-    async def mend(
+    async def recover(
         self,
         incident: Incident,
-        primitive: Primitive,
+        action: Action,
         *,
         step: str,
         release_of: str = "",
         notes: Mapping[str, object] | None = None,
     ) -> ActionOutcome:
         """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
-        (outcome,) = await self.mend_all([JobAction(incident, primitive, step, release_of, notes or {})])
+        (outcome,) = await self.recover_all([JobAction(incident, action, step, release_of, notes or {})])
         return outcome
 
-    async def mend_all(self, asked: Sequence[JobAction]) -> Sequence[ActionOutcome]:
+    async def recover_all(self, asked: Sequence[JobAction]) -> Sequence[ActionOutcome]:
         """Carry steps out by one write, an outcome each. `Transient`: of some the store did not say; the repeat of all is safe."""
         now = self.clock.now()
         before: dict[str, JobDocument] = {}
-        answers = await self.writer.write([self._proposed(one, now, before) for one in asked])
-        outcomes = [self._outcome(one, answer) for one, answer in zip(asked, answers, strict=True)]
-        for one, answer in zip(asked, answers, strict=True):
-            held = before.get(one.step)
+        answers = await self.writer.write([self._proposed(action, now, before) for action in asked])
+        outcomes = [self._outcome(action, answer) for action, answer in zip(asked, answers, strict=True)]
+        for action, answer in zip(asked, answers, strict=True):
+            held = before.get(action.step)
             lost = isinstance(answer, WriteApplied) and answer.stored.document.claim is None
             if lost and held is not None and held.claim is not None:
                 await self.steer.order(held, "cancel")
         return outcomes
 
-    def _proposed(self, one: JobAction, now: int, before: dict[str, JobDocument]) -> ProposedWrite:
-        incident, by = one.incident, one.by
+    def _proposed(self, job_action: JobAction, now: int, before: dict[str, JobDocument]) -> ProposedWrite:
+        incident, by = job_action.incident, job_action.by
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-            before[one.step] = document
+            before[job_action.step] = document
             if _bears(document, by):
                 return document
             if document.tenant != incident.tenant:
                 return TransitionRefused("there is no such job")
             return self._decide(
                 incident,
-                one.primitive,
+                job_action.action,
                 document,
-                step=one.step,
+                step=job_action.step,
                 by=by,
                 now=now,
-                release_of=one.release_of,
-                more=one.notes,
+                release_of=job_action.release_of,
+                more=job_action.notes,
             )
 
         return ProposedWrite(incident.job, decide, lambda document: _bears(document, by))
 
-    def _outcome(self, one: JobAction, answer: Answer) -> ActionOutcome:
+    def _outcome(self, action: JobAction, answer: Answer) -> ActionOutcome:
         match answer:
             case WriteApplied():
-                lines = (line.note for line in answer.stored.document.history if line.by == one.by)
+                lines = (line.note for line in answer.stored.document.history if line.by == action.by)
                 return ActionOutcome(done=True, detail=next(lines, ""))
             case TransitionRefused(reason):
                 return ActionOutcome(done=False, detail=reason)
             case JobMissing():
                 return ActionOutcome(done=False, detail="there is no such job")
             case WriteUnsettled(detail):
-                raise Transient(f"the store did not confirm the write to job {one.incident.job}: {detail}")
+                raise Transient(f"the store did not confirm the write to job {action.incident.job}: {detail}")
 
     def _decide(
         self,
         incident: Incident,
-        primitive: Primitive,
+        action: Action,
         document: JobDocument,
         *,
         step: str,
@@ -185,11 +185,11 @@ class JobActions:
         more: Mapping[str, object],
     ) -> JobDocument | TransitionRefused:
         reason = f"incident {incident.id}"
-        match primitive:
+        match action:
             case Hold(_, why):
                 return steering.hold(document, holder=step, now=now, by=by, reason=why or reason)
-            case Steer(action):
-                return self._steered(action, incident, document, step=step, by=by, now=now, release_of=release_of)
+            case Steer(kind):
+                return self._steered(kind, incident, document, step=step, by=by, now=now, release_of=release_of)
             case AvoidHost(seconds, scope):
                 where = (
                     f"site {more[SITE]}" if SITE in more else document.last.host if document.last is not None else ""
@@ -201,7 +201,7 @@ class JobActions:
                 return _avoiding(document, key, where, until=until, now=now, by=by, holder=step)
         if moved := _moved_on(incident, document):
             return moved
-        match primitive:
+        match action:
             case Resubmit(_, needs, wait, _):
                 resources = changed_needs(document.resources, needs)
                 if needs and resources == document.resources:
@@ -220,7 +220,7 @@ class JobActions:
                 )
             case Restage():
                 tries = entered(_ledger(document, incident), incident.cause).as_plain()
-                kept = {**staging_notes(document, primitive), **more, RETRIES: tries}
+                kept = {**staging_notes(document, action), **more, RETRIES: tries}
                 return steering.resubmit(document, now=now, by=by, reason=reason, notes=kept)
             case FreeSpace(size):
                 return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are freed", notes=more)
@@ -228,22 +228,24 @@ class JobActions:
                 reserved = changed_needs(document.resources, {Amount.DISK: NeedChange(to=size)})
                 reason = f"needs {reserved.disk} bytes of disk"
                 return _noted(document, now=now, by=by, holder=step, reason=reason, notes=more, resources=reserved)
-            case ClimbLadder(name):
+            case RetryByPolicy(name):
                 return self._climb(incident, document, name, step=step, by=by, now=now)
             case _:
-                return TransitionRefused(f"{primitive.action} cannot be applied to a job here")
+                return TransitionRefused(f"{action.action} cannot be applied to a job here")
 
     def _climb(
         self, incident: Incident, document: JobDocument, name: str, *, step: str, by: str, now: int
     ) -> JobDocument | TransitionRefused:
-        ladder = self.ladders.get(name) if name else self.ladders.get(HOUSE.name, HOUSE)
-        if ladder is None:
+        retry_policy = (
+            self.retry_policies.get(name) if name else self.retry_policies.get(DEFAULT_POLICY.name, DEFAULT_POLICY)
+        )
+        if retry_policy is None:
             return TransitionRefused(f"there is no retry policy {name!r}")
         ledger = _ledger(document, incident)
-        answer = next_try(ladder, ledger, incident.cause, self.budgets)
+        answer = next_try(retry_policy, ledger, incident.cause, self.budgets)
         if not isinstance(answer, RetriesExhausted):
             notes = {RETRIES: entered(ledger, incident.cause).as_plain()}
-            words = f"level {answer.level} of retry policy {ladder.name}, after {answer.wait} s"
+            words = f"level {answer.level} of retry policy {retry_policy.name}, after {answer.wait} s"
             return _resent(
                 incident,
                 document,
@@ -259,12 +261,12 @@ class JobActions:
         words = f"{answer.then}: {answer.reason}"
         if answer.then is AfterLastLevel.HOLD:
             return steering.hold(document, holder=step, now=now, by=by, reason=words)
-        # Its case hears that the job failed, and the flow says what that means; after `rollback` whoever runs the exlet tells the case too.
+        # Its run hears that the job failed, and the flow says what that means; after `rollback` whoever runs the playbook tells the run too.
         return steering.force(document, to=State.FAILED, expected=document.token, now=now, by=by, reason=words)
 
     def _steered(
         self,
-        action: Action,
+        action: ActionKind,
         incident: Incident,
         document: JobDocument,
         *,
@@ -275,16 +277,16 @@ class JobActions:
     ) -> JobDocument | TransitionRefused:
         reason = f"incident {incident.id}"
         match action:
-            case Action.SUSPEND:
+            case ActionKind.SUSPEND:
                 return steering.hold(document, holder=step, now=now, by=by, reason=reason)
-            case Action.CONTINUE:
-                return steering.let_go(document, holder=release_of, now=now, by=by, answer=self.steer.fault_answer)
-            case Action.REMOVE:
+            case ActionKind.CONTINUE:
+                return steering.let_go(document, holder=release_of, now=now, by=by, answer=self.steer.failure_answer)
+            case ActionKind.REMOVE:
                 return steering.cancel(document, now=now, by=by, reason=reason)
-            case Action.FORCE_COMPLETE | Action.FORCE_FAIL:
-                state = State.FORCED_COMPLETE if action is Action.FORCE_COMPLETE else State.FAILED
+            case ActionKind.FORCE_COMPLETE | ActionKind.FORCE_FAIL:
+                state = State.FORCED_COMPLETE if action is ActionKind.FORCE_COMPLETE else State.FAILED
                 return steering.force(document, to=state, expected=document.token, now=now, by=by, reason=reason)
-            case Action.RESTART:
+            case ActionKind.RESTART:
                 if moved := _moved_on(incident, document):
                     return moved
                 if document.claim is not None:
@@ -308,7 +310,7 @@ def _resent(
     notes: Mapping[str, object],
     step: str,
 ) -> JobDocument | TransitionRefused:
-    """The job, to be claimed again. An exception that is no fault finds it running, or still waiting: then it is taken back first."""
+    """The job, to be claimed again. An exception that is no failure finds it running, or still waiting: then it is taken back first."""
     if incident.kind is ExceptionType.ABORT or document.state is State.FAULTED:
         return steering.resubmit(document, resources=resources, wait=wait, now=now, by=by, reason=reason, notes=notes)
     if document.claim is not None:
@@ -349,7 +351,7 @@ def _avoiding(
 ) -> JobDocument | TransitionRefused:
     before = cast("Mapping[str, int]", document.extra.get(AVOIDED, {}))
     avoided = {host: end for host, end in before.items() if end > now} | {key: until}
-    newest = dict(sorted(avoided.items(), key=lambda one: one[1])[-MAX_AVOIDED:])
+    newest = dict(sorted(avoided.items(), key=lambda pair: pair[1])[-MAX_AVOIDED:])
     reason = f"avoids {where}"
     return _noted(document, now=now, by=by, holder=holder, reason=reason, notes={AVOIDED: newest})
 
@@ -378,8 +380,8 @@ def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:
     """What a document keeps of a re-staging: that there was one, and parameters of transfers that changed."""
     notes: dict[str, object] = {RESTAGED: restaged(document.extra) + 1}
     if do.how is Restaging.CHANGED:
-        told = {"protocol": do.protocol or None, "piece": do.buffer, "timeout": do.timeout}
-        changed = {name: value for name, value in told.items() if value is not None}
+        notes_data = {"protocol": do.protocol or None, "piece": do.buffer, "timeout": do.timeout}
+        changed = {name: value for name, value in notes_data.items() if value is not None}
         notes[TRANSFER] = {**transfer_of(document.extra), **changed}
     return notes
 
@@ -399,6 +401,6 @@ def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> R
 
 def _ledger(document: JobDocument, incident: Incident) -> Ledger:
     """All retries of a job so far: ours, as its document has them, and those of other layers as far as the evidence tells of them."""
-    told = [one for name in ("evidence",) if isinstance(one := incident.context.get(name), Mapping)]
+    evidences = [evidence for name in ("evidence",) if isinstance(evidence := incident.context.get(name), Mapping)]
     ours = Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
-    return with_told(ours, incident.cause, retries_told(*told, document.labels))
+    return with_told(ours, incident.cause, retries_told(*evidences, document.labels))

@@ -1,4 +1,4 @@
-"""Carries out the steps of exlets, through the services that people use too; each once, as `step_log` says. Everything that takes a step's id takes it once."""
+"""Carries out the steps of playbooks, through the services that people use too; each once, as `step_log` says. Everything that takes a step's id takes it once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,19 @@ from forestay.domain.exceptions.incidents.incident import (
     StepMark,
     step_record_id,
 )
-from forestay.domain.exceptions.incidents.ladder import AfterLastLevel
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_plain import exlet_from_plain
-from forestay.domain.exlets.exlet_run import (
-    PlaybookRunState,
-    StepEnd,
-    WorkletEnded,
-    run_name,
-    step_id,
-    worklet_case,
-)
-from forestay.domain.exlets.primitive import (
+from forestay.domain.exceptions.incidents.retry_policy import AfterLastLevel
+from forestay.domain.flows.commands import RunOutcome as RunOutcome
+from forestay.domain.flows.definition.expression import Path, inside
+from forestay.domain.flows.definition.flow_version import flow_as_plain
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.flows.execution.constraints import holder_of
+from forestay.domain.playbooks.action import (
     Action,
+    ActionKind,
     ActionTarget,
     CompensateAction,
     Hold,
     Notify,
-    Primitive,
     Rollback,
     Select,
     Steer,
@@ -42,33 +37,38 @@ from forestay.domain.exlets.primitive import (
     target_of,
     worklets_of,
 )
-from forestay.domain.exlets.worklet_data import filled
-from forestay.domain.flows.commands import RunOutcome as CaseOutcome
-from forestay.domain.flows.definition.expression import Path, inside
-from forestay.domain.flows.definition.flow_version import flow_as_plain
-from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.constraints import holder_of
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook_run import (
+    PlaybookRunState,
+    StepEnd,
+    WorkletEnded,
+    run_name,
+    step_id,
+    worklet_run,
+)
+from forestay.domain.playbooks.worklet_data import filled
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.exceptions.incident_store import IncidentStore
-from forestay.ports.flows.flow_engine import CaseStart, FlowEngine
+from forestay.ports.flows.flow_engine import FlowEngine, RunStart
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActions
 from forestay.services.exceptions.record.step_log import StepLog, StepRequest, end_of
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.flows.run_starter import CaseChecks, check_params
+from forestay.services.flows.run_starter import RunChecks, check_params
 
 TRIES = 10
-VERBS: Mapping[Action, VerbKind] = {
-    Action.REMOVE: VerbKind.REMOVE,
-    Action.SUSPEND: VerbKind.SUSPEND,
-    Action.CONTINUE: VerbKind.CONTINUE,
-    Action.RESTART: VerbKind.RESTART,
-    Action.FORCE_COMPLETE: VerbKind.FORCE_COMPLETE,
-    Action.FORCE_FAIL: VerbKind.FORCE_FAIL,
-    Action.HOLD: VerbKind.SUSPEND,
+VERBS: Mapping[ActionKind, VerbKind] = {
+    ActionKind.REMOVE: VerbKind.REMOVE,
+    ActionKind.SUSPEND: VerbKind.SUSPEND,
+    ActionKind.CONTINUE: VerbKind.CONTINUE,
+    ActionKind.RESTART: VerbKind.RESTART,
+    ActionKind.FORCE_COMPLETE: VerbKind.FORCE_COMPLETE,
+    ActionKind.FORCE_FAIL: VerbKind.FORCE_FAIL,
+    ActionKind.HOLD: VerbKind.SUSPEND,
 }
 STANDS: Mapping[PlaybookRunState, IncidentState] = {
     PlaybookRunState.COMPLETE: IncidentState.COMPLETE,
@@ -76,12 +76,12 @@ STANDS: Mapping[PlaybookRunState, IncidentState] = {
     PlaybookRunState.FAILED: IncidentState.HELD,
     PlaybookRunState.STOPPED: IncidentState.HELD,
 }
-"""Where an incident stands when a run of its exlet is over: what did not end well is for a person."""
-_WELL = frozenset({CaseOutcome.COMPLETED.value, CaseOutcome.FORCED_COMPLETE.value, CaseOutcome.UNDONE.value})
+"""Where an incident stands when a run of its playbook is over: what did not end well is for a person."""
+_WELL = frozenset({RunOutcome.COMPLETED.value, RunOutcome.FORCED_COMPLETE.value, RunOutcome.UNDONE.value})
 
 
 class Performer(Protocol):
-    """Carries out primitives that need a part of the house which not every installation has: staging, peers, the proxy."""
+    """Carries out actions that need a component which not every installation has: staging, peers, the proxy."""
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome: ...
 
@@ -94,16 +94,16 @@ class PlaybookRunner:
     store: JobStore
     engine: FlowEngine | None
     flows: FlowStore
-    gates: FlowSuspensions
+    suspensions: FlowSuspensions
     jobs: JobActions
     clock: Clock
-    others: Mapping[Action, Performer] = field(default_factory=dict)
-    checks: CaseChecks | None = None
-    """Asked whether a worklet's case may begin."""
+    others: Mapping[ActionKind, Performer] = field(default_factory=dict)
+    checks: RunChecks | None = None
+    """Asked whether a worklet's run may begin."""
     elsewhere: ExceptionEngine | None = None
     """All engines that are not ours."""
     abroad: Performer | None = None
-    """Carries out what is done to their cases."""
+    """Carries out what is done to their runs."""
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -111,9 +111,9 @@ class PlaybookRunner:
     def documents(self) -> StepLog:
         return StepLog(self.incidents, self.clock)
 
-    async def exlet(self, incident: str, n: int) -> Exlet:
-        """The exlet of a recorded decision; `NotFound`."""
-        return await self.documents.exlet(incident, n)
+    async def playbook(self, incident: str, n: int) -> Playbook:
+        """The playbook of a recorded decision; `NotFound`."""
+        return await self.documents.playbook(incident, n)
 
     async def do_step(self, incident: str, n: int, step: int, *, release: str = "") -> StepEnd:
         """Carry a step out, once; how it ended, also if that was long ago."""
@@ -126,116 +126,112 @@ class PlaybookRunner:
             await self._start(ask, place, worklet)
 
     async def take_back(self, incident: str, n: int, step: int) -> StepEnd:
-        """Give the case what the worklets of a step came to, once."""
+        """Give the run what the worklets of a step came to, once."""
         return await self.documents.once(incident, n, step, self._take_back)
 
     async def worklets_ended(self, incident: str, n: int, step: int) -> Sequence[WorkletEnded]:
         """The worklets of a step that have ended, as the engine lists them."""
-        exlet = await self.exlet(incident, n)
-        if not 0 <= step < len(exlet.steps) or not isinstance(exlet.steps[step].do, CompensateAction):
+        playbook = await self.playbook(incident, n)
+        if not 0 <= step < len(playbook.steps) or not isinstance(playbook.steps[step].do, CompensateAction):
             return ()
-        found: list[WorkletEnded] = []
-        for place in range(len(worklets_of(exlet.steps[step].do))):
+        ended: list[WorkletEnded] = []
+        for place in range(len(worklets_of(playbook.steps[step].do))):
             try:
-                case = await self._engine().describe(worklet_case(incident, n, step, place))
+                run = await self._engine().describe(worklet_run(incident, n, step, place))
             except NotFound:
                 continue  # not started yet, by someone who is at it
-            if case.ended is not None:
-                found.append(WorkletEnded(step, place, case.state in _WELL, f"its run was {case.state}"))
-        return found
+            if run.ended is not None:
+                ended.append(WorkletEnded(step, place, run.state in _WELL, f"its run was {run.state}"))
+        return ended
 
     async def finish(
         self, incident: str, n: int, state: PlaybookRunState, *, reason: str = "", held: Sequence[str] = ()
     ) -> None:
-        """Record where the incident stands now that its exlet is over. An incident that has moved on stays where it is."""
+        """Record where the incident stands now that its playbook is over. An incident that has moved on stays where it is."""
         if state is PlaybookRunState.COMPLETE and await self._keeps(incident, n):
             state = PlaybookRunState.HELD
         if state is PlaybookRunState.COMPLETE:
             await self.lift(incident)
         for _ in range(TRIES):
-            found = (await self.incidents.get_standings([incident])).get(incident)
-            if found is None or found.standing.n > n or found.standing.state in CLOSED:
+            stored = (await self.incidents.get_statuses([incident])).get(incident)
+            if stored is None or stored.status.n > n or stored.status.state in CLOSED:
                 return
             note = reason or ("held for a person" if state is PlaybookRunState.HELD else "")
             if held:
                 note = f"{note}; suspended: {', '.join(held)}" if note else f"suspended: {', '.join(held)}"
-            moved = found.standing.moved(STANDS[state], now=self.clock.now(), n=n, note=note)
-            if (
-                moved.state is found.standing.state
-                and moved.n == found.standing.n
-                and moved.note == found.standing.note
-            ):
+            moved = stored.status.moved(STANDS[state], now=self.clock.now(), n=n, note=note)
+            if moved.state is stored.status.state and moved.n == stored.status.n and moved.note == stored.status.note:
                 return
-            (result,) = await self.incidents.put_standings([(moved, found.version)])
+            (result,) = await self.incidents.put_statuses([(moved, stored.version)])
             if isinstance(result, Written):
                 return
         raise Transient("the status of the incident could not be stored; try again")
 
     async def lift(self, incident: str) -> None:
-        """Let go of what had to wait while the exception was answered: the item or case of a constraint that was not met."""
+        """Let go of what had to wait while the exception was answered: the task or run of a constraint that was not met."""
         known = (await self.incidents.get_incidents([incident])).get(incident)
-        if known is None or known.kind not in CONSTRAINTS or known.engine != OWN_ENGINE or not known.case:
+        if known is None or known.kind not in CONSTRAINTS or known.engine != OWN_ENGINE or not known.run:
             return
-        await self._let_go(known, "" if known.kind.of_case else known.item)
+        await self._let_go(known, "" if known.kind.of_run else known.instance)
 
-    async def _let_go(self, incident: Incident, item: str) -> None:
+    async def _let_go(self, incident: Incident, instance: str) -> None:
         now = self.clock.now()
         # A new id each time: what was refused because nothing waited yet must not be refused for ever.
         verb = Verb(
             now,
             f"lift:{incident.id}:{now}",
             VerbKind.CONTINUE,
-            item=item,
-            by="exlet",
+            instance=instance,
+            by="playbook",
             holder=holder_of(incident.id),
             reason=f"incident {incident.id} is answered",
         )
         with suppress(NotFound):  # it has ended
-            await (await self._engine_of(incident)).send_verb(incident.case, verb)
+            await (await self._engine_of(incident)).send_verb(incident.run, verb)
 
     async def release(self, incident: str) -> None:
-        """Let go of what the last exlet of an incident has suspended: a person has answered the incident, and nothing is to wait for it any more.
+        """Let go of what the last playbook of an incident has suspended: a person has answered the incident, and nothing is to wait for it any more.
 
         The job itself is not touched: the person has steered it. `Transient` if the engine does not answer: the same call again is safe.
         """
-        standing = (await self.incidents.get_standings([incident])).get(incident)
+        status = (await self.incidents.get_statuses([incident])).get(incident)
         known = (await self.incidents.get_incidents([incident])).get(incident)
-        if standing is None or known is None or not known.case or known.engine != OWN_ENGINE or not standing.standing.n:
+        if status is None or known is None or not known.run or known.engine != OWN_ENGINE or not status.status.n:
             return
-        n = standing.standing.n
+        n = status.status.n
         decision = await self.incidents.get_decision(incident, n)
-        if decision is None or decision.exlet is None:
+        if decision is None or decision.playbook is None:
             return
-        for place, step in enumerate(exlet_from_plain(decision.exlet).steps):
+        for place, step in enumerate(playbook_from_plain(decision.playbook).steps):
             target = target_of(step.do)
-            if step.action not in (Action.SUSPEND, Action.HOLD) or target in (ActionTarget.JOB, None):
+            if step.action not in (ActionKind.SUSPEND, ActionKind.HOLD) or target in (ActionTarget.JOB, None):
                 continue
             holder = step_id(incident, n, place)
-            if target is ActionTarget.ALL_CASES:
-                flow = known.flow or (await (await self._engine_of(known)).describe(known.case)).version
-                await self.gates.let_go(known.tenant, flow, holder)
+            if target is ActionTarget.ALL_RUNS:
+                flow = known.flow or (await (await self._engine_of(known)).describe(known.run)).version
+                await self.suspensions.let_go(known.tenant, flow, holder)
                 continue
             verb = Verb(
                 self.clock.now(),
                 f"release:{holder}",
                 VerbKind.CONTINUE,
-                item=known.item if target is ActionTarget.ITEM else "",
-                by="exlet",
+                instance=known.instance if target is ActionTarget.TASK else "",
+                by="playbook",
                 holder=holder,
                 reason=f"incident {incident} was answered by a person",
                 ancestors=target is ActionTarget.ANCESTORS,
             )
             with suppress(NotFound):  # the run has ended
-                await (await self._engine_of(known)).send_verb(known.case, verb)
+                await (await self._engine_of(known)).send_verb(known.run, verb)
 
     async def _keeps(self, incident: str, n: int) -> bool:
-        """Whether what the exlet did was to keep something for a person: by its last step, or because a ladder said so at its end."""
-        steps = (await self.exlet(incident, n)).steps
+        """Whether what the playbook did was to keep something for a person: by its last step, or because a retry policy said so at its end."""
+        steps = (await self.playbook(incident, n)).steps
         if steps and isinstance(steps[-1].do, Hold):
             return True
-        climbed = [place for place, step in enumerate(steps) if step.action is Action.LADDER]
-        found = await self.incidents.get_steps([step_record_id(incident, n, one, StepMark.OVER) for one in climbed])
-        return any(end_of(one).detail.startswith(f"{AfterLastLevel.HOLD}:") for one in found.values())
+        climbed = [place for place, step in enumerate(steps) if step.action is ActionKind.RETRY]
+        records = await self.incidents.get_steps([step_record_id(incident, n, step, StepMark.OVER) for step in climbed])
+        return any(end_of(record).detail.startswith(f"{AfterLastLevel.HOLD}:") for record in records.values())
 
     # -- what a step does --------------------------------------------------------------------------------------
 
@@ -247,33 +243,35 @@ class PlaybookRunner:
         if do.action in self.others and not self.jobs.can(do):
             return await self.others[do.action](ask)
         match do:
-            case Steer(target=ActionTarget.ALL_CASES):
-                return await self._all_cases(ask, do.action)
+            case Steer(target=ActionTarget.ALL_RUNS):
+                return await self._all_runs(ask, do.action)
             case Steer(target=target) | Hold(target=target):
                 return await self._one(ask, target)
             case Rollback():
-                if not incident.case:
-                    return await self.jobs.mend(incident, Steer(Action.FORCE_FAIL, ActionTarget.JOB), step=ask.id)
+                if not incident.run:
+                    return await self.jobs.recover(
+                        incident, Steer(ActionKind.FORCE_FAIL, ActionTarget.JOB), step=ask.id
+                    )
                 return await self._verb(ask, VerbKind.FORCE_FAIL)
             case Select(worklet):
                 changes = {"flow": worklet.flow, "params": await self._given(ask, worklet)}
-                return await self._verb(ask, VerbKind.REPLACE, item=incident.item, changes=changes)
+                return await self._verb(ask, VerbKind.REPLACE, instance=incident.instance, changes=changes)
             case Notify():
                 return await self._notify(ask, do)
             case _ if self.jobs.can(do) and incident.job:
-                return await self._mend(ask, do)
+                return await self._recover(ask, do)
             case _ if self.jobs.can(do):
                 return ActionOutcome(done=False, detail="the exception does not concern a job")
             case _:
                 how = getattr(do, "how", "")
                 return ActionOutcome(done=False, detail=f"this installation cannot {do.action} {how}".rstrip())
 
-    async def _mend(self, ask: StepRequest, do: Primitive) -> ActionOutcome:
-        outcome = await self.jobs.mend(ask.incident, do, step=ask.id, release_of=ask.release)
+    async def _recover(self, ask: StepRequest, do: Action) -> ActionOutcome:
+        outcome = await self.jobs.recover(ask.incident, do, step=ask.id, release_of=ask.release)
         if (
-            do.action is Action.LADDER
+            do.action is ActionKind.RETRY
             and outcome.detail.startswith(f"{AfterLastLevel.ROLLBACK}:")
-            and ask.incident.case
+            and ask.incident.run
         ):
             job = (await self.store.get([ask.incident.job])).get(ask.incident.job)
             if job is None or can_roll_back(job.document):
@@ -281,77 +279,77 @@ class PlaybookRunner:
         return outcome
 
     async def _one(self, ask: StepRequest, target: ActionTarget) -> ActionOutcome:
-        """A job, an item, a case, or a case and its ancestors."""
+        """A job, a task, a run, or a run and its ancestors."""
         incident, action = ask.incident, ask.do.action
         if target is ActionTarget.SUBJECT:
-            target = ActionTarget.JOB if incident.job else ActionTarget.ITEM
-        if target is ActionTarget.JOB or (target is ActionTarget.ITEM and not incident.case):
+            target = ActionTarget.JOB if incident.job else ActionTarget.TASK
+        if target is ActionTarget.JOB or (target is ActionTarget.TASK and not incident.run):
             if not incident.job:
                 return ActionOutcome(done=False, detail="the exception does not concern a job")
-            return await self.jobs.mend(incident, ask.do, step=ask.id, release_of=ask.release)
-        if not incident.case:
+            return await self.jobs.recover(incident, ask.do, step=ask.id, release_of=ask.release)
+        if not incident.run:
             return ActionOutcome(done=False, detail="no run submitted the job")
-        if target is ActionTarget.ITEM and not incident.item:
+        if target is ActionTarget.TASK and not incident.instance:
             return ActionOutcome(done=False, detail="the exception does not concern a task")
-        item = incident.item if target is ActionTarget.ITEM else ""
-        done = await self._verb(ask, VERBS[action], item=item, ancestors=target is ActionTarget.ANCESTORS)
-        if done.done and action is Action.CONTINUE and incident.kind in RAISED and target is not ActionTarget.ITEM:
-            # What was suspended as a safeguard when nobody knew of an answer goes on by the exlet that is one.
+        instance = incident.instance if target is ActionTarget.TASK else ""
+        done = await self._verb(ask, VERBS[action], instance=instance, ancestors=target is ActionTarget.ANCESTORS)
+        if done.done and action is ActionKind.CONTINUE and incident.kind in RAISED and target is not ActionTarget.TASK:
+            # What was suspended as a safeguard when nobody knew of an answer goes on by the playbook that is one.
             await self._let_go(incident, "")
         return done
 
-    async def _verb(self, ask: StepRequest, kind: VerbKind, *, item: str = "", **more: Any) -> ActionOutcome:
-        """Steer the case by a verb whose id is the step's: it is obeyed once."""
+    async def _verb(self, ask: StepRequest, kind: VerbKind, *, instance: str = "", **more: Any) -> ActionOutcome:
+        """Steer the run by a verb whose id is the step's: it is obeyed once."""
         incident = ask.incident
         engine = await self._engine_of(incident)
         holder = ask.release or ask.id
-        # What is said of one round of an item is not said of the next; what was suspended is continued in any.
-        round_ = incident.round or None if item and kind is not VerbKind.CONTINUE else None
+        # What is said of one round of a task is not said of the next; what was suspended is continued in any.
+        round_ = incident.round or None if instance and kind is not VerbKind.CONTINUE else None
         verb = Verb(
             ask.at,
             ask.id,
             kind,
-            item=item,
-            by="exlet",
+            instance=instance,
+            by="playbook",
             holder=holder,
             reason=f"incident {incident.id}",
             round=round_,
             **more,
         )
         try:
-            answer = await engine.send_verb(incident.case, verb)
+            answer = await engine.send_verb(incident.run, verb)
         except NotFound:
             return ActionOutcome(done=False, detail="the run has ended")
         return ActionOutcome(answer.accepted, answer.detail)
 
     async def _engine_of(self, incident: Incident) -> ExceptionEngine:
-        """The engine of the incident's case, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's cases."""
+        """The engine of the incident's run, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's runs."""
         engine: ExceptionEngine | None = self._engine() if incident.engine == OWN_ENGINE else self.elsewhere
         if engine is None:
             raise Permanent(f"there is no connection to the engine {incident.engine}")
-        if (await engine.describe(incident.case)).tenant != incident.tenant:
-            raise NotFound(f"there is no run {incident.case}")
+        if (await engine.describe(incident.run)).tenant != incident.tenant:
+            raise NotFound(f"there is no run {incident.run}")
         return engine
 
-    async def _all_cases(self, ask: StepRequest, action: Action) -> ActionOutcome:
+    async def _all_runs(self, ask: StepRequest, action: ActionKind) -> ActionOutcome:
         incident = ask.incident
-        if not incident.case:
+        if not incident.run:
             return ActionOutcome(done=False, detail="no run submitted the job")
-        flow = incident.flow or (await (await self._engine_of(incident)).describe(incident.case)).version
-        if action is Action.SUSPEND:
-            await self.gates.suspend(incident.tenant, flow, ask.id)
-        elif action is Action.CONTINUE:
-            await self.gates.let_go(incident.tenant, flow, ask.release)
+        flow = incident.flow or (await (await self._engine_of(incident)).describe(incident.run)).version
+        if action is ActionKind.SUSPEND:
+            await self.suspensions.suspend(incident.tenant, flow, ask.id)
+        elif action is ActionKind.CONTINUE:
+            await self.suspensions.let_go(incident.tenant, flow, ask.release)
         else:
-            verb = Verb(ask.at, ask.id, VERBS[action], by="exlet", reason=f"incident {incident.id}")
-            await self.gates.order(incident.tenant, flow, verb)
+            verb = Verb(ask.at, ask.id, VERBS[action], by="playbook", reason=f"incident {incident.id}")
+            await self.suspensions.order(incident.tenant, flow, verb)
         return ActionOutcome(done=True)
 
     async def _notify(self, ask: StepRequest, do: Notify) -> ActionOutcome:
         incident = ask.incident
         to = list(do.to) or [incident.owner]
-        body = {"alert": "exlet", "words": do.text, "to": to, "incident": incident.id, "case": incident.case}
-        record = Record(f"alert:{ask.id}", incident.tenant, "alert", incident.job or incident.case, ask.at, body)
+        body = {"alert": "playbook", "words": do.text, "to": to, "incident": incident.id, "run": incident.run}
+        record = Record(f"alert:{ask.id}", incident.tenant, "alert", incident.job or incident.run, ask.at, body)
         await self.store.add_records([record])
         return ActionOutcome(done=True, detail=f"notified {', '.join(to)}")
 
@@ -369,34 +367,34 @@ class PlaybookRunner:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
             check_params(known.keys(), [name for name, default in known.items() if default is None], params)
-        above = incident.case if incident.engine == OWN_ENGINE else ""
-        tie = {"exlet": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": above}
-        case = worklet_case(incident.id, ask.n, ask.step, place)
+        above = incident.run if incident.engine == OWN_ENGINE else ""
+        flow_ref = {"playbook": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": above}
+        run = worklet_run(incident.id, ask.n, ask.step, place)
         name = plan.flow.name
         held: tuple[str, ...] = ()
         if self.checks is not None:
-            found = await self.checks.case_begins(
-                tenant=incident.tenant, owner=incident.owner, case=case, flow=worklet.flow, name=name, params=params
+            check = await self.checks.run_begins(
+                tenant=incident.tenant, owner=incident.owner, run=run, flow=worklet.flow, name=name, params=params
             )
-            held = (found,) if found else ()
-        start = CaseStart(
-            case, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=tie, held=held
+            held = (check,) if check else ()
+        start = RunStart(
+            run, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=flow_ref, held=held
         )
         await self._engine().start(start)
-        body = {"incident": incident.id, "n": ask.n, "step": ask.step, "case": incident.case}
-        await self.store.add_records([Record(f"worklet:{case}", incident.tenant, "worklet", case, ask.at, body)])
+        body = {"incident": incident.id, "n": ask.n, "step": ask.step, "run": incident.run}
+        await self.store.add_records([Record(f"worklet:{run}", incident.tenant, "worklet", run, ask.at, body)])
 
     async def _take_back(self, ask: StepRequest) -> ActionOutcome:
         changes: dict[str, object] = {}
         for place, worklet in enumerate(worklets_of(ask.do)):
             if worklet.take:
-                state = await self._engine().state(worklet_case(ask.incident.id, ask.n, ask.step, place))
+                state = await self._engine().state(worklet_run(ask.incident.id, ask.n, ask.step, place))
                 outputs = state["outputs"]
                 missing = sorted(name for name in worklet.take.values() if name not in outputs)
                 if missing:
                     return ActionOutcome(done=False, detail=f"worklet {place} did not return {', '.join(missing)}")
                 changes |= {name: outputs[output] for name, output in worklet.take.items()}
-        if not ask.incident.case:
+        if not ask.incident.run:
             return ActionOutcome(done=False, detail="no run submitted the job, so nothing can be returned")
         return await self._verb(ask, VerbKind.SET_DATA, changes=changes)
 
@@ -410,22 +408,22 @@ class PlaybookRunner:
         return {name: filled(value, lookup) for name, value in worklet.give.items()}
 
     async def _data(self, ask: StepRequest) -> Mapping[str, object]:
-        """What the data of a worklet may refer to: the case as it is, and the incident as it was."""
+        """What the data of a worklet may refer to: the run as it is, and the incident as it was."""
         incident = ask.incident
-        about = {"id": incident.id, "kind": incident.kind.value, "cause": incident.cause, "item": incident.item}
+        about = {"id": incident.id, "kind": incident.kind.value, "cause": incident.cause, "task": incident.instance}
         about |= {"job": incident.job, "owner": incident.owner}
-        data: dict[str, object] = {"incident": {**incident.context, **about}, "case": incident.case}
-        if incident.case:
-            state = await (await self._engine_of(incident)).state(incident.case)
+        data: dict[str, object] = {"incident": {**incident.context, **about}, "run": incident.run}
+        if incident.run:
+            state = await (await self._engine_of(incident)).state(incident.run)
             data["params"] = state["params"]
             data["tasks"] = {
-                item["id"]: {
-                    "state": item.get("state", "waiting"),
-                    "result": item.get("result"),
-                    "exit_code": item.get("exit_code"),
-                    "outputs": item.get("outputs", {}),
+                instance["id"]: {
+                    "state": instance.get("state", "waiting"),
+                    "result": instance.get("result"),
+                    "exit_code": instance.get("exit_code"),
+                    "outputs": instance.get("outputs", {}),
                 }
-                for item in state["items"]
+                for instance in state["instances"]
             }
         return data
 

@@ -1,7 +1,7 @@
-"""Looks whether cases and items may begin and end: the four constraints of paper P1, asked where batches cross between a case and its jobs.
+"""Looks whether runs and tasks may begin and end: the four constraints of paper P1, asked where batches cross between a run and its jobs.
 
-Where no rule set has a tree for a constraint nothing is asked, written or waited for; whether there is one is known in memory. Where there is one, the case is asked
-for its data and the rules decide. If a rule concludes, the incident and its decision are written down, and the case is told to wait: it then asks itself to have the
+Where no rule set has a tree for a constraint nothing is asked, written or waited for; whether there is one is known in memory. Where there is one, the run is asked
+for its data and the rules decide. If a rule concludes, the incident and its decision are written down, and the run is told to wait: it then asks itself to have the
 answer carried out (`go_on`), so that nothing is done about it before it waits.
 """
 
@@ -13,35 +13,35 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.flows.execution.case_names import item_of
+from forestay.domain.flows.execution.run_names import instance_of
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.exception_handler import ExceptionHandler
-from forestay.services.flows.case_context import case_context, item_in
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.run_context import instance_in, run_context
 
-ITEM_PRE, ITEM_POST = ExceptionType.ITEM_PRE, ExceptionType.ITEM_POST
-CASE_PRE, CASE_POST = ExceptionType.CASE_PRE, ExceptionType.CASE_POST
+TASK_PRE, TASK_POST = ExceptionType.TASK_PRE, ExceptionType.TASK_POST
+RUN_PRE, RUN_POST = ExceptionType.RUN_PRE, ExceptionType.RUN_POST
 
 
 @dataclass(frozen=True, slots=True)
-class ItemRound:
-    """The round of an item that is to begin or to end."""
+class InstanceRound:
+    """The round of a task that is to begin or to end."""
 
     tenant: str
     owner: str
-    case: str
+    run: str
     flow: str
     """The flow's version."""
     work: str
-    item: str
+    instance: str
     task: str
 
     @property
     def number(self) -> int:
-        return item_of(self.work)[1]
+        return instance_of(self.work)[1]
 
 
 @dataclass(slots=True)
@@ -58,97 +58,109 @@ class ConstraintChecker:
         await self.answers.get_ready()
         return self.answers.has_rules(tenant, await self.flows.name(tenant, flow), kind, task)
 
-    async def item_begins(self, one: ItemRound, data: Mapping[str, object]) -> str:
+    async def instance_begins(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
         """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
-        if not await self.asked(one.tenant, one.flow, ITEM_PRE, one.task):
+        if not await self.asked(instance_round.tenant, instance_round.flow, TASK_PRE, instance_round.task):
             return ""
-        return await self._item(ITEM_PRE, one, data)
+        return await self._instance(TASK_PRE, instance_round, data)
 
-    async def item_ends(self, one: ItemRound, data: Mapping[str, object]) -> str:
+    async def instance_ends(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
         """The incident for which a round that is done may not end; empty: it may. ``data``: what it came to."""
-        if not await self.asked(one.tenant, one.flow, ITEM_POST, one.task):
+        if not await self.asked(instance_round.tenant, instance_round.flow, TASK_POST, instance_round.task):
             return ""
-        return await self._item(ITEM_POST, one, data)
+        return await self._instance(TASK_POST, instance_round, data)
 
-    async def job_ended(self, tenant: str, owner: str, tie: FlowRef, bad: int, data: Mapping[str, object]) -> str:
-        """The same, for a round whose last job has ended; ``bad``: the jobs that the case does not know to have ended badly."""
-        item, number = item_of(tie.work)
+    async def job_ended(self, tenant: str, owner: str, flow_ref: FlowRef, bad: int, data: Mapping[str, object]) -> str:
+        """The same, for a round whose last job has ended; ``bad``: the jobs that the run does not know to have ended badly."""
+        instance, number = instance_of(flow_ref.work)
         if not number:
             return ""  # a compensation
-        task = task_of(item)
-        if not await self.asked(tenant, tie.flow, ITEM_POST, task):
+        task = task_of(instance)
+        if not await self.asked(tenant, flow_ref.flow, TASK_POST, task):
             return ""
-        state = await self._state(tie.case)
-        found = item_in(state, item)
-        own = ((found or {}).get("fan") or {}).get("own") or {}
+        state = await self._state(flow_ref.run)
+        found_instance = instance_in(state, instance)
+        own = ((found_instance or {}).get("fan_out") or {}).get("own") or {}
         all_bad = (int(str(own.get("bad", "0")), 16) | bad).bit_count()
-        plan = await self.flows.plan(tenant, tie.flow)
+        plan = await self.flows.plan(tenant, flow_ref.flow)
         place = plan.tasks.get(task)
-        if found is None or (place is not None and all_bad > place.task.tolerate):
+        if found_instance is None or (place is not None and all_bad > place.task.tolerate):
             return ""  # it fails, and does not complete
-        one = ItemRound(tenant, owner, tie.case, tie.flow, tie.work, item, task)
-        return await self._item(ITEM_POST, one, data, state)
+        instance_round = InstanceRound(tenant, owner, flow_ref.run, flow_ref.flow, flow_ref.work, instance, task)
+        return await self._instance(TASK_POST, instance_round, data, state)
 
-    async def _item(
-        self, kind: ExceptionType, one: ItemRound, data: Mapping[str, object], state: Mapping[str, Any] | None = None
+    async def _instance(
+        self,
+        kind: ExceptionType,
+        instance_round: InstanceRound,
+        data: Mapping[str, object],
+        state: Mapping[str, Any] | None = None,
     ) -> str:
-        state = state if state is not None else await self._state(one.case)
-        context = case_context(state, self.clock.now(), item=one.item)
-        context["item"] = {**context.get("item", {}), "data": dict(data), "round": one.number}
-        return await self._decided(kind, one, await self.flows.name(one.tenant, one.flow), one.work, context)
+        state = state if state is not None else await self._state(instance_round.run)
+        context = run_context(state, self.clock.now(), instance=instance_round.instance)
+        context["task"] = {**context.get("task", {}), "data": dict(data), "round": instance_round.number}
+        return await self._decided(
+            kind,
+            instance_round,
+            await self.flows.name(instance_round.tenant, instance_round.flow),
+            instance_round.work,
+            context,
+        )
 
-    async def case_begins(
-        self, *, tenant: str, owner: str, case: str, flow: str, name: str, params: Mapping[str, object]
+    async def run_begins(
+        self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
     ) -> str:
-        """The incident for which a case may not begin; empty: it may."""
+        """The incident for which a run may not begin; empty: it may."""
         await self.answers.get_ready()
-        if not self.answers.has_rules(tenant, name, CASE_PRE):
+        if not self.answers.has_rules(tenant, name, RUN_PRE):
             return ""
-        context: dict[str, Any] = {"case": {"data": dict(params)}}
-        one = ItemRound(tenant, owner, case, flow, "", "", "")
-        return await self._decided(CASE_PRE, one, name, "start", context)
+        context: dict[str, Any] = {"run": {"data": dict(params)}}
+        instance_round = InstanceRound(tenant, owner, run, flow, "", "", "")
+        return await self._decided(RUN_PRE, instance_round, name, "start", context)
 
-    async def case_ends(
-        self, *, tenant: str, owner: str, case: str, flow: str, outputs: Mapping[str, object], times: int
+    async def run_ends(
+        self, *, tenant: str, owner: str, run: str, flow: str, outputs: Mapping[str, object], times: int
     ) -> str:
-        """The incident for which a case that is done may not end; empty: it may."""
-        state = await self._state(case)
-        context = case_context(state, self.clock.now())
-        context["case"]["data"] = {**context["case"]["data"], "outputs": dict(outputs)}
-        one = ItemRound(tenant, owner, case, flow, "", "", "")
-        return await self._decided(CASE_POST, one, await self.flows.name(tenant, flow), f"end-{times}", context)
+        """The incident for which a run that is done may not end; empty: it may."""
+        state = await self._state(run)
+        context = run_context(state, self.clock.now())
+        context["run"]["data"] = {**context["run"]["data"], "outputs": dict(outputs)}
+        instance_round = InstanceRound(tenant, owner, run, flow, "", "", "")
+        return await self._decided(
+            RUN_POST, instance_round, await self.flows.name(tenant, flow), f"end-{times}", context
+        )
 
     async def _decided(
-        self, kind: ExceptionType, one: ItemRound, name: str, event: str, context: Mapping[str, Any]
+        self, kind: ExceptionType, instance_round: InstanceRound, name: str, event: str, context: Mapping[str, Any]
     ) -> str:
         raised = ExceptionEvent(
             kind,
-            one.tenant,
-            one.owner,
+            instance_round.tenant,
+            instance_round.owner,
             event,
             self.clock.now(),
-            case=one.case,
-            item=one.item,
-            task=one.task,
-            round=one.number if one.work else 0,
-            flow=one.flow,
+            run=instance_round.run,
+            instance=instance_round.instance,
+            task=instance_round.task,
+            round=instance_round.number if instance_round.work else 0,
+            flow=instance_round.flow,
             flow_name=name,
             context=context,
         )
         (answer,) = await self.answers.record([raised])
         return "" if answer.ignored else answer.incident
 
-    async def _state(self, case: str) -> Mapping[str, Any]:
-        return await self.engine.state(case)
+    async def _state(self, run: str) -> Mapping[str, Any]:
+        return await self.engine.state(run)
 
     async def go_on(self, incident: str) -> None:
-        """The case waits: carry out what was decided. One whose answer is over already need not wait any more."""
+        """The run waits: carry out what was decided. One whose answer is over already need not wait any more."""
         await self.answers.carry_out([incident])
-        standing = (await self.answers.incidents.get_standings([incident])).get(incident)
-        if standing is not None and standing.standing.state in CLOSED and self.answers.acting.exlets is not None:
-            await self.answers.acting.exlets.lift(incident)
+        status = (await self.answers.incidents.get_statuses([incident])).get(incident)
+        if status is not None and status.status.state in CLOSED and self.answers.acting.playbooks is not None:
+            await self.answers.acting.playbooks.lift(incident)
 
 
-def task_of(item: str) -> str:
-    """The task of an item: inside loops and choices its name comes after the round that it is in."""
-    return item.rpartition("/")[2]
+def task_of(instance: str) -> str:
+    """The task of a task: inside loops and choices its name comes after the round that it is in."""
+    return instance.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""An exception as it was raised, by whomever: our own flows and keepers, or another engine; and the incident that it becomes."""
+"""An exception as it was raised, by whomever: our own flows and reconcilers, or another engine; and the incident that it becomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, OWN_ENGI
 
 ROOM = MAX_DOCUMENT * 3 // 4
 """Bytes of an incident's context; the rest of the document needs some too."""
-_DATA = (("case", "data"), ("item", "data"), ("evidence", "more"), ("external",), ("job", "parameters"), ("items",))
+_DATA = (("run", "data"), ("task", "data"), ("evidence", "more"), ("external",), ("job", "parameters"), ("tasks",))
 """Where much may stand, and what is left out first when it is too much."""
 
 
@@ -30,22 +30,22 @@ class ExceptionEvent:
     at: int
     """Milliseconds since 1970."""
     engine: str = OWN_ENGINE
-    case: str = ""
-    item: str = ""
+    run: str = ""
+    instance: str = ""
     task: str = ""
-    """The task of the item, whose tree is asked; empty: the item's name."""
+    """The task of the task, whose tree is asked; empty: the task's name."""
     job: str = ""
     attempt: int = 0
     round: int = 0
     flow: str = ""
-    """The version of the case's flow."""
+    """The version of the run's flow."""
     flow_name: str = ""
     """Its name: rule sets are of all versions."""
     cause: str = "unknown"
     parent: str = ""
-    """The incident whose exlet started the case."""
+    """The incident whose playbook started the run."""
     context: Mapping[str, Any] = field(default_factory=dict)
-    """What the rules see, in groups as conditions name them: ``{"case": {"data": {…}}, "item": {…}, "items": {…}}``."""
+    """What the rules see, in groups as conditions name them: ``{"run": {"data": {…}}, "task": {…}, "tasks": {…}}``."""
 
     @property
     def id(self) -> str:
@@ -53,8 +53,8 @@ class ExceptionEvent:
         return incident_id(
             self.kind,
             engine=self.engine,
-            case=self.case,
-            item=self.item,
+            run=self.run,
+            instance=self.instance,
             job=self.job,
             attempt=self.attempt,
             event=self.event,
@@ -62,21 +62,21 @@ class ExceptionEvent:
 
     @property
     def asked(self) -> str:
-        """The task whose rules are asked; empty for a case."""
-        return "" if self.kind.of_case else self.task or self.item
+        """The task whose rules are asked; empty for a run."""
+        return "" if self.kind.of_run else self.task or self.instance
 
 
 def incident_raised(raised: ExceptionEvent) -> Incident:
     """The incident: everything that it is decided by, so that it can be decided again by the same."""
     moment = datetime.fromtimestamp(raised.at / 1000, UTC)
-    told: dict[str, Any] = dict(raised.context)
-    told["exception"] = {**_group(told, "exception"), "type": raised.kind.value, "task": raised.asked}
-    told["case"] = {**_group(told, "case"), "id": raised.case, "flow": raised.flow_name, "version": raised.flow}
-    told["now"] = {"hour": moment.hour, "weekday": moment.isoweekday()}
+    context: dict[str, Any] = dict(raised.context)
+    context["exception"] = {**_group(context, "exception"), "type": raised.kind.value, "task": raised.asked}
+    context["run"] = {**_group(context, "run"), "id": raised.run, "flow": raised.flow_name, "version": raised.flow}
+    context["now"] = {"hour": moment.hour, "weekday": moment.isoweekday()}
     if raised.kind is ExceptionType.TIMEOUT:
-        told["exception"].setdefault("item", raised.item)
-    if raised.item:
-        told["item"] = {"name": raised.item, "round": raised.round} | _group(told, "item")
+        context["exception"].setdefault("task_id", raised.instance)
+    if raised.instance:
+        context["task"] = {"name": raised.instance, "round": raised.round} | _group(context, "task")
     return Incident(
         id=raised.id,
         tenant=raised.tenant,
@@ -84,8 +84,8 @@ def incident_raised(raised: ExceptionEvent) -> Incident:
         kind=raised.kind,
         at=raised.at,
         engine=raised.engine,
-        case=raised.case,
-        item=raised.item,
+        run=raised.run,
+        instance=raised.instance,
         job=raised.job,
         attempt=raised.attempt,
         event=raised.event,
@@ -93,36 +93,36 @@ def incident_raised(raised: ExceptionEvent) -> Incident:
         flow=raised.flow,
         parent=raised.parent,
         round=raised.round,
-        context=_fitting(told),
+        context=_fitting(context),
     )
 
 
-def _group(told: Mapping[str, Any], name: str) -> dict[str, Any]:
-    inner = told.get(name)
+def _group(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    inner = facts.get(name)
     return dict(inner) if isinstance(inner, Mapping) else {}
 
 
-def _fitting(told: dict[str, Any]) -> dict[str, Any]:
+def _fitting(facts: dict[str, Any]) -> dict[str, Any]:
     """As much of it as an incident has room for. A rule that asks for what was left out errs, and a person is asked: nothing acts by half of the data."""
-    if _size(told) <= ROOM:
-        return told
-    told = orjson.loads(orjson.dumps(told, default=str))
+    if _size(facts) <= ROOM:
+        return facts
+    facts = orjson.loads(orjson.dumps(facts, default=str))
     left_out: list[str] = []
     for where in _DATA:
-        inner: Any = told
+        inner: Any = facts
         for name in where:
             inner = inner.get(name, {}) if isinstance(inner, dict) else {}
         if not isinstance(inner, dict):
             continue
-        for name in sorted(inner, key=lambda one: -_size(inner[one])):
-            if _size(told) <= ROOM:
+        for name in sorted(inner, key=lambda value: -_size(inner[value])):
+            if _size(facts) <= ROOM:
                 break
             del inner[name]
             left_out.append(".".join((*where, name))[:100])
-        if _size(told) <= ROOM:
+        if _size(facts) <= ROOM:
             break
-    told["left_out"] = left_out[:50]
-    return told
+    facts["left_out"] = left_out[:50]
+    return facts
 
 
 def _size(value: object) -> int:

@@ -47,7 +47,7 @@ class LimitMonitor:
         """Raise every limit that was passed since the last look."""
         await self.answers.get_ready()
         now = self.clock.now()
-        told: set[str] = set()
+        ids: set[str] = set()
         query = JobQuery(states=frozenset({State.RUNNING}), at_most={"overdue": now})
         cursor: str | None = None
         while True:
@@ -55,10 +55,10 @@ class LimitMonitor:
             fresh = list[ExceptionEvent]()
 
             async def look_at(document: JobDocument, fresh: list[ExceptionEvent] = fresh) -> None:
-                found = await self._raise(document, now)
-                if found is not None:
-                    told.add(found.id)
-                    fresh += [] if found.id in self._told else [found]
+                event = await self._raise(document, now)
+                if event is not None:
+                    ids.add(event.id)
+                    fresh += [] if event.id in self._told else [event]
 
             later = await self.quarantine.each(
                 [stored.document for stored in page.jobs],
@@ -68,10 +68,10 @@ class LimitMonitor:
             )
             if later is not None:
                 raise later
-            self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
+            self.raised += sum(not exception.ignored for exception in await self.answers.answer(fresh))
             cursor = page.cursor
             if cursor is None:
-                self._told = told
+                self._told = ids
                 return
 
     async def _raise(self, document: JobDocument, now: int) -> ExceptionEvent | None:

@@ -1,30 +1,30 @@
-"""A fault on its way: the job, where its incident stands, and what was decided; and what each of them comes to as a request, a sign or a write."""
+"""A failure on its way: the job, where its incident stands, and what was decided; and what each of them comes to as a request, a sign or a write."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from forestay.domain.exceptions.incidents.house_policy import DefaultAction, HouseAnswer, carried_out
+from forestay.domain.exceptions.incidents.default_policy import DefaultAction, DefaultAnswer, carried_out
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus
-from forestay.domain.exceptions.incidents.ladder import INFRASTRUCTURE, retries_told
+from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, retries_told
 from forestay.domain.exceptions.safeguards.approval_policy import Approval
-from forestay.domain.exceptions.safeguards.brakes import ActionRequest, Chain
 from forestay.domain.exceptions.safeguards.job_cost import cost_of
+from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, Chain
 from forestay.domain.exceptions.safeguards.storm import FailureSignature, sign_of
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_plain import exlet_from_plain
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused
-from forestay.services.exceptions.decide.failure_decider import EXLET
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.services.exceptions.decide.failure_decider import PLAYBOOK
 from forestay.services.shared.checked_writer import ProposedWrite
 
 
 class PendingFailure(NamedTuple):
-    """A fault on its way."""
+    """A failure on its way."""
 
     document: JobDocument
-    standing: IncidentStatus
+    status: IncidentStatus
     decision: Decision
     incident: Incident | None = None
     """None: it was recorded before, and is read when someone needs it."""
@@ -32,15 +32,15 @@ class PendingFailure(NamedTuple):
 
     @property
     def id(self) -> str:
-        return self.standing.id
+        return self.status.id
 
     @property
     def by_rule(self) -> bool:
-        return self.decision.verdict == EXLET
+        return self.decision.verdict == PLAYBOOK
 
     @property
     def retried(self) -> bool:
-        """Whether the house wants to try the job again."""
+        """Whether the default policy wants to try the job again."""
         return self.decision.verdict == DefaultAction.RETRY
 
     @property
@@ -49,15 +49,15 @@ class PendingFailure(NamedTuple):
         return self.by_rule or self.retried
 
     @property
-    def exlet(self) -> Exlet:
-        assert self.decision.exlet is not None  # noqa: S101 - its verdict says so
-        return exlet_from_plain(self.decision.exlet)
+    def playbook(self) -> Playbook:
+        assert self.decision.playbook is not None  # noqa: S101 - its verdict says so
+        return playbook_from_plain(self.decision.playbook)
 
     @property
-    def house(self) -> HouseAnswer:
-        """The house's answer as it was recorded."""
+    def default_answer(self) -> DefaultAnswer:
+        """The default answer as it was recorded."""
         detail: Mapping[str, Any] = self.decision.detail
-        return HouseAnswer(
+        return DefaultAnswer(
             DefaultAction(self.decision.verdict), detail["words"], detail["wait"], charged=detail["charged"]
         )
 
@@ -71,18 +71,18 @@ class PendingFailure(NamedTuple):
     def sign(self) -> FailureSignature:
         last = self.document.last
         host = last.host if last is not None else ""
-        return sign_of(self.standing.cause, owner=self.document.owner, site=self.site, host=host)
+        return sign_of(self.status.cause, owner=self.document.owner, site=self.site, host=host)
 
     def stands_in(self, document: JobDocument) -> bool:
-        """It is this very fault, and nobody has answered it."""
+        """It is this very failure, and nobody has answered it."""
         before = self.document
         return document.state is State.FAULTED and document.attempt == before.attempt and document.last == before.last
 
     def request(self, chain: Chain, approval: Approval | None = None) -> ActionRequest:
-        """What the brakes are asked."""
+        """What the safeguards are asked."""
         document = self.document
-        steps = self.exlet.steps if self.by_rule else ()
-        acts = [(one.action.value, str(getattr(one.do, "target", ""))) for one in steps]
+        steps = self.playbook.steps if self.by_rule else ()
+        acts = [(step.action.value, str(getattr(step.do, "target", ""))) for step in steps]
         (action, target), *also = acts or [("retry", "job")]
         return ActionRequest(
             tenant=document.tenant,
@@ -95,7 +95,7 @@ class PendingFailure(NamedTuple):
             rule=self.decision.by if self.by_rule else "",
             rule_owner=str(self.decision.detail.get("rule_owner", "")),
             core_seconds=cost_of(document),
-            charged=self.standing.cause not in INFRASTRUCTURE,
+            charged=self.status.cause not in INFRASTRUCTURE,
             chain=chain,
             also=tuple(also),
             decision=self.decision.id,
@@ -103,18 +103,20 @@ class PendingFailure(NamedTuple):
         )
 
     def proposed_write(self, now: int) -> ProposedWrite:
-        """The house's answer as a write on the job."""
+        """The default answer as a write on the job."""
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if not self.stands_in(document):
                 return TransitionRefused("the job has changed")
-            told = retries_told(self.told, document.labels)
-            return carried_out(document, self.house, now=now, by=self.decision.by, cause=self.standing.cause, told=told)
+            retries = retries_told(self.told, document.labels)
+            return carried_out(
+                document, self.default_answer, now=now, by=self.decision.by, cause=self.status.cause, retries=retries
+            )
 
         return ProposedWrite(self.document.id, decide, lambda document: not self.stands_in(document))
 
     def parked(self, until: int, now: int) -> ProposedWrite:
-        """The fault is not due before then."""
+        """The failure is not due before then."""
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if not self.stands_in(document):

@@ -1,7 +1,7 @@
-"""Timeouts of cases and items (paper P1, section 4.1): the rules see the item whose time is over and every item that runs in parallel to it.
+"""Timeouts of runs and tasks (paper P1, section 4.1): the rules see the task whose time is over and every task that runs in parallel to it.
 
 A rule of a task's own tree is asked for each of them. A rule for any task is asked for the one whose time is over alone. What the flow itself says of a deadline
-(``then: report`` or ``fail``) is done by the case; this comes beside it.
+(``then: report`` or ``fail``) is done by the run; this comes beside it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.flows.execution.case_names import job_of
+from forestay.domain.flows.execution.run_names import job_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.constraint_checker import task_of
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.exception_handler import ExceptionHandler
-from forestay.services.flows.case_context import case_context, item_in
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.run_context import instance_in, run_context
 
 TIMEOUT = ExceptionType.TIMEOUT
-LATE = frozenset({"item-late", "case-late"})
-"""What a case reports when a deadline has passed."""
+LATE = frozenset({"task-late", "run-late"})
+"""What a run reports when a deadline has passed."""
 UNDER_WAY = frozenset({"listing", "binding", "running", "faulted"})
 
 
@@ -35,26 +35,26 @@ class TimeoutDetector:
     engine: FlowEngine
     clock: Clock
 
-    async def late(self, *, tenant: str, owner: str, case: str, flow: str, item: str, event: str) -> int:
-        """A deadline has passed: of an item, or with an empty ``item`` of the case. How many exceptions were answered."""
+    async def late(self, *, tenant: str, owner: str, run: str, flow: str, instance: str, event: str) -> int:
+        """A deadline has passed: of a task, or with an empty ``instance`` of the run. How many exceptions were answered."""
         name = await self.flows.name(tenant, flow)
         await self.answers.get_ready()
         answers = self.answers
-        state = await self.engine.state(case)
+        state = await self.engine.state(run)
         beside = [
-            str(one["id"])
-            for one in state["items"]
-            if one["id"] != item
-            and one.get("state", "waiting") in UNDER_WAY
-            and answers.has_rules(tenant, name, TIMEOUT, task_of(str(one["id"])), own=True)
+            str(other_instance["id"])
+            for other_instance in state["instances"]
+            if other_instance["id"] != instance
+            and other_instance.get("state", "waiting") in UNDER_WAY
+            and answers.has_rules(tenant, name, TIMEOUT, task_of(str(other_instance["id"])), own=True)
         ]
-        first = [item] if answers.wanted(tenant, name, TIMEOUT, task_of(item)) else []
+        first = [instance] if answers.wanted(tenant, name, TIMEOUT, task_of(instance)) else []
         now = self.clock.now()
         raised = []
-        for one in (*first, *beside):
-            context = case_context(state, now, item=one)
-            context["exception"] = {"item": item}
-            found = item_in(state, one) or {}
+        for other_instance in (*first, *beside):
+            context = run_context(state, now, instance=other_instance)
+            context["exception"] = {"task_id": instance}
+            found_instance = instance_in(state, other_instance) or {}
             raised.append(
                 ExceptionEvent(
                     TIMEOUT,
@@ -62,23 +62,23 @@ class TimeoutDetector:
                     owner,
                     event,
                     now,
-                    case=case,
-                    item=one,
-                    task=task_of(one),
-                    job=_only_job(case, found),
-                    round=int(found.get("round", 0)),
+                    run=run,
+                    instance=other_instance,
+                    task=task_of(other_instance),
+                    job=_only_job(run, found_instance),
+                    round=int(found_instance.get("round", 0)),
                     flow=flow,
                     flow_name=name,
                     cause="time",
                     context=context,
                 )
             )
-        return sum(not one.ignored for one in await answers.answer(raised))
+        return sum(not exception.ignored for exception in await answers.answer(raised))
 
 
-def _only_job(case: str, item: Mapping[str, Any]) -> str:
-    """The job of an item that has one and no more, so that what is done to jobs can be done to it."""
-    own = ((item.get("fan") or {}).get("own")) or {}
-    if own.get("count") != 1 or item.get("sizes"):
+def _only_job(run: str, instance: Mapping[str, Any]) -> str:
+    """The job of a task that has one and no more, so that what is done to jobs can be done to it."""
+    own = ((instance.get("fan_out") or {}).get("own")) or {}
+    if own.get("count") != 1 or instance.get("sizes"):
         return ""
-    return job_of(case, f"{item['id']}@{item.get('round', 0)}", 0)
+    return job_of(run, f"{instance['id']}@{instance.get('round', 0)}", 0)

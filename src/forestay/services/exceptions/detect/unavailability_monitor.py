@@ -1,6 +1,6 @@
 """Raises a resource exception for jobs that nobody can take (paper P1): no pilot that is alive offers what they need, or none takes any of their kind.
 
-Jobs of one item's round are one exception: a scatter of a million that waits is one thing that is wrong. It is raised once a round, or for a client's job once an attempt,
+Jobs of one task's round are one exception: a scatter of a million that waits is one thing that is wrong. It is raised once a round, or for a client's job once an attempt,
 with what is missing and who comes nearest; when a pilot has taken the job after all, what waited in the inbox is closed.
 """
 
@@ -73,8 +73,12 @@ class UnavailabilityMonitor:
         groups: dict[tuple[str, ...], JobDocument] = {}
         for stored in page.jobs:
             document = stored.document
-            tie = document.tie
-            key = (document.tenant, tie.case, tie.work) if tie is not None else (document.tenant, document.id)
+            flow_ref = document.flow_ref
+            key = (
+                (document.tenant, flow_ref.run, flow_ref.work)
+                if flow_ref is not None
+                else (document.tenant, document.id)
+            )
             groups.setdefault(key, document)
         if not groups:
             self._told = set()
@@ -82,32 +86,34 @@ class UnavailabilityMonitor:
         alive = await self.pilots.find_pilots(state=PilotState.ALIVE.value)
         moving: dict[tuple[str, str], bool] = {}
         fresh: list[ExceptionEvent] = []
-        told: set[str] = set()
+        ids: set[str] = set()
 
         async def look_at(document: JobDocument) -> None:
-            able = [one for one in alive if one.tenant == document.tenant and carries(one, downstream_of(document))]
-            found = await self._raise(document, able, moving, now)
-            if found is not None:
-                told.add(found.id)
-                fresh.extend([] if found.id in self._told else [found])
+            able = [
+                pilot for pilot in alive if pilot.tenant == document.tenant and carries(pilot, downstream_of(document))
+            ]
+            event = await self._raise(document, able, moving, now)
+            if event is not None:
+                ids.add(event.id)
+                fresh.extend([] if event.id in self._told else [event])
 
         later = await self.quarantine.each(
             groups.values(), look_at, name=lambda document: f"job {document.id}", troubled=self.troubled
         )
         if later is not None:
             raise later
-        self.raised += sum(not one.ignored for one in await self.answers.answer(fresh))
-        self._told = told
+        self.raised += sum(not exception.ignored for exception in await self.answers.answer(fresh))
+        self._told = ids
 
     async def _raise(
         self, document: JobDocument, pilots: Sequence[Pilot], moving: dict[tuple[str, str], bool], now: int
     ) -> ExceptionEvent | None:
-        place, tie = place_of(document), document.tie
+        place, flow_ref = place_of(document), document.flow_ref
         name = await self.flows.name_of(document)
         if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
             return None
         need = document.resources
-        fitting = [one for one in pilots if fits(need, one.resources)]
+        fitting = [pilot for pilot in pilots if fits(need, pilot.resources)]
         if fitting:
             kind = (document.tenant, resource_class(need))
             if kind not in moving:
@@ -122,14 +128,14 @@ class UnavailabilityMonitor:
             "fitting": len(fitting),
         }
         if pilots and not fitting:
-            nearest = min(pilots, key=lambda one: len(_missing(need, one.resources)))
+            nearest = min(pilots, key=lambda pilot: len(_missing(need, pilot.resources)))
             more |= {"missing": _missing(need, nearest.resources)}
             more |= {"nearest": {"pilot": nearest.id, "host": nearest.host, "site": nearest.site}}
         context = job_context(document, now)
         context["evidence"] = {"more": more}
         context["site"] = {"pilots": len(pilots)}
-        event = f"round-{tie.work}" if tie is not None else f"attempt-{document.attempt}"
-        if tie is not None:
+        event = f"round-{flow_ref.work}" if flow_ref is not None else f"attempt-{document.attempt}"
+        if flow_ref is not None:
             # One for all jobs of a scatter, whichever of them waits the longest.
             place |= {"attempt": 0} if document.index is None else {"attempt": 0, "job": ""}
         return ExceptionEvent(
@@ -155,13 +161,15 @@ class UnavailabilityMonitor:
         incidents = self.answers.incidents
         query = IncidentQuery(kind=KIND.value, states=frozenset({IncidentState.HELD}))
         page = await incidents.find(query, sort="at", limit=200)
-        names = [one.standing.job for one in page.found if one.standing.job]
+        names = [stored.status.job for stored in page.statuses if stored.status.job]
         jobs = await self.quarantine.readable(self.store.get, names, self.troubled)
-        for one in page.found:
-            stored = jobs.get(one.standing.job)
+        for other_stored in page.statuses:
+            stored = jobs.get(other_stored.status.job)
             if stored is not None and stored.document.state is not State.AVAILABLE and not stored.document.holders:
                 note = f"it was claimed meanwhile: {stored.document.state}"
-                await self.answers.acting.note(one.standing.id, one.standing.n, IncidentState.COMPLETE, note)
+                await self.answers.acting.note(
+                    other_stored.status.id, other_stored.status.n, IncidentState.COMPLETE, note
+                )
 
 
 def _missing(need: Resources, free: Resources) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Gives orders to other engines, and hears what became of them.
 
-An order is a create-only document; so is the engine's answer. Between the two, the order is on the *sheet* of whoever reports the engine's cases: one version-checked document
-with the numbers of all orders that wait. An engine that was away, or was killed, reads the sheet from its beginning and finds every order that nobody has answered. A server that was
+An order is a create-only document; so is the engine's answer. Between the two, the order is on the *heartbeat page* of whoever reports the engine's runs: one version-checked document
+with the numbers of all orders that wait. An engine that was away, or was killed, reads the heartbeat page from its beginning and finds every order that nobody has answered. A server that was
 killed leaves nothing behind: whoever repeats the step finds the order, and waits for the answer to it.
 """
 
@@ -14,32 +14,32 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from forestay.domain.exceptions.incidents.engine_case import ENDED, EngineCase
-from forestay.domain.exlets.engine_order import MAX_OPEN, EngineOrder, OrderOutcome, order_of
+from forestay.domain.exceptions.incidents.engine_run import ENDED, EngineRun
 from forestay.domain.flows.commands import AnswerVerb
 from forestay.domain.flows.events import Verb
+from forestay.domain.playbooks.engine_order import MAX_OPEN, EngineOrder, OrderOutcome, order_of
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, NotFound, Transient
-from forestay.ports.flows.flow_engine import CaseSummary
+from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.shared.document_update import update_document
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
 
-CASE_KIND = "engine-case"
-ENDED_KIND = "engine-case-ended"
-SHEET_KIND = "engine-orders"
+RUN_KIND = "engine-run"
+ENDED_KIND = "engine-run-ended"
+HEARTBEAT_PAGE_KIND = "engine-orders"
 ORDER, ANSWER = "engine-order", "engine-answer"
 TRIES = 20
 AT_ONCE = 20
 """Orders that are told at a time."""
 LOOK = 0.3
-"""Seconds between looks at a sheet that somebody waits for."""
+"""Seconds between looks at a heartbeat page that somebody waits for."""
 SELDOM = 2.0
 """Seconds between looks for an answer that takes its time."""
-SHEETS = 1_000
-"""Sheets that a process remembers for less than that long."""
+HEARTBEAT_PAGES = 1_000
+"""Heartbeat pages that a process remembers for less than that long."""
 
 
 class Unanswered(Transient):
@@ -47,24 +47,24 @@ class Unanswered(Transient):
 
 
 class EngineReporter(NamedTuple):
-    """Who speaks for an engine: orders for the cases that it reports are on its sheet."""
+    """Who speaks for an engine: orders for the runs that it reports are on its heartbeat page."""
 
     tenant: str
     engine: str
     subject: str
 
     @property
-    def sheet(self) -> str:
-        return f"{SHEET_KIND}:{self.tenant}:{self.engine}:{self.subject}"
+    def heartbeat_page(self) -> str:
+        return f"{HEARTBEAT_PAGE_KIND}:{self.tenant}:{self.engine}:{self.subject}"
 
 
 class PendingCommand(NamedTuple):
-    """An order on a sheet."""
+    """An order on a heartbeat page."""
 
     n: int
     id: str
-    case: str
-    item: str
+    run: str
+    instance: str
 
 
 class CommandReply(NamedTuple):
@@ -91,80 +91,85 @@ class EngineCommands:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: OrderedDict[str, tuple[float, Sequence[PendingCommand]]] = field(default_factory=OrderedDict)
 
-    # -- cases -------------------------------------------------------------------------------------------------
+    # -- runs -------------------------------------------------------------------------------------------------
 
-    async def case(self, case: str) -> EngineCase:
-        """A case of another engine; `NotFound`."""
-        found = await self.known(case)
-        if found is None:
-            raise NotFound(f"there is no run {case}")
-        return found
+    async def find_run(self, run: str) -> EngineRun:
+        """A run of another engine; `NotFound`."""
+        engine_run = await self.known(run)
+        if engine_run is None:
+            raise NotFound(f"there is no run {run}")
+        return engine_run
 
-    async def known(self, case: str) -> EngineCase | None:
-        """A case of another engine, if there is one."""
-        found = await self._stored(case)
-        return EngineCase.from_plain(found.document.body) if found is not None else None
+    async def known(self, run: str) -> EngineRun | None:
+        """A run of another engine, if there is one."""
+        stored = await self._stored(run)
+        return EngineRun.from_plain(stored.document.body) if stored is not None else None
 
-    async def change(self, case: str, make: Callable[[EngineCase | None], EngineCase]) -> EngineCase:
-        """Write a case over what it was; `Transient` if that cannot be done now."""
+    async def change(self, run: str, make: Callable[[EngineRun | None], EngineRun]) -> EngineRun:
+        """Write a run over what it was; `Transient` if that cannot be done now."""
 
-        def changed(found: StoredDocument | None) -> tuple[Document | None, EngineCase]:
-            before = EngineCase.from_plain(found.document.body) if found is not None else None
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, EngineRun]:
+            before = EngineRun.from_plain(stored.document.body) if stored is not None else None
             after = make(before)
             if after == before:
                 return None, after
-            kind = ENDED_KIND if after.state in ENDED else f"{CASE_KIND}:{after.tenant}:{after.engine}"
+            kind = ENDED_KIND if after.state in ENDED else f"{RUN_KIND}:{after.tenant}:{after.engine}"
             return Document(name, after.tenant, kind, after.as_plain()), after
 
-        name = f"{CASE_KIND}:{case}"
+        name = f"{RUN_KIND}:{run}"
         return await update_document(
             self.documents, name, changed, tries=TRIES, unsure="the run could not be stored; send it again"
         )
 
-    async def open_cases(self, tenant: str, engine: str) -> Sequence[EngineCase]:
-        """The cases of an engine that have not ended, at most 10,000; up to a second old."""
-        found = await self.documents.find(f"{CASE_KIND}:{tenant}:{engine}")
-        return [EngineCase.from_plain(one.document.body) for one in found]
+    async def open_runs(self, tenant: str, engine: str) -> Sequence[EngineRun]:
+        """The runs of an engine that have not ended, at most 10,000; up to a second old."""
+        stored_documents = await self.documents.find(f"{RUN_KIND}:{tenant}:{engine}")
+        return [EngineRun.from_plain(stored_document.document.body) for stored_document in stored_documents]
 
-    async def describe(self, case: str) -> CaseSummary:
-        one = await self.case(case)
-        return CaseSummary(
-            one.id,
-            one.tenant,
-            one.owner,
-            one.flow or one.key,
-            one.version,
-            one.state,
-            one.started,
-            one.ended,
-            one.parent,
+    async def describe(self, run: str) -> RunSummary:
+        engine_run = await self.find_run(run)
+        return RunSummary(
+            engine_run.id,
+            engine_run.tenant,
+            engine_run.owner,
+            engine_run.flow or engine_run.key,
+            engine_run.version,
+            engine_run.state,
+            engine_run.started,
+            engine_run.ended,
+            engine_run.parent,
         )
 
-    async def state(self, case: str) -> Mapping[str, Any]:
-        one = await self.case(case)
-        items = [
-            {"id": name, "task": name.partition(":")[0], "state": state, "result": one.results.get(name)}
-            for name, state in one.items.items()
+    async def state(self, run: str) -> Mapping[str, Any]:
+        engine_run = await self.find_run(run)
+        instances = [
+            {"id": name, "task": name.partition(":")[0], "state": state, "result": engine_run.results.get(name)}
+            for name, state in engine_run.instances.items()
         ]
-        outcome = one.state if one.state in ENDED else None
-        known = {"params": dict(one.data), "items": items, "outputs": dict(one.results), "outcome": outcome}
+        outcome = engine_run.state if engine_run.state in ENDED else None
+        known = {
+            "params": dict(engine_run.data),
+            "instances": instances,
+            "outputs": dict(engine_run.results),
+            "outcome": outcome,
+        }
         return known | {
             "phase": "ended" if outcome else "running",
             "reason": "",
             "holders": [],
             "stack": [],
-            "started": one.started,
+            "started": engine_run.started,
         }
 
-    async def _stored(self, case: str) -> StoredDocument | None:
-        name = f"{CASE_KIND}:{case}"
+    async def _stored(self, run: str) -> StoredDocument | None:
+        name = f"{RUN_KIND}:{run}"
         return (await self.documents.get([name])).get(name)
 
     # -- giving orders -----------------------------------------------------------------------------------------
 
-    async def send_verb(self, case: str, verb: Verb) -> AnswerVerb:
-        one = await self.case(case)
-        order = order_of(verb, case=case, key=one.key)
+    async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
+        engine_run = await self.find_run(run)
+        order = order_of(verb, run=run, key=engine_run.key)
         if order is None:
             return AnswerVerb(verb.id, accepted=False, detail="engines are not notified of exceptions")
         answer = await self.send(order)
@@ -172,49 +177,53 @@ class EngineCommands:
 
     async def send(self, order: EngineOrder, *, patience: float | None = None) -> CommandReply:
         """Give an order and wait for the answer; `Unanswered` if it takes longer. Whoever repeats this gives no second order."""
-        case = await self.give(order)
+        run = await self.give(order)
         deadline = time.monotonic() + (self.patience if patience is None else patience)
         pause = LOOK
         while (answer := await self.answer(order.id)) is None:
             if time.monotonic() >= deadline:
-                raise Unanswered(f"the engine {case.engine} has not replied to command {order.id} yet")
+                raise Unanswered(f"the engine {run.engine} has not replied to command {order.id} yet")
             await self._wait(pause)
             pause = min(SELDOM, pause * 1.5)
         return answer
 
-    async def give(self, order: EngineOrder) -> EngineCase:
-        """Have an order on its sheet, unless it is answered. `NotFound`: the run has ended or never was."""
-        case = await self.case(order.case)
+    async def give(self, order: EngineOrder) -> EngineRun:
+        """Have an order on its heartbeat page, unless it is answered. `NotFound`: the run has ended or never was."""
+        run = await self.find_run(order.run)
         if await self.answer(order.id) is not None:
-            return case
-        if case.state in ENDED and await self.store.get_record(_order(order.id)) is None:
-            raise NotFound(f"the case {order.case} has ended")
-        who = EngineReporter(case.tenant, case.engine, case.reporter)
-        body = order.as_plain() | {"engine": case.engine, "reporter": case.reporter}
-        await self.store.add_records([Record(_order(order.id), case.tenant, ORDER, case.id, order.at, body)])
-        entry = {"id": order.id, "case": order.case, "item": order.item}
-        await self._rewrite(who, lambda sheet: _added(sheet, entry))
+            return run
+        if run.state in ENDED and await self.store.get_record(_order(order.id)) is None:
+            raise NotFound(f"the run {order.run} has ended")
+        who = EngineReporter(run.tenant, run.engine, run.reporter)
+        body = order.as_plain() | {"engine": run.engine, "reporter": run.reporter}
+        await self.store.add_records([Record(_order(order.id), run.tenant, ORDER, run.id, order.at, body)])
+        entry = {"id": order.id, "run": order.run, "task": order.instance}
+        await self._rewrite(who, lambda heartbeat_page: _added(heartbeat_page, entry))
         if await self.answer(order.id) is not None:
             # It was answered between our two looks.
-            await self._rewrite(who, lambda sheet: _without(sheet, order.id))
-        return case
+            await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order.id))
+        return run
 
     async def answer(self, order: str) -> CommandReply | None:
         """What the engine said; ``None``: nothing yet."""
-        found = await self.store.get_record(_answer(order))
+        record = await self.store.get_record(_answer(order))
         return (
-            None if found is None else CommandReply(OrderOutcome(str(found.body["outcome"])), str(found.body["detail"]))
+            None
+            if record is None
+            else CommandReply(OrderOutcome(str(record.body["outcome"])), str(record.body["detail"]))
         )
 
     # -- the engine's side -------------------------------------------------------------------------------------
 
-    async def orders(self, who: EngineReporter, *, after: int = 0, case: str = "") -> Sequence[tuple[int, EngineOrder]]:
-        """Orders that wait, by their numbers, the first ones first; those of one case alone if it is named."""
-        sheet = await self._sheet(who)
-        wanted = [one for one in sheet if one.n > after and (not case or one.case == case)][:AT_ONCE]
-        found = await asyncio.gather(*(self.store.get_record(_order(one.id)) for one in wanted))
-        pairs = zip(wanted, found, strict=True)
-        return [(one.n, EngineOrder.from_plain(record.body)) for one, record in pairs if record is not None]
+    async def orders(self, who: EngineReporter, *, after: int = 0, run: str = "") -> Sequence[tuple[int, EngineOrder]]:
+        """Orders that wait, by their numbers, the first ones first; those of one run alone if it is named."""
+        heartbeat_page = await self._heartbeat_page(who)
+        wanted = [command for command in heartbeat_page if command.n > after and (not run or command.run == run)][
+            :AT_ONCE
+        ]
+        records = await asyncio.gather(*(self.store.get_record(_order(command.id)) for command in wanted))
+        pairs = zip(wanted, records, strict=True)
+        return [(command.n, EngineOrder.from_plain(record.body)) for command, record in pairs if record is not None]
 
     async def acknowledge(self, who: EngineReporter, order: str, answer: CommandReply) -> CommandReply:
         """Take an engine's answer; the first one stays. `NotFound`: there is no such command for it."""
@@ -224,8 +233,8 @@ class EngineCommands:
         if (record.body.get("engine"), record.body.get("reporter")) != (who.engine, who.subject):
             raise NotFound(f"there is no command {order}")
         body = {"order": order, "outcome": answer.outcome.value, "detail": answer.detail}
-        said = Record(_answer(order), who.tenant, ANSWER, record.job, self.clock.now(), body)
-        await self.store.add_records([said])
+        returned_record = Record(_answer(order), who.tenant, ANSWER, record.job, self.clock.now(), body)
+        await self.store.add_records([returned_record])
         stands = await self.answer(order)
         if stands is None:
             raise Transient("the reply could not be read back; send it again")
@@ -240,12 +249,12 @@ class EngineCommands:
     # -- what was left behind ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take off the sheets what was answered when a server died before it did so."""
+        """Take off the heartbeat pages what was answered when a server died before it did so."""
         await poll_forever(self.look, 5.0, self.troubled)
 
     async def look(self) -> None:
         later = await self.quarantine.each(
-            await self.documents.find(SHEET_KIND),
+            await self.documents.find(HEARTBEAT_PAGE_KIND),
             self._look_at,
             name=lambda stored: stored.document.id,
             troubled=self.troubled,
@@ -273,36 +282,36 @@ class EngineCommands:
     async def _follow(self, who: EngineReporter, order: EngineOrder, answer: CommandReply) -> None:
         if self.answered is not None:
             await self.answered(order, answer)
-        await self._rewrite(who, lambda sheet: _without(sheet, order.id))
+        await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order.id))
 
-    # -- sheets ------------------------------------------------------------------------------------------------
+    # -- heartbeat pages ------------------------------------------------------------------------------------------------
 
-    async def _sheet(self, who: EngineReporter) -> Sequence[PendingCommand]:
+    async def _heartbeat_page(self, who: EngineReporter) -> Sequence[PendingCommand]:
         """At most a look old, so that many who wait for one engine cost one read."""
-        at, seen = self._seen.get(who.sheet, (0.0, ()))
+        at, seen = self._seen.get(who.heartbeat_page, (0.0, ()))
         if time.monotonic() - at < LOOK / 2:
             return seen
-        stored = (await self.documents.get([who.sheet])).get(who.sheet)
-        return self._remember(who.sheet, _waiting(stored) if stored is not None else ())
+        stored = (await self.documents.get([who.heartbeat_page])).get(who.heartbeat_page)
+        return self._remember(who.heartbeat_page, _waiting(stored) if stored is not None else ())
 
-    def _remember(self, sheet: str, waiting: Sequence[PendingCommand]) -> Sequence[PendingCommand]:
-        self._seen[sheet] = (time.monotonic(), waiting)
-        self._seen.move_to_end(sheet)
-        while len(self._seen) > SHEETS:
+    def _remember(self, heartbeat_page: str, waiting: Sequence[PendingCommand]) -> Sequence[PendingCommand]:
+        self._seen[heartbeat_page] = (time.monotonic(), waiting)
+        self._seen.move_to_end(heartbeat_page)
+        while len(self._seen) > HEARTBEAT_PAGES:
             self._seen.popitem(last=False)
         return waiting
 
     async def _rewrite(self, who: EngineReporter, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         for _ in range(TRIES):
-            stored = (await self.documents.get([who.sheet])).get(who.sheet)
+            stored = (await self.documents.get([who.heartbeat_page])).get(who.heartbeat_page)
             before: dict[str, Any] = dict(stored.document.body) if stored is not None else {"next": 1, "open": []}
             after = change(before)
             if after == before:
                 return
-            document = Document(who.sheet, who.tenant, SHEET_KIND, after)
+            document = Document(who.heartbeat_page, who.tenant, HEARTBEAT_PAGE_KIND, after)
             (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
             if isinstance(result, Written):
-                self._remember(who.sheet, _entries(after))
+                self._remember(who.heartbeat_page, _entries(after))
                 self._tell()
                 return
         raise Transient("the engine's commands could not be stored; try again")
@@ -332,16 +341,19 @@ def _waiting(stored: StoredDocument) -> Sequence[PendingCommand]:
 
 
 def _entries(body: Mapping[str, Any]) -> Sequence[PendingCommand]:
-    return [PendingCommand(one["n"], one["id"], one["case"], one["item"]) for one in body["open"]]
+    return [PendingCommand(command["n"], command["id"], command["run"], command["task"]) for command in body["open"]]
 
 
-def _added(sheet: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    if any(one["id"] == entry["id"] for one in sheet["open"]):
-        return sheet
-    if len(sheet["open"]) >= MAX_OPEN:
+def _added(heartbeat_page: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    if any(command["id"] == entry["id"] for command in heartbeat_page["open"]):
+        return heartbeat_page
+    if len(heartbeat_page["open"]) >= MAX_OPEN:
         raise Conflict(f"{MAX_OPEN} commands already wait for the engine")
-    return {"next": sheet["next"] + 1, "open": [*sheet["open"], {"n": sheet["next"], **entry}]}
+    return {
+        "next": heartbeat_page["next"] + 1,
+        "open": [*heartbeat_page["open"], {"n": heartbeat_page["next"], **entry}],
+    }
 
 
-def _without(sheet: dict[str, Any], order: str) -> dict[str, Any]:
-    return sheet | {"open": [one for one in sheet["open"] if one["id"] != order]}
+def _without(heartbeat_page: dict[str, Any], order: str) -> dict[str, Any]:
+    return heartbeat_page | {"open": [command for command in heartbeat_page["open"] if command["id"] != order]}

@@ -37,7 +37,7 @@ AT_ONCE = 16
 ENDED_WELL = frozenset({State.COMPLETED, State.FORCED_COMPLETE})
 ENDED_BADLY = frozenset({State.FAULTED, State.FAILED, State.CANCELLED})
 Launch = Callable[[str], Awaitable[str]]
-"""Carries an exlet out for an incident; empty, or why it was refused."""
+"""Carries a playbook out for an incident; empty, or why it was refused."""
 
 
 class InboxActionMember(NamedTuple):
@@ -67,7 +67,7 @@ class InboxAction(NamedTuple):
 class InboxSelection(NamedTuple):
     """What would be acted on, the oldest first, and whether that is all there is."""
 
-    standings: Sequence[IncidentStatus]
+    statuses: Sequence[IncidentStatus]
     whole: bool
 
 
@@ -82,7 +82,7 @@ class InboxActions:
     clock: Clock
 
     async def choose(self, tenant: str, target: InboxTarget, reach: Reach) -> InboxSelection:
-        """The oldest of a group that waits for a person, and not for a storm to pass or a second person."""
+        """The oldest of a group that waits for a person, and not for a storm to pass or an approver."""
         query = IncidentQuery(
             tenant=tenant,
             cause=target.cause,
@@ -93,7 +93,7 @@ class InboxActions:
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort="at", limit=MOST, cursor=cursor)
-            chosen += [one.standing for one in page.found if _waits_for_a_person(one.standing)]
+            chosen += [stored.status for stored in page.statuses if _waits_for_a_person(stored.status)]
             cursor = page.cursor
             if cursor is None or len(chosen) > reach.most:
                 return InboxSelection(chosen[: reach.most], cursor is None and len(chosen) <= reach.most)
@@ -111,21 +111,19 @@ class InboxActions:
         launch: Launch,
     ) -> InboxAction:
         """Do it to all that were chosen, each for itself, and write down what was done to which."""
-        jobs = await self.store.get(sorted({one.job for one in chosen.standings if one.job}))
+        jobs = await self.store.get(sorted({status.job for status in chosen.statuses if status.job}))
         documents = {name: stored.document for name, stored in jobs.items()}
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(standing: IncidentStatus) -> InboxActionMember:
-            document = documents.get(standing.job)
+        async def one(status: IncidentStatus) -> InboxActionMember:
+            document = documents.get(status.job)
             async with gate:
-                refused = await self._do(target.remedy, standing, document, by=by, why=why, launch=launch)
-            return InboxActionMember(
-                standing.id, standing.job, document.attempt if document is not None else 0, refused
-            )
+                refused = await self._do(target.remedy, status, document, by=by, why=why, launch=launch)
+            return InboxActionMember(status.id, status.job, document.attempt if document is not None else 0, refused)
 
-        members = await asyncio.gather(*(one(standing) for standing in chosen.standings))
-        if target.remedy is not InboxRemedy.EXLET:
-            done = [one.incident for one in members if not one.refused]
+        members = await asyncio.gather(*(one(status) for status in chosen.statuses))
+        if target.remedy is not InboxRemedy.PLAYBOOK:
+            done = [member.incident for member in members if not member.refused]
             await settle_held(self.incidents, done, f"{by}: {target.remedy.value}. {why}", now=self.clock.now())
         made = InboxAction(name, by, self.clock.now(), why, target, reach, chosen.whole, members)
         (written,) = await self.documents.put([(Document(_document(name), tenant, KIND, _plain(made)), None)])
@@ -136,7 +134,7 @@ class InboxActions:
     async def _do(
         self,
         remedy: InboxRemedy,
-        standing: IncidentStatus,
+        status: IncidentStatus,
         document: JobDocument | None,
         *,
         by: str,
@@ -144,13 +142,13 @@ class InboxActions:
         launch: Launch,
     ) -> str:
         try:
-            if remedy is InboxRemedy.EXLET:
-                return await launch(standing.id)
+            if remedy is InboxRemedy.PLAYBOOK:
+                return await launch(status.id)
             if document is None:
                 return "it does not concern a job; run a playbook for it"
             if remedy is InboxRemedy.RETRY:
-                return _refusal(await self.steer.retry(standing.job, by=by, reason=why))
-            return _refusal(await self.steer.cancel(standing.job, by=by, reason=why))
+                return _refusal(await self.steer.retry(status.job, by=by, reason=why))
+            return _refusal(await self.steer.cancel(status.job, by=by, reason=why))
         except PortError as error:
             return str(error)
 
@@ -163,22 +161,22 @@ class InboxActions:
 
     async def look(self, act: InboxAction) -> TriedAction:
         """What came of an act until now, one by one in its order."""
-        jobs = await self.store.get(sorted({one.job for one in act.members if one.job}))
-        standings = await self.incidents.get_standings([one.incident for one in act.members])
+        jobs = await self.store.get(sorted({member.job for member in act.members if member.job}))
+        statuses = await self.incidents.get_statuses([member.incident for member in act.members])
         fates = [
             _fate(
                 act.target.remedy,
-                one,
-                jobs[one.job].document if one.job in jobs else None,
-                standings[one.incident].standing if one.incident in standings else None,
+                member,
+                jobs[member.job].document if member.job in jobs else None,
+                statuses[member.incident].status if member.incident in statuses else None,
             )
-            for one in act.members
+            for member in act.members
         ]
         return TriedAction(act.target, act.reach, fates, act.whole)
 
 
-def _waits_for_a_person(standing: IncidentStatus) -> bool:
-    place = group_key_of(standing)
+def _waits_for_a_person(status: IncidentStatus) -> bool:
+    place = group_key_of(status)
     return place is not None and place.waits is WaitsFor.PERSON
 
 
@@ -189,20 +187,20 @@ def _refusal(answer: Answer) -> str:
 
 
 def _fate(
-    remedy: InboxRemedy, member: InboxActionMember, document: JobDocument | None, standing: IncidentStatus | None
+    remedy: InboxRemedy, member: InboxActionMember, document: JobDocument | None, status: IncidentStatus | None
 ) -> InboxOutcome:
     if member.refused:
         return InboxOutcome.BAD
     if remedy is InboxRemedy.CANCEL:
         return InboxOutcome.WELL
     if (
-        remedy is InboxRemedy.EXLET
-        and standing is not None
-        and standing.state in (IncidentState.HELD, IncidentState.FAILED)
+        remedy is InboxRemedy.PLAYBOOK
+        and status is not None
+        and status.state in (IncidentState.HELD, IncidentState.FAILED)
     ):
         return InboxOutcome.BAD
     if document is None:
-        return InboxOutcome.WELL if standing is not None and standing.state in CLOSED else InboxOutcome.PENDING
+        return InboxOutcome.WELL if status is not None and status.state in CLOSED else InboxOutcome.PENDING
     if document.state in ENDED_WELL:
         return InboxOutcome.WELL
     again = document.attempt > member.attempt or document.state in (State.FAILED, State.CANCELLED)
@@ -221,14 +219,14 @@ def _plain(act: InboxAction) -> Mapping[str, object]:
         "cause": act.target.cause,
         "owner": act.target.owner,
         "do": act.target.remedy.value,
-        "exlet": act.target.exlet,
+        "playbook": act.target.playbook,
         "reach": act.reach.value,
         "whole": act.whole,
-        "members": [list(one) for one in act.members],
+        "members": [list(member) for member in act.members],
     }
 
 
 def _from_plain(name: str, body: Mapping[str, Any]) -> InboxAction:
-    target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["exlet"])
-    members = [InboxActionMember(*one) for one in body["members"]]
+    target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["playbook"])
+    members = [InboxActionMember(*member) for member in body["members"]]
     return InboxAction(name, body["by"], body["at"], body["why"], target, Reach(body["reach"]), body["whole"], members)

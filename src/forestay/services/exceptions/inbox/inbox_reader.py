@@ -39,8 +39,8 @@ class InboxReader:
         inbox_tallies = await self.incidents.inbox_tallies(
             IncidentQuery(tenant=tenant, owner=owner, cause=cause, states=STATES)
         )
-        found = grouped(inbox_tallies)
-        shown = found[:most]
-        known = await self.incidents.get_standings([one.oldest for one in shown]) if shown else {}
-        oldest = {name: stored.standing for name, stored in known.items()}
-        return Inbox(shown, oldest, found, len(found) > most or len(inbox_tallies) >= MAX_PILES)
+        groups = grouped(inbox_tallies)
+        shown = groups[:most]
+        known = await self.incidents.get_statuses([group.oldest for group in shown]) if shown else {}
+        oldest = {name: stored.status for name, stored in known.items()}
+        return Inbox(shown, oldest, groups, len(groups) > most or len(inbox_tallies) >= MAX_PILES)

@@ -81,7 +81,7 @@ class AuditLog:
             wanted = range(number, min(number + AHEAD, head.page + 1))
             pages = await self.store.get(tenant, wanted)
             entries += [
-                entry for one in wanted if one in pages for entry in pages[one].entries if entry.number >= first
+                entry for page in wanted if page in pages for entry in pages[page].entries if entry.number >= first
             ]
             number += AHEAD
         return entries[:limit], head
@@ -103,9 +103,9 @@ class AuditLog:
 
     async def _page_of(self, tenant: str, entry: int, head: AuditHead) -> int:
         """The number of the page from which to read. What a search does not show yet is near the end."""
-        found = await self.store.find(tenant, entry=entry, limit=1)
-        if found:
-            return found[0].number
+        found_pages = await self.store.find(tenant, entry=entry, limit=1)
+        if found_pages:
+            return found_pages[0].number
         number = head.page
         while number > 1:
             pages = await self.store.get(tenant, range(max(1, number - AHEAD), number + 1))
@@ -122,16 +122,18 @@ class AuditLog:
             while self._waiting.get(tenant):
                 taken = self._take(tenant)
                 try:
-                    entries = await self._append(tenant, [note for one in taken for note in one.notes])
+                    entries = await self._append(
+                        tenant, [note for pending_notes in taken for note in pending_notes.notes]
+                    )
                 except Exception as error:  # whatever it is, those who wait must hear of it
-                    for one in taken:
-                        if not one.done.done():
-                            one.done.set_exception(error)
+                    for notes in taken:
+                        if not notes.done.done():
+                            notes.done.set_exception(error)
                     continue
-                for one in taken:
-                    own, entries = entries[: len(one.notes)], entries[len(one.notes) :]
-                    if not one.done.done():
-                        one.done.set_result(own)
+                for pending_notes in taken:
+                    own, entries = entries[: len(pending_notes.notes)], entries[len(pending_notes.notes) :]
+                    if not pending_notes.done.done():
+                        pending_notes.done.set_result(own)
         finally:
             del self._writing[tenant]
 
@@ -159,10 +161,10 @@ class AuditLog:
                 await asyncio.sleep(0.05 * unsure)
                 written = False
             if not written:
-                standing = (await self.store.get(tenant, [page.number])).get(page.number)
-                if standing is None:
+                status = (await self.store.get(tenant, [page.number])).get(page.number)
+                if status is None:
                     continue
-                written = standing.name == name
+                written = status.name == name
             if written:
                 self._heads[tenant] = head_of(page)
                 self.pages += 1

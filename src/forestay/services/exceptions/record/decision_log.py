@@ -15,11 +15,11 @@ async def agreed_on(incidents: IncidentStore, decisions: Sequence[Decision]) -> 
     if all(added):
         return decisions
     known = await incidents.get_decisions(
-        [(one.incident, one.n) for one, new in zip(decisions, added, strict=True) if not new]
+        [(decision.incident, decision.n) for decision, new in zip(decisions, added, strict=True) if not new]
     )
     stand: list[Decision] = []
-    for one, new in zip(decisions, added, strict=True):
-        decision = one if new else known.get((one.incident, one.n))
+    for other_decision, new in zip(decisions, added, strict=True):
+        decision = other_decision if new else known.get((other_decision.incident, other_decision.n))
         if decision is None:
             raise Transient("a decision could not be read back")
         stand.append(decision)
@@ -31,19 +31,23 @@ async def readable_of(incidents: IncidentStore, decisions: Sequence[Decision]) -
     try:
         return await agreed_on(incidents, decisions)
     except Unreadable as error:
-        return await agreed_on(incidents, [one for one in decisions if one.id not in error.names])
+        return await agreed_on(incidents, [decision for decision in decisions if decision.id not in error.names])
 
 
 async def newest(incidents: IncidentStore, decisions: Sequence[Decision]) -> Sequence[Decision]:
     """The decisions that stand now: one that was put off may have been made after the first. An incident of which that cannot be read is left out."""
     try:
-        known = await incidents.get_standings([one.incident for one in decisions])
-        newer = {name: one.standing.n for name, one in known.items()}
-        later = [(one.incident, newer[one.incident]) for one in decisions if newer.get(one.incident, 0) > one.n]
+        known = await incidents.get_statuses([decision.incident for decision in decisions])
+        newer = {name: stored.status.n for name, stored in known.items()}
+        later = [
+            (decision.incident, newer[decision.incident])
+            for decision in decisions
+            if newer.get(decision.incident, 0) > decision.n
+        ]
         made = await incidents.get_decisions(later) if later else {}
     except Unreadable as error:
-        # The names are those of standings, or of decisions: the incident's with a number after it.
+        # The names are those of statuses, or of decisions: the incident's with a number after it.
         spoilt = {*error.names, *(name.rpartition(":")[0] for name in error.names)}
-        rest = [one for one in decisions if one.incident not in spoilt]
+        rest = [decision for decision in decisions if decision.incident not in spoilt]
         return await newest(incidents, rest) if len(rest) < len(decisions) else ()
-    return [made.get((one.incident, newer.get(one.incident, 0)), one) for one in decisions]
+    return [made.get((decision.incident, newer.get(decision.incident, 0)), decision) for decision in decisions]

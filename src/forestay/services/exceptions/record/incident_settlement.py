@@ -11,12 +11,12 @@ NOTE_KEPT = 1000
 
 
 async def settle_held(incidents: IncidentStore, names: Sequence[str], words: str, *, now: int) -> None:
-    """Say of those that are held that somebody has mended them. What others wrote meanwhile is left as it is."""
-    known = await incidents.get_standings(names) if names else {}
+    """Say of those that are held that somebody has recovered them. What others wrote meanwhile is left as it is."""
+    known = await incidents.get_statuses(names) if names else {}
     moved = [
-        (one.standing.moved(IncidentState.COMPLETE, now=now, note=words.strip()[:NOTE_KEPT]), one.version)
-        for one in known.values()
-        if one.standing.state is IncidentState.HELD
+        (stored.status.moved(IncidentState.COMPLETE, now=now, note=words.strip()[:NOTE_KEPT]), stored.version)
+        for stored in known.values()
+        if stored.status.state is IncidentState.HELD
     ]
     if moved:
-        await incidents.put_standings(moved)
+        await incidents.put_statuses(moved)

@@ -1,4 +1,4 @@
-"""The documents of an exlet's steps: before a step acts, one says so under the step's own name (incident, number of the decision, step); after it, another one
+"""The documents of a playbook's steps: before a step acts, one says so under the step's own name (incident, number of the decision, step); after it, another one
 says how it ended. Both are create-only.
 
 Whoever comes to a step that is over acts no more; whoever comes to one that was begun repeats it as it was begun, with the same id and time.
@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.incident import Incident, StepMark, StepRecord, step_record_id
-from forestay.domain.exlets.exlet import Exlet
-from forestay.domain.exlets.exlet_plain import exlet_from_plain
-from forestay.domain.exlets.exlet_run import StepEnd, StepState, step_id
-from forestay.domain.exlets.primitive import Primitive
+from forestay.domain.playbooks.action import Action
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook_run import StepEnd, StepState, step_id
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent
 from forestay.ports.exceptions.incident_store import IncidentStore
@@ -27,7 +27,7 @@ class StepRequest:
     incident: Incident
     n: int
     step: int
-    do: Primitive
+    do: Action
     at: int
     """When it was begun, the first time."""
     release: str = ""
@@ -44,12 +44,12 @@ class StepLog:
     incidents: IncidentStore
     clock: Clock
 
-    async def exlet(self, incident: str, n: int) -> Exlet:
-        """The exlet of a recorded decision; `NotFound`."""
+    async def playbook(self, incident: str, n: int) -> Playbook:
+        """The playbook of a recorded decision; `NotFound`."""
         decision = await self.incidents.get_decision(incident, n)
-        if decision is None or decision.exlet is None:
-            raise NotFound(f"decision {n} on incident {incident} has no exlet")
-        return exlet_from_plain(decision.exlet)
+        if decision is None or decision.playbook is None:
+            raise NotFound(f"decision {n} on incident {incident} has no playbook")
+        return playbook_from_plain(decision.playbook)
 
     async def once(
         self,
@@ -82,10 +82,10 @@ class StepLog:
         known = (await self.incidents.get_incidents([incident])).get(incident)
         if known is None:
             raise NotFound(f"there is no incident {incident}")
-        exlet = await self.exlet(incident, n)
-        if not 0 <= step < len(exlet.steps):
-            raise NotFound(f"the exlet has no step {step}")
-        do = exlet.steps[step].do
+        playbook = await self.playbook(incident, n)
+        if not 0 <= step < len(playbook.steps):
+            raise NotFound(f"the playbook has no step {step}")
+        do = playbook.steps[step].do
         detail: dict[str, object] = {"release": release} if release else {}
         record = StepRecord(incident, n, step, StepMark.BEGUN, known.tenant, self.clock.now(), do.action.value, detail)
         (first,) = await self.incidents.add_steps([record])

@@ -1,4 +1,4 @@
-"""Brakes for handlers: every act asks here first, and has its tokens from buckets that all handlers share.
+"""Safeguards for handlers: every act asks here first, and has its tokens from buckets that all handlers share.
 
 A bucket is a document for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
 buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
@@ -15,21 +15,21 @@ from types import MappingProxyType
 from typing import cast
 
 from forestay.domain.exceptions.safeguards import storm
-from forestay.domain.exceptions.safeguards.brakes import (
+from forestay.domain.exceptions.safeguards.permit_batch import plan
+from forestay.domain.exceptions.safeguards.rate_limit import Bucket, TokenLease, settle, with_limit
+from forestay.domain.exceptions.safeguards.safeguards import (
     ActionGranted,
     ActionRefused,
     ActionRequest,
-    BrakePolicy,
-    Brakes,
     BucketName,
     LeasedTokens,
     Meter,
+    SafeguardPolicy,
+    SafeguardState,
     add_tokens,
     prices,
     spend,
 )
-from forestay.domain.exceptions.safeguards.permit_batch import plan
-from forestay.domain.exceptions.safeguards.rate_limit import Bucket, TokenLease, settle, with_limit
 from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
@@ -38,7 +38,7 @@ from forestay.ports.jobs.job_store import Version, Written
 from forestay.services.exceptions.safeguards import emergency_stop, storm_tracker
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 
-KIND = "brake"
+KIND = "safeguard"
 TRIES = 50
 LONGEST_NAME = 300
 
@@ -51,7 +51,7 @@ class ActionLimits:
     storms: StormTracker
     clock: Clock
     ids: Ids
-    policy: BrakePolicy = field(default_factory=BrakePolicy)
+    policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
     granted: int = 0
     refused: int = 0
     leases: int = 0
@@ -66,19 +66,21 @@ class ActionLimits:
     ) -> Sequence[ActionGranted | ActionRefused]:
         """Ask for acts; an answer each, in order. `Transient` if the store does not answer: then none may be done.
 
-        `noticed`: faults, each with its tenant, that are counted for storms by the same write, before anything is answered; each is given once. An act that
+        `noticed`: failures, each with its tenant, that are counted for storms by the same write, before anything is answered; each is given once. An act that
         is granted has used its tokens up, whether it is then done or not. Everything is read at once and written at once.
         """
         answers: dict[int, ActionGranted | ActionRefused] = {}
         async with self._asking:
-            for tenant in dict.fromkeys([*(one.tenant for one in requests), *(tenant for tenant, _ in noticed)]):
-                places = [place for place, one in enumerate(requests) if one.tenant == tenant]
+            for tenant in dict.fromkeys(
+                [*(request.tenant for request in requests), *(tenant for tenant, _ in noticed)]
+            ):
+                places = [place for place, request in enumerate(requests) if request.tenant == tenant]
                 signs = [sign for whose, sign in noticed if whose == tenant]
-                found = await self._permit(tenant, [requests[place] for place in places], signs)
-                answers |= dict(zip(places, found, strict=True))
+                found_answers = await self._permit(tenant, [requests[place] for place in places], signs)
+                answers |= dict(zip(places, found_answers, strict=True))
         out = [answers[place] for place in range(len(requests))]
-        self.granted += sum(1 for one in out if isinstance(one, ActionGranted))
-        self.refused += sum(1 for one in out if isinstance(one, ActionRefused))
+        self.granted += sum(1 for answer in out if isinstance(answer, ActionGranted))
+        self.refused += sum(1 for answer in out if isinstance(answer, ActionRefused))
         return out
 
     async def give_back(self) -> None:
@@ -93,8 +95,12 @@ class ActionLimits:
 
     async def buckets(self, tenant: str) -> Mapping[BucketName, Bucket]:
         """The buckets of a tenant that were ever leased from, and the one for all; up to a second old."""
-        found = await self.documents.find(KIND)
-        named = {_name(one): _bucket(one) for one in found if one.document.tenant in (tenant, "")}
+        stored_documents = await self.documents.find(KIND)
+        named = {
+            _name(stored_document): _bucket(stored_document)
+            for stored_document in stored_documents
+            if stored_document.document.tenant in (tenant, "")
+        }
         return {name: with_limit(bucket, self.policy.limit(name.meter)) for name, bucket in named.items()}
 
     # -- one tenant's acts -------------------------------------------------------------------------------------
@@ -102,26 +108,29 @@ class ActionLimits:
     async def _permit(
         self, tenant: str, requests: Sequence[ActionRequest], signs: Sequence[FailureSignature]
     ) -> Sequence[ActionGranted | ActionRefused]:
-        names = dict.fromkeys(name for one in requests for name, _ in prices(one))
+        names = dict.fromkeys(name for request in requests for name, _ in prices(request))
         documents = {name: document_of(name) for name in names}
         group = storm_tracker.name_of(tenant)
         # The documents are written together and each for itself: when a bucket conflicts, the storms may stand already.
         batch = self.ids.claim()
         for tried in range(TRIES):
             began = self.clock.monotonic()
-            found = await self.documents.get([*emergency_stop.names(tenant), group, *documents.values()])
+            stored_documents = await self.documents.get([*emergency_stop.names(tenant), group, *documents.values()])
             self._throw_away()
             now = self.clock.now()
-            before = self.storms.read(found.get(group))
+            before = self.storms.read(stored_documents.get(group))
             storms = storm.notice(before, signs, now, batch=batch) if signs else before
-            brakes = Brakes(self.policy, emergency_stop.stops_in(found.values()), storms, self._local_tokens)
-            buckets = {name: self._bucket(name, found.get(document)) for name, document in documents.items()}
-            planned = plan(brakes, buckets, requests, now, {name: self.ids.claim() for name in names})
+            safeguards = SafeguardState(
+                self.policy, emergency_stop.stops_in(stored_documents.values()), storms, self._local_tokens
+            )
+            buckets = {name: self._bucket(name, stored_documents.get(document)) for name, document in documents.items()}
+            planned = plan(safeguards, buckets, requests, now, {name: self.ids.claim() for name in names})
             wanted = [
-                _document(name, bucket, found.get(documents[name])) for name, (bucket, _) in planned.leases.items()
+                _document(name, bucket, stored_documents.get(documents[name]))
+                for name, (bucket, _) in planned.leases.items()
             ]
             if planned.storms != before:
-                wanted.append(self.storms.document(tenant, planned.storms, found.get(group)))
+                wanted.append(self.storms.document(tenant, planned.storms, stored_documents.get(group)))
             if await self._write(wanted, planned.leases, now, began):
                 self._spend(planned.needs, now)
                 return planned.answers
@@ -142,7 +151,9 @@ class ActionLimits:
                 self.leases += 1
                 own = replace(leased, until=min(leased.until, now + self.policy.lasts))
                 self._leased[own.id] = began
-                self._local_tokens = add_tokens(Brakes(local_tokens=self._local_tokens), name, own, now).local_tokens
+                self._local_tokens = add_tokens(
+                    SafeguardState(local_tokens=self._local_tokens), name, own, now
+                ).local_tokens
         return all(isinstance(result, Written) for result in results)
 
     def _spend(self, needs: Mapping[BucketName, int], now: int) -> None:
@@ -162,9 +173,9 @@ class ActionLimits:
             if stored is None:
                 return
             bucket = _bucket(stored)
-            for one in leased_tokens:
-                spent = one.lease.tokens - one.left
-                bucket = settle(bucket, name=one.lease.id, spent=spent, now=self.clock.now())
+            for leased_token in leased_tokens:
+                spent = leased_token.lease.tokens - leased_token.left
+                bucket = settle(bucket, name=leased_token.lease.id, spent=spent, now=self.clock.now())
             (result,) = await self.documents.put([_document(name, bucket, stored)])
             if isinstance(result, Written):
                 return
@@ -175,7 +186,7 @@ class ActionLimits:
         lasts = self.policy.lasts / 1000
         self._leased = {lease: began for lease, began in self._leased.items() if steady - began < lasts}
         kept = {
-            name: tuple(one for one in leased_tokens if one.lease.id in self._leased)
+            name: tuple(leased_token for leased_token in leased_tokens if leased_token.lease.id in self._leased)
             for name, leased_tokens in self._local_tokens.items()
         }
         self._local_tokens = MappingProxyType(
@@ -184,10 +195,10 @@ class ActionLimits:
 
 
 def document_of(name: BucketName) -> str:
-    text = f"brake:{name}"
+    text = f"safeguard:{name}"
     if len(text.encode()) <= LONGEST_NAME:
         return text
-    return f"brake:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"safeguard:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _document(name: BucketName, bucket: Bucket, stored: StoredDocument | None) -> tuple[Document, Version | None]:

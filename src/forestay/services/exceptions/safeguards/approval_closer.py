@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.incidents.inbox import SECOND, asks_approval
+from forestay.domain.exceptions.incidents.inbox import APPROVAL, asks_approval
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.approval_policy import ApprovalStage
 from forestay.ports.clock import Clock
@@ -21,7 +21,7 @@ OVER = frozenset({ApprovalStage.REFUSED, ApprovalStage.EXPIRED})
 
 @dataclass(slots=True)
 class ApprovalCloser:
-    """The service. Whoever takes a refusal calls it; keepers look for what was not closed, and what expired."""
+    """The service. Whoever takes a refusal calls it; reconcilers look for what was not closed, and what expired."""
 
     approvals: Approvals
     incidents: IncidentStore
@@ -39,27 +39,27 @@ class ApprovalCloser:
     async def close(self, requests: Sequence[ApprovalRecord]) -> None:
         """Say where the incidents stand now, if what was asked for is a rule's decision and came to nothing."""
         over = {
-            (str(act["incident"]), act["n"]): one
-            for one in requests
-            if one.stage in OVER and (act := one.asking.act).get("kind") == "decision"
+            (str(act["incident"]), act["n"]): request
+            for request in requests
+            if request.stage in OVER and (act := request.asking.act).get("kind") == "decision"
         }
         if not over:
             return
-        stored, now = await self.incidents.get_standings(sorted({name for name, _ in over})), self.clock.now()
+        stored, now = await self.incidents.get_statuses(sorted({name for name, _ in over})), self.clock.now()
         moved = [
-            (one.standing.moved(IncidentState.HELD, now=now, note=_words(known)), one.version)
-            for name, one in stored.items()
-            if (known := over.get((name, one.standing.n))) is not None and asks_approval(one.standing)
+            (other_stored.status.moved(IncidentState.HELD, now=now, note=_words(known)), other_stored.version)
+            for name, other_stored in stored.items()
+            if (known := over.get((name, other_stored.status.n))) is not None and asks_approval(other_stored.status)
         ]
         if moved:
-            await self.incidents.put_standings(moved)
+            await self.incidents.put_statuses(moved)
 
 
 def _words(known: ApprovalRecord) -> str:
     what, _, _ = known.asking.words.partition(":")
-    said = known.answered
-    if said is None:
+    answer = known.answered
+    if answer is None:
         return f"the request for the rule's action expired ({what})"
-    why = f": {said.why}" if said.why else ""
+    why = f": {answer.why}" if answer.why else ""
     # By these words an incident is told from one that waits for an answer, whatever somebody gives as a reason.
-    return f"{said.by} rejected the rule's action ({what}){why}".replace(SECOND, "asks for an approval")
+    return f"{answer.by} rejected the rule's action ({what}){why}".replace(APPROVAL, "asks for an approval")

@@ -1,4 +1,4 @@
-"""Keeps what waits for a second person: who asked for what, what another person said, and that it was done.
+"""Keeps what waits for approval: who asked for what, what another person said, and that it was done.
 
 Three documents, each create-only: the request, the answer, and that it was carried out. So the first answer stays, and whoever finds an answer without the third
 carries the act out again, which every act here takes once.
@@ -22,7 +22,7 @@ from forestay.domain.exceptions.safeguards.approval_policy import (
     digest_of,
     stage_of,
 )
-from forestay.domain.exceptions.safeguards.brakes import ActionRequest, why_alone
+from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, why_alone
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent
 from forestay.ports.jobs.job_store import MAX_PAGE, JobStore, Record
@@ -31,7 +31,7 @@ from forestay.services.shared.quarantine import Quarantine
 ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
 SHOWN = 1000
 LOOKED_AT = 14 * LASTS
-"""How old a request may be that nobody has closed: for so long all keepers may be away."""
+"""How old a request may be that nobody has closed: for so long all reconcilers may be away."""
 AGAIN = 100
 """How often the same may be asked for after it was refused or has expired."""
 
@@ -91,15 +91,15 @@ class Approvals:
         async def newest(kind: str) -> Sequence[Record]:
             return await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=limit)
 
-        answers = {one.job: one for one in await newest(ANSWERED)}
-        done = {one.job: one for one in await newest(DONE)}
-        found: list[ApprovalRecord] = []
+        answers = {record.job: record for record in await newest(ANSWERED)}
+        done = {record.job: record for record in await newest(DONE)}
+        approval_records: list[ApprovalRecord] = []
         for asked in await newest(ASKED):
             try:
-                found.append(self._read(asked, answers.get(asked.job), done.get(asked.job)))
+                approval_records.append(self._read(asked, answers.get(asked.job), done.get(asked.job)))
             except (TypeError, ValueError, KeyError) as error:  # one request that cannot be read hides no other
                 self.quarantine.report(f"request {asked.job}", f"{type(error).__name__}: {error}", self.troubled)
-        return found
+        return approval_records
 
     async def answer(
         self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str
@@ -119,9 +119,9 @@ class Approvals:
             await self.store.add_records([Record(f"{ANSWERED}:{name}", tenant, ANSWERED, name, now, body)])
             known = await self.get(tenant, name)
         if known.answered is None or known.answered.agreed is not agreed:
-            said = known.answered
-            who = said.by if said is not None else "nobody"
-            raise Conflict(f"{who} has {'approved' if said is not None and said.agreed else 'rejected'} already")
+            answer = known.answered
+            who = answer.by if answer is not None else "nobody"
+            raise Conflict(f"{who} has {'approved' if answer is not None and answer.agreed else 'rejected'} already")
         return known
 
     async def carried_out(self, known: ApprovalRecord, outcome: str) -> ApprovalRecord:
@@ -136,8 +136,8 @@ class Approvals:
         known = await self._known(_name_of(tenant, decision, "", 0))
         if known is None or known.answered is None or not known.answered.agreed:
             return None
-        said = known.answered
-        return Approval(tenant, decision, known.asking.by, said.by, said.at, said.at + LASTS)
+        answer = known.answered
+        return Approval(tenant, decision, known.asking.by, answer.by, answer.at, answer.at + LASTS)
 
     async def given_to(self, request: ActionRequest) -> ActionRequest:
         """A rule's request to act, with another person's agreement where one is needed and given."""
@@ -146,7 +146,7 @@ class Approvals:
         return replace(request, approval=await self.approval(request.tenant, request.decision))
 
     async def ask_for(self, request: ActionRequest, decision: Decision, acts: str, *, job: str) -> None:
-        """Ask for agreement to what a rule decided. `job`: whose fault it is; empty for every other exception."""
+        """Ask for agreement to what a rule decided. `job`: whose failure it is; empty for every other exception."""
         now = self.clock.now()
         await self.ask(
             ApprovalRequest(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.safeguards.brakes import EVERY_TENANT, Stop
+from forestay.domain.exceptions.safeguards.safeguards import EVERY_TENANT, Stop
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict
@@ -65,7 +65,11 @@ def names(tenant: str) -> list[str]:
     return [name_of(EVERY_TENANT), name_of(tenant)]
 
 
-def stops_in(found: Iterable[StoredDocument]) -> tuple[Stop, ...]:
+def stops_in(stored_documents: Iterable[StoredDocument]) -> tuple[Stop, ...]:
     """The stops among documents that were read."""
-    bodies = [one.document.body.get("stop") for one in found if one.document.kind == KIND]
+    bodies = [
+        stored_document.document.body.get("stop")
+        for stored_document in stored_documents
+        if stored_document.document.kind == KIND
+    ]
     return tuple(Stop.from_plain(body) for body in bodies if isinstance(body, Mapping))

@@ -1,6 +1,6 @@
-"""Storms in the store: one document for each tenant, in which faults are counted and groups have their canaries.
+"""Storms in the store: one document for each tenant, in which failures are counted and groups have their canaries.
 
-Whoever finds faults that are due tells them here first, a batch by one version-checked write, and only then asks to act on them. So the handlers
+Whoever finds failures that are due tells them here first, a batch by one version-checked write, and only then asks to act on them. So the handlers
 see one storm however many of them there are.
 
 What came of an act that a canary let through is read from the job itself (`look`), so that no outcome is lost with the handler that acted.
@@ -51,7 +51,7 @@ class StormTracker:
     """Counts what this loop could not handle."""
 
     async def run(self) -> None:
-        """Look at what canaries let through, for all tenants; any number of keepers may."""
+        """Look at what canaries let through, for all tenants; any number of reconcilers may."""
         while True:
             try:
                 await self.look_at_all()
@@ -75,7 +75,7 @@ class StormTracker:
             await self.look(stored.document.tenant)
 
     async def notice(self, tenant: str, signs: Sequence[FailureSignature]) -> Storms:
-        """Count faults; each once, before anyone asks to act on it, however often the write has to be repeated."""
+        """Count failures; each once, before anyone asks to act on it, however often the write has to be repeated."""
         batch = uuid4().hex
         return await self._change(tenant, lambda storms: storm.notice(storms, signs, self.clock.now(), batch=batch))
 
@@ -111,8 +111,8 @@ class StormTracker:
         outcomes: list[CanaryOutcome] = []
         for group, rule, act in waiting:
             job, _, attempt = act.rpartition("/")
-            found = jobs.get(job)
-            verdict = _came_of(found.document, int(attempt)) if found is not None else "nothing"
+            stored = jobs.get(job)
+            verdict = _came_of(stored.document, int(attempt)) if stored is not None else "nothing"
             if verdict != "pending":
                 outcomes.append(CanaryOutcome(group, rule, act, None if verdict == "nothing" else verdict == "well"))
         if outcomes:
@@ -143,13 +143,13 @@ class StormTracker:
 
     async def _decide(self, tenant: str, group: str, rule: str, change: Callable[[Canary], Canary]) -> StormGroup:
         def decided(storms: Storms) -> Storms:
-            found = next((one for one in storms.groups if one.id == group), None)
-            if found is None or rule not in found.canaries:
+            storm_group = next((other_group for other_group in storms.groups if other_group.id == group), None)
+            if storm_group is None or rule not in storm_group.canaries:
                 raise NotFound(f"rule {rule or 'of the retry policy'} is not being tried on a group {group}")
-            return with_canary(storms, group, rule, change(found.canaries[rule]))
+            return with_canary(storms, group, rule, change(storm_group.canaries[rule]))
 
         after = await self._change(tenant, decided)
-        return next(one for one in after.groups if one.id == group)
+        return next(storm_group for storm_group in after.groups if storm_group.id == group)
 
 
 def name_of(tenant: str) -> str:
@@ -158,8 +158,8 @@ def name_of(tenant: str) -> str:
 
 def _with_outcomes(storms: Storms, outcomes: Sequence[CanaryOutcome]) -> Storms:
     for group, rule, act, well in outcomes:
-        found = next((one for one in storms.groups if one.id == group), None)
-        canaries: Mapping[str, Canary] = found.canaries if found is not None else {}
+        storm_group = next((other_group for other_group in storms.groups if other_group.id == group), None)
+        canaries: Mapping[str, Canary] = storm_group.canaries if storm_group is not None else {}
         if rule in canaries:
             known = canaries[rule]
             storms = with_canary(

@@ -1,6 +1,6 @@
-"""Records histories of cases and shards on a real Temporal, for the replay tests: ``python -m tests.unit.adapters.temporal.replay.record RELEASE [NAME…]``.
+"""Records histories of runs and shards on a real Temporal, for the replay tests: ``python -m tests.unit.adapters.temporal.replay.record RELEASE [NAME…]``.
 
-A release adds its histories under a name of its own; those of earlier releases stay, and must replay for as long as their cases may run.
+A release adds its histories under a name of its own; those of earlier releases stay, and must replay for as long as their runs may run.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.live import test_cases, test_exlets, test_python_flows
-from tests.live.case_site import BAD, GOOD, CaseSite, case_site
+from tests.live import test_playbooks, test_python_flows, test_runs
+from tests.live.run_site import BAD, GOOD, RunSite, run_site
 
-from forestay.domain.exlets.exlet_run import run_name, worklet_case
-from forestay.domain.exlets.primitive import Action, ActionTarget, CompensateAction, Steer, Worklet
+from forestay.domain.playbooks.action import ActionKind, ActionTarget, CompensateAction, Steer, Worklet
+from forestay.domain.playbooks.playbook_run import run_name, worklet_run
 
 FOLDER = Path(__file__).parent
 FILES = """
@@ -40,13 +40,13 @@ tasks:
 """
 """Without peers they stay, started by the same activity."""
 FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
-    "chain": (test_cases.CHAIN, {}),
-    "diamond": (test_cases.DIAMOND, {}),
-    "choice": (test_cases.CHOICE, {"size": 7}),
-    "loop": (test_cases.LOOP, {}),
-    "subflow": (test_cases.SUBFLOW, {}),
-    "compensated": (test_cases.COMPENSATED, {}),
-    "scatter": (test_cases.SCATTER, {"n": 600}),
+    "chain": (test_runs.CHAIN, {}),
+    "diamond": (test_runs.DIAMOND, {}),
+    "choice": (test_runs.CHOICE, {"size": 7}),
+    "loop": (test_runs.LOOP, {}),
+    "subflow": (test_runs.SUBFLOW, {}),
+    "compensated": (test_runs.COMPENSATED, {}),
+    "scatter": (test_runs.SCATTER, {"n": 600}),
     "files": (FILES, {}),
     "placed": (PLACED, {}),
 }
@@ -68,57 +68,57 @@ async def record(release: str, *only: str) -> None:
     with TemporaryDirectory() as folder, TemporaryDirectory() as shared:
         for name in ("a.raw", "b.raw", "done"):
             (Path(shared) / name).touch()
-        async with case_site("sqlite", Path(folder), flow_files=(Path(shared),), watch_every=0.1) as site:
+        async with run_site("sqlite", Path(folder), flow_files=(Path(shared),), watch_every=0.1) as site:
             site.fate = lambda claim: BAD if claim["name"] == "d" else GOOD
             for name, (text, params) in FLOWS.items():
                 if only and name not in only:
                     continue
-                case = await site.start(text, **params)
-                await site.ended(case)
-                await _keep(site, case, f"{release}-{name}")
+                run = await site.start(text, **params)
+                await site.ended(run)
+                await _keep(site, run, f"{release}-{name}")
                 if name == "scatter":
-                    await _keep(site, f"{case}:many@1:0", f"{release}-shard")
+                    await _keep(site, f"{run}:many@1:0", f"{release}-shard")
     await record_python(release, *only)
-    if not only or "exlet" in only:
-        await record_exlet(release)
+    if not only or "playbook" in only:
+        await record_playbook(release)
 
 
-async def record_exlet(release: str) -> None:
-    """An exlet with a worklet that gives something back, the worklet's case, and the case that is suspended, changed and continued."""
+async def record_playbook(release: str) -> None:
+    """A playbook with a worklet that gives something back, the worklet's run, and the run that is suspended, changed and continued."""
     with TemporaryDirectory() as folder:
-        async with case_site("sqlite", Path(folder)) as site:
+        async with run_site("sqlite", Path(folder)) as site:
             site.hold_back = lambda claim: claim["name"] == "show"
-            case = await test_exlets.begun(site)
-            change = await test_exlets.stored(site, test_exlets.CHANGE_VENUE)
-            incident = await test_exlets.incident_of(site, case)
+            run = await test_playbooks.begun(site)
+            change = await test_playbooks.stored(site, test_playbooks.CHANGE_VENUE)
+            incident = await test_playbooks.incident_of(site, run)
             worklet = Worklet(change, {"from": "${params.venue}"}, {"venue": "venue"})
-            suspend, go_on = (Steer(action, ActionTarget.CASE) for action in (Action.SUSPEND, Action.CONTINUE))
-            await test_exlets.done(site, incident, suspend, CompensateAction((worklet,)), go_on)
-            await test_exlets.go_on(site)
-            await site.ended(case)
-            await _keep(site, run_name(incident.id, 1), f"{release}-exlet")
-            await _keep(site, worklet_case(incident.id, 1, 1, 0), f"{release}-exlet-worklet")
-            await _keep(site, case, f"{release}-exlet-case")
+            suspend, go_on = (Steer(action, ActionTarget.RUN) for action in (ActionKind.SUSPEND, ActionKind.CONTINUE))
+            await test_playbooks.done(site, incident, suspend, CompensateAction((worklet,)), go_on)
+            await test_playbooks.go_on(site)
+            await site.ended(run)
+            await _keep(site, run_name(incident.id, 1), f"{release}-playbook")
+            await _keep(site, worklet_run(incident.id, 1, 1, 0), f"{release}-playbook-worklet")
+            await _keep(site, run, f"{release}-playbook-run")
 
 
 async def record_python(release: str, *only: str) -> None:
     with TemporaryDirectory() as folder:
-        async with case_site("sqlite", Path(folder), flows=folder, history_limit=30) as site:
+        async with run_site("sqlite", Path(folder), flows=folder, history_limit=30) as site:
             site.fate = lambda claim: BAD if claim["name"] == "bad" else GOOD
             for name, params in PYTHON.items():
                 if only and f"python-{name}" not in only:
                     continue
-                case = await site.start_python(test_python_flows.SOURCE, name, **params)
-                await site.ended(case)
-                await _keep(site, case, f"{release}-python-{name}")
+                run = await site.start_python(test_python_flows.SOURCE, name, **params)
+                await site.ended(run)
+                await _keep(site, run, f"{release}-python-{name}")
 
 
-async def _keep(site: CaseSite, workflow: str, name: str) -> None:
+async def _keep(site: RunSite, workflow: str, name: str) -> None:
     client = await site.engine.client()
     history: Any = await client.get_workflow_handle(workflow).fetch_history()
     # Who ran it is nobody's business, and not needed to run it again.
-    text = re.sub(r'"identity": ?"[^"]*"', '"identity": "worker"', history.to_json())
-    text = re.sub(r'"[0-9]+@[^"-]*(-?[^"]*)"', r'"worker\1"', text)
+    text = re.sub(r'"identity": ?"[^"]*"', '"identity": "orchestrator"', history.to_json())
+    text = re.sub(r'"[0-9]+@[^"-]*(-?[^"]*)"', r'"orchestrator\1"', text)
     (FOLDER / f"{name}.json").write_text(text + "\n")
 
 

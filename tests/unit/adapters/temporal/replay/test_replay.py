@@ -1,4 +1,4 @@
-"""Histories of every release replay with the code as it is: nobody's case breaks by an upgrade."""
+"""Histories of every release replay with the code as it is: nobody's run breaks by an upgrade."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from forestay.adapters.temporal.worker import PYTHON_WORKFLOWS, runner
+from forestay.adapters.temporal.orchestrator import PYTHON_WORKFLOWS, runner
 
 HISTORIES = sorted(Path(__file__).parent.glob("*.json"))
 

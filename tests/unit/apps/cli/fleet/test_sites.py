@@ -28,7 +28,7 @@ def launch(state: str, **more: Any) -> dict[str, Any]:
     )
 
 
-def hall(**said: Any) -> dict[str, Any]:
+def hall(**fields: Any) -> dict[str, Any]:
     policy = {
         "batch": "slurm",
         "min_pilots": 0,
@@ -48,7 +48,7 @@ def hall(**said: Any) -> dict[str, Any]:
         "lost": False,
     }
     return {
-        "site": "hall", "agent": "a-1", "host": "login1", "seen": AT, "overdue": False, "every": 10.0, "said": policy | said,
+        "site": "hall", "agent": "a-1", "host": "login1", "seen": AT, "overdue": False, "every": 10.0, "said": policy | fields,
         "demand": {
             "site": "hall", "groups": [{"name": "c3m14d0g0", "tasks": 7, "need": need}], "pilots": {"inactive": 3, "idle": 1, "busy": 2},
             "sizes": {}, "leaving": 0, "launches": [launch("submitted")],
@@ -64,7 +64,7 @@ def test_sites_are_listed_with_their_pilots(forestay: Shell, api: FakeApi) -> No
     assert first.split()[:8] == ["hall", "well", "slurm", "3", "1", "2", "0-40", "7"]
     assert second.split()[:2] == ["cave", "silent"]
     assert "\x1b" not in second
-    assert [one["site"] for one in json.loads(forestay("sites", "--json").out)["sites"]] == ["hall", "cave"]
+    assert [site["site"] for site in json.loads(forestay("sites", "--json").out)["sites"]] == ["hall", "cave"]
 
 
 def test_one_site_is_shown_closely(forestay: Shell, api: FakeApi) -> None:

@@ -19,7 +19,7 @@ def test_check_says_what_becomes_of_it(forestay: Shell, tmp_path: Path) -> None:
     ended = forestay("bpel", "check", str(bad), "--json")
     assert ended.code == 1
     entries = json.loads(ended.out)["entries"]
-    assert [one["construct"] for one in entries if one["fate"] == "refused"] == ["rethrow"]
+    assert [entry["construct"] for entry in entries if entry["fate"] == "refused"] == ["rethrow"]
 
 
 def test_adapt_writes_a_process_that_is_good(forestay: Shell, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.unit.apps.cli.conftest import Shell
 EXAMPLES = sorted(Path(__file__).parents[5].glob("examples/*.yaml"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda value: value.name)
 def test_the_examples_are_good(forestay: Shell, example: Path) -> None:
     ended = forestay("check", str(example))
     assert ended.code == 0, ended.out
@@ -42,7 +42,7 @@ def test_json_for_scripts(forestay: Shell, tmp_path: Path) -> None:
 
 
 def test_a_flow_from_stdin(forestay: Shell) -> None:
-    assert forestay("check", "-", given="forestay: 1\nname: piped\ntasks:\n  a: {command: ['true']}\n").code == 0
+    assert forestay("check", "-", stdin="forestay: 1\nname: piped\ntasks:\n  a: {command: ['true']}\n").code == 0
 
 
 def test_a_file_that_cannot_be_read_says_so(forestay: Shell, tmp_path: Path) -> None:

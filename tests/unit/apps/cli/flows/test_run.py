@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.fake_api import FakeApi, case_json, ending_json, incident_json, item_json, job_json
+from tests.unit.apps.cli.fake_api import FakeApi, ending_json, incident_json, job_json, run_json, task_json
 
-from forestay.apps.cli.flows import case_view
-from forestay.apps.cli.flows.case_tree import Line, container, fitted
+from forestay.apps.cli.flows import run_view
+from forestay.apps.cli.flows.run_tree import Line, container, fitted
 
 FLOW = "forestay: 1\nname: nightly\ntasks:\n  first:\n    run: 'true'\n"
 BEGAN, ENDED = "2026-05-01T10:00:01.000Z", "2026-05-01T10:00:08.500Z"
@@ -26,7 +26,7 @@ BEGAN, ENDED = "2026-05-01T10:00:01.000Z", "2026-05-01T10:00:08.500Z"
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case_view, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(run_view, "FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -37,50 +37,50 @@ def flow(tmp_path: Path) -> str:
 
 
 def completed(**changes: Any) -> dict[str, Any]:
-    done = item_json("first", "completed", count=1, well=1, began=BEGAN, finished=ENDED)
-    return case_json(1, done, state="completed", phase="finished", ended=ENDED, **changes)
+    done = task_json("first", "completed", count=1, well=1, began=BEGAN, finished=ENDED)
+    return run_json(1, done, state="completed", phase="finished", ended=ENDED, **changes)
 
 
 def test_run_says_what_changes_and_gives_the_outputs(forestay: Shell, api: FakeApi, flow: str) -> None:
-    running = case_json(1, item_json("first", "running", count=1, began=BEGAN))
-    case = api.cases.put(case_json(1, item_json("first")), running, completed(outputs={"rows": 7, "to": "a"}))
+    running = run_json(1, task_json("first", "running", count=1, began=BEGAN))
+    run = api.runs.put(run_json(1, task_json("first")), running, completed(outputs={"rows": 7, "to": "a"}))
     ended = forestay("run", flow, "-p", "day=2026-05-01", "-p", "n=3", "-p", 'tables=["a"]', "--key", "k")
-    assert (ended.code, ended.out) == (0, f"{case} completed\nrows: 7\nto: a\n")
-    said = [line.partition(" ")[2] for line in ended.err.splitlines()]
-    assert said[0] == f"run {case} of nightly"
-    assert said[1].startswith("first: running")
-    assert said[2:] == ["first: completed · 7.5 s", "run completed after 8.5 s"]
-    (started,) = api.cases.started
+    assert (ended.code, ended.out) == (0, f"{run} completed\nrows: 7\nto: a\n")
+    names = [line.partition(" ")[2] for line in ended.err.splitlines()]
+    assert names[0] == f"run {run} of nightly"
+    assert names[1].startswith("first: running")
+    assert names[2:] == ["first: completed · 7.5 s", "run completed after 8.5 s"]
+    (started,) = api.runs.started
     assert started.body == {"flow": "f" * 64, "params": {"day": "2026-05-01", "n": 3, "tables": ["a"]}}
     assert started.headers["idempotency-key"] == "k"
-    assert api.cases.flows["f" * 64] == FLOW
+    assert api.runs.flows["f" * 64] == FLOW
 
 
 def test_run_in_json_is_quiet_about_the_rest(forestay: Shell, api: FakeApi, flow: str) -> None:
-    case = api.cases.put(completed())
-    assert forestay("run", flow, "--json").json["run"]["id"] == case
+    run = api.runs.put(completed())
+    assert forestay("run", flow, "--json").json["run"]["id"] == run
     detached = forestay("run", "--detach", flow)
-    assert (detached.code, detached.out, detached.err) == (0, f"{case}\n", "")
+    assert (detached.code, detached.out, detached.err) == (0, f"{run}\n", "")
     assert forestay("run", "-d", "--json", flow).json["flow"] == "f" * 64
 
 
 def test_parameters_from_a_file_and_their_errors(forestay: Shell, api: FakeApi, flow: str, tmp_path: Path) -> None:
-    api.cases.put(completed())
+    api.runs.put(completed())
     (tmp_path / "p.yaml").write_text("day: monday\nn: 1\n")
     assert forestay("run", flow, "--params", "p.yaml", "-p", "n=2").code == 0
-    assert api.cases.started[0].body["params"] == {"day": "monday", "n": 2}
+    assert api.runs.started[0].body["params"] == {"day": "monday", "n": 2}
     (tmp_path / "bad.yaml").write_text("- 1\n")
     for words in (["--params", "bad.yaml"], ["--params", "none.yaml"], ["-p", "nothing"]):
         assert forestay("run", flow, *words).code == 2
-    assert len(api.cases.started) == 1
+    assert len(api.runs.started) == 1
 
 
 def test_a_flow_that_the_server_has_is_run_by_its_name_or_version(forestay: Shell, api: FakeApi) -> None:
-    api.cases.put(completed())
+    api.runs.put(completed())
     for name in ("until_converged", "a" * 64):
         assert forestay("run", name).code == 0
-        assert api.cases.started[-1].body["flow"] == name
-    assert api.cases.flows == {}
+        assert api.runs.started[-1].body["flow"] == name
+    assert api.runs.flows == {}
     assert forestay("run", "no/such.yaml").code == 2
     assert forestay("run", "nothing.yaml").code == 2
 
@@ -90,70 +90,70 @@ def test_a_flow_with_errors_is_not_sent(forestay: Shell, api: FakeApi, tmp_path:
     ended = forestay("run", "bad.yaml")
     assert (ended.code, ended.out) == (2, "")
     assert "bad.yaml:4:" in ended.err
-    told = json.loads(forestay("run", "bad.yaml", "--json").err)["error"]
-    assert (told["exit_code"], told["errors"][0]["line"]) == (2, 4)
+    error = json.loads(forestay("run", "bad.yaml", "--json").err)["error"]
+    assert (error["exit_code"], error["errors"][0]["line"]) == (2, 4)
     assert forestay("graph", "bad.yaml").code == 2
     assert api.requests == []
 
 
-def test_a_case_that_failed_says_why_and_where_to_look(forestay: Shell, api: FakeApi, flow: str) -> None:
-    failed = item_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
-    case = api.cases.put(case_json(1, failed, state="failed", ended=ENDED, reason="first failed"))
-    api.put(job_json(7, state="failed", case=case, attempt=1, last=ending_json()))
+def test_a_run_that_failed_says_why_and_where_to_look(forestay: Shell, api: FakeApi, flow: str) -> None:
+    failed = task_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
+    run = api.runs.put(run_json(1, failed, state="failed", ended=ENDED, reason="first failed"))
+    api.put(job_json(7, state="failed", run=run, attempt=1, last=ending_json()))
     api.put(job_json(8, state="failed", attempt=1, last=ending_json()))
     ended = forestay("run", flow)
-    assert (ended.code, ended.out) == (8, f"{case} failed\n")
+    assert (ended.code, ended.out) == (8, f"{run} failed\n")
     assert "first: failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in ended.err
     assert "Why: first failed" in ended.err
     assert "forestay story 00000007" in ended.err
     assert "00000008" not in ended.err
-    assert f"forestay runs history {case[:8]}" in ended.err
+    assert f"forestay runs history {run[:8]}" in ended.err
 
 
-def test_waiting_has_an_end_that_the_case_does_not(forestay: Shell, api: FakeApi) -> None:
-    case = api.cases.put(case_json(1, item_json("first", "running")))
-    ended = forestay("watch", case[:8], "--timeout", "0.05")
+def test_waiting_has_an_end_that_the_run_does_not(forestay: Shell, api: FakeApi) -> None:
+    run = api.runs.put(run_json(1, task_json("first", "running")))
+    ended = forestay("watch", run[:8], "--timeout", "0.05")
     assert (ended.code, ended.out) == (7, "")
-    assert f"forestay watch {case}" in ended.err
+    assert f"forestay watch {run}" in ended.err
 
 
-def test_what_waits_for_a_person_is_said_while_the_case_runs(forestay: Shell, api: FakeApi) -> None:
-    case = api.cases.put(case_json(1, item_json("first", "running")))
-    api.incidents.append(incident_json(1, case=case, job=job_json(3)["id"]))
-    api.incidents.append(incident_json(2, case=case, state="complete"))
-    ended = forestay("watch", case, "--timeout", "0.3")
+def test_what_waits_for_a_person_is_said_while_the_run_runs(forestay: Shell, api: FakeApi) -> None:
+    run = api.runs.put(run_json(1, task_json("first", "running")))
+    api.incidents.append(incident_json(1, run=run, job=job_json(3)["id"]))
+    api.incidents.append(incident_json(2, run=run, state="complete"))
+    ended = forestay("watch", run, "--timeout", "0.3")
     assert ended.err.count("1 failure needs attention: forestay explain 00000003") == 1
 
 
-def test_ctrl_c_leaves_the_case_and_says_how_to_come_back(forestay: Shell, api: FakeApi) -> None:
-    case = api.cases.put(case_json(1, item_json("first", "running")))
-    process = forestay.start(["watch", case], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_ctrl_c_leaves_the_run_and_says_how_to_come_back(forestay: Shell, api: FakeApi) -> None:
+    run = api.runs.put(run_json(1, task_json("first", "running")))
+    process = forestay.start(["watch", run], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=60)
+    out, data = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    assert f"The run continues; to follow it again: forestay watch {case}" in said.decode()
-    assert {one.method for one in api.requests} == {"GET"}
+    assert f"The run continues; to follow it again: forestay watch {run}" in data.decode()
+    assert {request.method for request in api.requests} == {"GET"}
 
 
 def test_the_tree_on_a_terminal(forestay: Shell, api: FakeApi) -> None:
-    inner = item_json("refine@1/3/fit", "running", count=1, began=BEGAN)
-    running = case_json(
-        1, item_json("refine", "running", began=BEGAN), inner,
-        item_json("many", "running", count=100, well=10, bad=1, began=BEGAN), item_json("last"),
+    inner = task_json("refine@1/3/fit", "running", count=1, began=BEGAN)
+    running = run_json(
+        1, task_json("refine", "running", began=BEGAN), inner,
+        task_json("many", "running", count=100, well=10, bad=1, began=BEGAN), task_json("last"),
     )  # fmt: skip
     ended = running | {"state": "completed", "ended": ENDED}
-    case = api.cases.put(running, ended)
+    run = api.runs.put(running, ended)
     for _ in range(12):
-        api.put(job_json(len(api.jobs), state="completed", case=case, work="many@1"))
-    screen = _terminal(forestay, ["watch", case])
-    assert f"nightly {case[:8]} running" in screen
+        api.put(job_json(len(api.jobs), state="completed", run=run, work="many@1"))
+    screen = _terminal(forestay, ["watch", run])
+    assert f"nightly {run[:8]} running" in screen
     assert "● refine" in screen
     assert re.search(r"└ .*● .*fit \(round 3\)", screen)
-    assert "13 of 100" in screen  # the store knows of more ends than the case was told
+    assert "13 of 100" in screen  # the store knows of more ends than the run was told
     assert "· last" in screen
-    assert screen.endswith(f"{case} completed\r\n")
+    assert screen.endswith(f"{run} completed\r\n")
 
 
 def _terminal(shell: Shell, words: list[str]) -> str:
@@ -173,7 +173,7 @@ def _terminal(shell: Shell, words: list[str]) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
 
 
-def test_where_items_are(forestay: Shell) -> None:
+def test_where_tasks_are(forestay: Shell) -> None:
     assert container("a") == ""
     assert container("a@1/2/b") == "a"
     assert container("a@1/2/b@3/yes/c") == "a@1/2/b"
@@ -188,36 +188,34 @@ def test_what_has_ended_well_gives_way_first() -> None:
     assert short[-1].text == "and 8 more"
 
 
-def test_cases_listed(forestay: Shell, api: FakeApi) -> None:
+def test_runs_listed(forestay: Shell, api: FakeApi) -> None:
     assert "forestay run" in forestay("runs").err
-    api.cases.put(case_json(1, state="completed", ended=ENDED))
-    api.cases.put(case_json(2))
+    api.runs.put(run_json(1, state="completed", ended=ENDED))
+    api.runs.put(run_json(2))
     shown = forestay("runs").out.splitlines()
     assert shown[0].split() == ["RUN", "FLOW", "STATE", "OWNER", "STARTED", "TIME"]
     assert shown[1].split()[:4] == ["00000001", "nightly", "completed", "alice"]
     assert shown[1].endswith("0:08")
-    assert [one["state"] for one in forestay("runs", "--json", "-t", "running").json["runs"]] == ["running"]
-    assert forestay("runs", "-o", "name").out.split() == list(api.cases.states)
-    assert api.sent("GET", "/v1/cases")[-1].query["limit"] == ["50"]
+    assert [run["state"] for run in forestay("runs", "--json", "-t", "running").json["runs"]] == ["running"]
+    assert forestay("runs", "-o", "name").out.split() == list(api.runs.states)
+    assert api.sent("GET", "/v1/runs")[-1].query["limit"] == ["50"]
     forestay("runs", "list", "--me")
-    assert api.sent("GET", "/v1/cases")[-1].query["owner"] == ["alice"]
+    assert api.sent("GET", "/v1/runs")[-1].query["owner"] == ["alice"]
 
 
-def test_users_text_in_a_case_cannot_steer_a_terminal(forestay: Shell, api: FakeApi) -> None:
+def test_users_text_in_a_run_cannot_steer_a_terminal(forestay: Shell, api: FakeApi) -> None:
     nasty = "x\x1b]0;owned\x07\r\ny"
-    item = item_json(nasty, "failed", reason=nasty)
-    case = api.cases.put(
-        case_json(1, item, state="failed", ended=ENDED, name=nasty, reason=nasty, outputs={nasty: nasty})
-    )
-    ended = forestay("watch", case)
+    task = task_json(nasty, "failed", reason=nasty)
+    run = api.runs.put(run_json(1, task, state="failed", ended=ENDED, name=nasty, reason=nasty, outputs={nasty: nasty}))
+    ended = forestay("watch", run)
     assert "owned" in ended.out + ended.err
     assert not set("\x07\x1b\r") & set(ended.out + ended.err)
-    assert json.loads(forestay("watch", case, "--json").out)["run"]["name"] == nasty
+    assert json.loads(forestay("watch", run, "--json").out)["run"]["name"] == nasty
 
 
 def test_a_run_is_shown_as_it_is_now(forestay: Shell, api: FakeApi) -> None:
-    failed = item_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
-    run = api.cases.put(case_json(1, failed, item_json("last"), state="failed", ended=ENDED, reason="first failed"))
+    failed = task_json("first", "failed", count=40, well=38, bad=2, reason="exit code 3", began=BEGAN, finished=ENDED)
+    run = api.runs.put(run_json(1, failed, task_json("last"), state="failed", ended=ENDED, reason="first failed"))
     shown = forestay("runs", "show", run[:8]).out
     assert shown.startswith("nightly 00000001 failed")
     assert "✗ first  failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in shown
@@ -230,27 +228,27 @@ def test_a_run_is_shown_as_it_is_now(forestay: Shell, api: FakeApi) -> None:
     [
         (["cancel", "RUN", "-r", "wrong input"], {"verb": "remove", "reason": "wrong input"}),
         (["suspend", "RUN"], {"verb": "suspend"}),
-        (["suspend", "RUN", "--task", "first"], {"verb": "suspend", "item": "first"}),
+        (["suspend", "RUN", "--task", "first"], {"verb": "suspend", "task": "first"}),
         (["resume", "RUN"], {"verb": "continue", "holder": "alice"}),
-        (["resume", "RUN", "--task", "first"], {"verb": "continue", "item": "first", "holder": "bob"}),
+        (["resume", "RUN", "--task", "first"], {"verb": "continue", "task": "first", "holder": "bob"}),
         (["resume", "RUN", "--holder", "eve"], {"verb": "continue", "holder": "eve"}),
-        (["retry", "RUN", "first", "--failed-only"], {"verb": "redo", "item": "first", "only_failed": True}),
-        (["skip", "RUN", "first"], {"verb": "skip", "item": "first"}),
+        (["retry", "RUN", "first", "--failed-only"], {"verb": "redo", "task": "first", "only_failed": True}),
+        (["skip", "RUN", "first"], {"verb": "skip", "task": "first"}),
     ],
 )
 def test_runs_are_controlled(forestay: Shell, api: FakeApi, words: list[str], sent: dict[str, Any]) -> None:
-    run = api.cases.put(case_json(1, item_json("first", "running", holders=["bob"]), holders=["alice", "bob"]))
+    run = api.runs.put(run_json(1, task_json("first", "running", holders=["bob"]), holders=["alice", "bob"]))
     ended = forestay("runs", *(run[:8] if word == "RUN" else word for word in words))
     assert (ended.code, ended.out) == (0, f"{run}\n"), ended.err
-    (asked,) = api.sent("POST", f"/v1/cases/{run}/verbs")
-    assert asked.body == {"item": "", "reason": ""} | sent | {"id": asked.body["id"]} | (
+    (asked,) = api.sent("POST", f"/v1/runs/{run}/verbs")
+    assert asked.body == {"task": "", "reason": ""} | sent | {"id": asked.body["id"]} | (
         {"only_failed": asked.body["only_failed"]} if "only_failed" in asked.body else {}
     )
 
 
 def test_whose_suspension_is_lifted_is_asked_where_it_is_not_clear(forestay: Shell, api: FakeApi) -> None:
-    run = api.cases.put(case_json(1, holders=["bob", "eve"]))
+    run = api.runs.put(run_json(1, holders=["bob", "eve"]))
     ended = forestay("runs", "resume", run)
     assert (ended.code, ended.out) == (2, "")
     assert "suspended by bob, eve" in ended.err
-    assert api.sent("POST", f"/v1/cases/{run}/verbs") == []
+    assert api.sent("POST", f"/v1/runs/{run}/verbs") == []

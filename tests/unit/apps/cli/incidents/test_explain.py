@@ -13,34 +13,36 @@ def test_without_a_job_the_newest_that_waits_for_a_person_is_explained(forestay:
     assert ended.code == 0, ended.err
     assert "| quux: all seats are taken" in ended.out, "where no line decided, the last ones are shown"
     assert "Trying it again" not in ended.out, "of a failure that nobody knows nobody knows what helps"
-    assert "hold, by house policy: 1 of 1 attempts used" in ended.out
+    assert "hold, by default policy: 1 of 1 attempts used" in ended.out
     assert "forestay rules add --from 00000003" in ended.err
 
 
 def test_a_rule_is_named_briefly_and_told_in_words(forestay: Shell, api: FakeApi) -> None:
     job = job_json(3)["id"]
     api.put(job_json(3))
-    one = incident_json(1, job=job, state="complete")
+    returned_incident_json = incident_json(1, job=job, state="complete")
     detail = {
         "words": 'if cause == "memory"; it needs more',
         "path": [{"rule": "root", "verdict": "true", "message": ""}] * 2,
     }
-    one["note"] = f"incident {one['id']}"
-    one["decisions"] = [
-        {"verdict": "exlet", "by": "domain/house#0f1e2d3c-4b5a", "exlet": {"steps": [{"action": "resubmit"}]}, "detail": detail}
+    returned_incident_json["note"] = f"incident {returned_incident_json['id']}"
+    returned_incident_json["decisions"] = [
+        {"verdict": "playbook", "by": "domain/site#0f1e2d3c-4b5a", "playbook": {"steps": [{"action": "resubmit"}]}, "detail": detail}
     ]  # fmt: skip
-    one["steps"] = [{"action": "resubmit", "state": "done", "detail": f"incident {one['id']}"}]
-    api.incidents.append(one)
+    returned_incident_json["steps"] = [
+        {"action": "resubmit", "state": "done", "detail": f"incident {returned_incident_json['id']}"}
+    ]
+    api.incidents.append(returned_incident_json)
     ended = forestay("explain", job)
-    assert 'resubmit, by rule 0f1e2d3c of domain/house: if cause == "memory"; it needs more' in ended.out
+    assert 'resubmit, by rule 0f1e2d3c of domain/site: if cause == "memory"; it needs more' in ended.out
     assert "Done      resubmit: done\n" in ended.out
     assert ended.out.rstrip().endswith("Stands    complete")
 
 
 def test_an_incident_of_another_engine_has_no_job_and_is_explained_by_itself(forestay: Shell, api: FakeApi) -> None:
-    one = incident_json(5, item="align:4711", case="c-7", cause="memory")
-    api.incidents.append(one)
-    for words in (["explain"], ["explain", one["id"]], ["explain", "00000005"], ["explain", "4711"]):
+    returned_incident_json = incident_json(5, task="align:4711", run="c-7", cause="memory")
+    api.incidents.append(returned_incident_json)
+    for words in (["explain"], ["explain", returned_incident_json["id"]], ["explain", "00000005"], ["explain", "4711"]):
         ended = forestay(*words)
         assert ended.code == 0, ended.err
         assert ended.out.startswith("align:4711 of alice, abort\n")

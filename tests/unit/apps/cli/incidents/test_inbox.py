@@ -7,7 +7,7 @@ from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
 
 STORM = {
     "group": "cause:node@1", "cause": "node", "owner": "", "owners": 3, "count": 4999, "core_hours": 812.5, "oldest": "2026-05-01T10:00:00.000Z",
-    "incident": "i", "job": "j", "case": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay safeguards try 'cause:node@1' --reason TEXT",
+    "incident": "i", "job": "j", "run": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay safeguards try 'cause:node@1' --reason TEXT",
 }  # fmt: skip
 
 
@@ -33,10 +33,10 @@ def test_each_lists_single_ones_and_an_empty_inbox_says_so(forestay: Shell, api:
     assert len(forestay("inbox", "--each").out.splitlines()) == 3
 
 
-def test_what_needs_a_second_person_waits_and_another_agrees(forestay: Shell, api: FakeApi) -> None:
+def test_what_needs_approval_waits_and_another_agrees(forestay: Shell, api: FakeApi) -> None:
     job = job_json(3, state="faulted", attempt=1)
     api.put(job)
-    api.second_person = True
+    api.needs_approval = True
     ended = forestay("force-complete", job["id"], "--attempt", "1", "--reason", "checked", "--yes")
     assert ended.code == 0, ended.err
     assert "needs an approval: forestay approvals approve 3f9a1c7e20b4" in ended.out
@@ -51,8 +51,8 @@ def test_what_needs_a_second_person_waits_and_another_agrees(forestay: Shell, ap
 
 
 def test_every_form_of_a_list(forestay: Shell, api: FakeApi) -> None:
-    api.incidents += [incident_json(1, job=job_json(3)["id"], note="x" * 200), incident_json(2, case="c-7")]
-    assert forestay("inbox", "-o", "name").out.split() == [one["id"] for one in api.incidents]
+    api.incidents += [incident_json(1, job=job_json(3)["id"], note="x" * 200), incident_json(2, run="c-7")]
+    assert forestay("inbox", "-o", "name").out.split() == [incident["id"] for incident in api.incidents]
     assert forestay("inbox", "-o", "json").json == {"incidents": api.incidents}
     whole = forestay("inbox", "--each", "-o", "wide").out
     assert api.incidents[0]["id"] in whole

@@ -12,8 +12,8 @@ from forestay.domain.exceptions.safeguards.audit import AuditHead, AuditNote, he
 from forestay.formats.rules.audit_json import entry_public
 
 GROUP: dict[str, Any] = {
-    "id": "cause:node@1", "trait": "cause", "value": "node", "opened": "2026-05-01T10:00:00.000Z", "faults": 5000, "held": True,
-    "tried": [{"rule": "domain/house/r1", "state": "held", "step": 0, "pending": [], "well": 0, "bad": 1}],
+    "id": "cause:node@1", "trait": "cause", "value": "node", "opened": "2026-05-01T10:00:00.000Z", "failures": 5000, "held": True,
+    "tried": [{"rule": "domain/site/r1", "state": "held", "step": 0, "pending": [], "well": 0, "bad": 1}],
 }  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def entries(count: int = 10, by: str = "ann") -> list[dict[str, Any]]:
             head, [AuditNote(by, "job.cancel", f"j{number}", "wrong")], tenant="t", name="n", now=1_777_629_600_000
         )
         head = head_of(page)
-        out += [entry_public(one) for one in page.entries]
+        out += [entry_public(entry) for entry in page.entries]
     return out
 
 
@@ -36,8 +36,10 @@ def test_stop_and_go_say_who_and_why(forestay: Shell, api: FakeApi) -> None:
     assert stopped.out.endswith(": the disks are full\n")
     assert "the disks are full" in forestay("safeguards", "show").out
     assert "Stopped everywhere" in forestay("safeguards", "stop", "--everywhere", "-r", "all of it").out
-    assert forestay("safeguards", "resume", "-r", "mended").out == "Rules may act.\n"
-    assert [one.body for one in api.sent("POST", "/v1/brakes/go")] == [{"reason": "mended", "everywhere": False}]
+    assert forestay("safeguards", "resume", "-r", "recovered").out == "Rules may act.\n"
+    assert [request.body for request in api.sent("POST", "/v1/safeguards/go")] == [
+        {"reason": "recovered", "everywhere": False}
+    ]
 
 
 @pytest.mark.parametrize("words", [["stop"], ["resume"], ["try", "-r", "x"], ["allow", "g"], ["halt", "-r", "x"]])
@@ -48,23 +50,23 @@ def test_what_is_missing_is_asked_for(forestay: Shell, api: FakeApi, words: list
 
 
 def test_groups_and_limits_are_shown(forestay: Shell, api: FakeApi) -> None:
-    api.brakes["groups"] = [GROUP]
-    api.brakes["limits"] = [
+    api.safeguards["groups"] = [GROUP]
+    api.safeguards["limits"] = [
         {"meter": "owner", "key": "ann", "allowed": 500, "seconds": 600, "free": 480},
         {"meter": "tenant-hours", "key": "", "allowed": 36_000_000, "seconds": 86_400, "free": 3_600_000},
     ]
     out = forestay("safeguards").out
     assert "cause:node@1" in out
-    assert "domain/house/r1: failed, needs attention (0 well, 1 bad)" in out
+    assert "domain/site/r1: failed, needs attention (0 well, 1 bad)" in out
     assert "actions, owner ann" in out
     assert "10,000" in out
-    assert forestay("safeguards", "--json").json == api.brakes
+    assert forestay("safeguards", "--json").json == api.safeguards
     tried = forestay("safeguards", "try", "cause:node", "--rule", "r1", "-r", "the node is back")
     assert tried.code == 0, tried.err
-    body = {"group": "cause:node@1", "rule": "domain/house/r1", "do": "try", "reason": "the node is back"}
-    assert api.sent("POST", "/v1/brakes/groups")[0].body == body
+    body = {"group": "cause:node@1", "rule": "domain/site/r1", "do": "try", "reason": "the node is back"}
+    assert api.sent("POST", "/v1/safeguards/groups")[0].body == body
     assert forestay("safeguards", "allow", "cause:node@1", "-r", "all").code == 0
-    assert api.sent("POST", "/v1/brakes/groups")[1].body["do"] == "all"
+    assert api.sent("POST", "/v1/safeguards/groups")[1].body["do"] == "all"
     assert forestay("safeguards", "try", "cause:disk", "-r", "x").code == 3
 
 

@@ -70,14 +70,14 @@ def test_me_is_who_the_token_names(forestay: Shell, api: FakeApi) -> None:
 
 
 def test_short_ids_are_as_long_as_they_must_be(forestay: Shell, api: FakeApi) -> None:
-    one, other = job_json(1), job_json(2)
-    other["id"] = one["id"][:-1] + "1"
-    api.put(one, other)
-    assert {row[0] for row in rows(forestay("queue", "-h").out)} == {one["id"], other["id"]}
+    first, other = job_json(1), job_json(2)
+    other["id"] = first["id"][:-1] + "1"
+    api.put(first, other)
+    assert {row[0] for row in rows(forestay("queue", "-h").out)} == {first["id"], other["id"]}
     api.put(other | {"id": "ffffffff-0000-4000-8000-000000000000"})
     del api.jobs[other["id"]]
     assert {row[0] for row in rows(forestay("queue", "-h").out)} == {"00000001", "ffffffff"}
-    assert one["id"] in forestay("queue", "--long").out
+    assert first["id"] in forestay("queue", "--long").out
 
 
 def test_a_format_of_squeue(forestay: Shell, api: FakeApi) -> None:
@@ -165,7 +165,7 @@ def test_all_pages_are_fetched(forestay: Shell, api: FakeApi) -> None:
     api.put(*(job_json(number) for number in range(1, 2_501)))
     ended = forestay("jobs", "--all", "--ids")
     assert ended.out.splitlines() == list(api.jobs)
-    assert [one.query.get("cursor") for one in api.requests] == [None, ["1000"], ["2000"]]
+    assert [request.query.get("cursor") for request in api.requests] == [None, ["1000"], ["2000"]]
     first = forestay("jobs", "--limit", "7")
     assert len(first.out.splitlines()) == 8
     assert "there may be more" in first.err

@@ -60,49 +60,49 @@ def test_a_story_with_its_evidence_and_what_to_do(forestay: Shell, api: FakeApi)
     api.put(job_json(1, state="faulted", attempt=1, last=ending_json()))
     tail = "".join(f"line {number}\n" for number in range(30)) + "\x1b[2Jno space left\n"
     api.stories[JOB] = {
-        "story": [line("create", "alice submitted the job."), line("fault", "Attempt 1 ended badly: exit 3.", attempt=1)],
+        "story": [line("create", "alice submitted the job."), line("failure", "Attempt 1 ended badly: exit 3.", attempt=1)],
         "evidence": [
             {"kind": "evidence", "ending": ending_json(), "log_tail": tail},
-            {"kind": "late-end", "at": "2026-05-01T11:00:00Z", "ending": ending_json(attempt=7), "why": "a newer claim stands"},
+            {"kind": "late-completion", "at": "2026-05-01T11:00:00Z", "ending": ending_json(attempt=7), "why": "a newer claim stands"},
             {"kind": "alert", "at": "2026-05-01T11:00:00Z", "words": "it runs for long"},
         ],
     }  # fmt: skip
-    told = forestay("story", JOB).out
+    value = forestay("story", JOB).out
     order = [
         "failed after 1 attempt; needs a decision", "alice submitted the job.", "Attempt 1 ended badly: exit 3.",
         "exit code 3 · ran 7.2 s · peak memory 1G of 2G · on node7", "…", "line 29", "\\x1b[2Jno space left",
         "Attempt 7 ended late and was ignored: a newer claim stands.", "Alert: it runs for long.",
         "What you can do", f"forestay logs {JOB}", f"forestay retry {JOB}", "--attempt 1",
     ]  # fmt: skip
-    places = [told.index(text) for text in order]
+    places = [value.index(text) for text in order]
     assert places == sorted(places)
-    assert "line 19" not in told
+    assert "line 19" not in value
     assert forestay("story", "--json", JOB).json == {"job": api.jobs[JOB], **api.stories[JOB]}
 
 
 def test_a_story_points_to_what_the_evidence_shows(forestay: Shell, api: FakeApi) -> None:
-    cases = [
+    runs = [
         (ending_json(signal=9, exit_code=None, peak_memory=2 << 30), "request more than 2G"),
         (ending_json(reason="wall-limit", exit_code=None), "more time"),
         (ending_json(exit_code=127), "not found on that host"),
         (ending_json(signal=9, exit_code=None, peak_memory=1), "signal 9"),
     ]
     api.put(job_json(1, state="failed", attempt=1))
-    for ending, told in cases:
+    for ending, run in runs:
         evidence = [{"kind": "evidence", "ending": ending}]
-        api.stories[JOB] = {"story": [line("fault", "It ended badly.", attempt=1)], "evidence": evidence}
-        assert told in forestay("story", JOB).out
+        api.stories[JOB] = {"story": [line("failure", "It ended badly.", attempt=1)], "evidence": evidence}
+        assert run in forestay("story", JOB).out
 
 
 def test_what_can_be_done_fits_the_state(forestay: Shell, api: FakeApi) -> None:
-    cases = {
+    runs = {
         "forestay logs -f": job_json(1, state="running", attempt=1, claim=claim_json()),
         f"forestay release {JOB}\n": job_json(1, held=True, holders=["alice"]),
         "--holder op": job_json(1, held=True, holders=["op"]),
         "forestay pilots": job_json(1),
         "forestay describe": job_json(1, state="completed", attempt=1, winner={"attempt": 1, "manifest": None}),
     }
-    for command, job in cases.items():
+    for command, job in runs.items():
         api.put(job)
         assert command in forestay("story", JOB).out
 
@@ -145,8 +145,8 @@ def test_following_a_job_that_has_not_started_waits_for_it(forestay: Shell, api:
 
 
 def test_events_until_there_are_enough(forestay: Shell, api: FakeApi) -> None:
-    told = line("claim", "Pilot p-1 claimed it.", state="running")
-    bodies = [{"job": job_json(number), "transition": told} for number in (1, 2)]
+    transition = line("claim", "Pilot p-1 claimed it.", state="running")
+    bodies = [{"job": job_json(number), "transition": transition} for number in (1, 2)]
     api.streams = [[event("open", {}), event("job", bodies[0], "1:1")], [event("job", bodies[1], "2:1")]]
     ended = forestay("events", "--json", "--count", "2", "--me", "-t", "R", "--label", "a=b")
     assert [json.loads(text) for text in ended.out.splitlines()] == bodies
@@ -193,8 +193,8 @@ def test_what_pilots_do(forestay: Shell, api: FakeApi) -> None:
 
 def test_pilots_are_told_to_drain(forestay: Shell, api: FakeApi) -> None:
     api.pilots = [{"id": "p-01", "state": "alive"}]
-    told = forestay("pilots", "drain", "p-01", "--reason", "a disk")
-    assert (told.code, told.out) == (0, "p-01\n")
+    returned_forestay = forestay("pilots", "drain", "p-01", "--reason", "a disk")
+    assert (returned_forestay.code, returned_forestay.out) == (0, "p-01\n")
     assert api.requests[-1].body == {"pilots": ["p-01"], "site": "", "host": "", "reason": "a disk"}
     for words in (["drain", "p-01"], ["drain", "--reason", "r"], ["stop"]):
         assert forestay("pilots", *words).code == 2
@@ -202,8 +202,8 @@ def test_pilots_are_told_to_drain(forestay: Shell, api: FakeApi) -> None:
 
 def test_the_right_of_a_pilot_is_taken_away(forestay: Shell, api: FakeApi) -> None:
     api.pilots = [{"id": "p-01", "state": "alive"}]
-    told = forestay("pilots", "revoke", "p-01", "--reason", "stolen")
-    assert (told.code, told.out) == (0, "p-01\n")
+    returned_forestay = forestay("pilots", "revoke", "p-01", "--reason", "stolen")
+    assert (returned_forestay.code, returned_forestay.out) == (0, "p-01\n")
     assert (api.requests[-1].path, api.requests[-1].body) == ("/v1/pilots/p-01/revoke", {"reason": "stolen"})
     for words in (["revoke", "p-01"], ["revoke", "--reason", "r"], ["revoke", "p-01", "--reason", "r", "--site", "s"]):
         assert forestay("pilots", *words).code == 2
@@ -219,7 +219,7 @@ def test_alerts(forestay: Shell, api: FakeApi) -> None:
 
 def test_status(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(1))
-    told = forestay("status").out
-    assert "alice of tenant physics (operator)" in told
-    assert "   1 available" in told
+    text = forestay("status").out
+    assert "alice of tenant physics (operator)" in text
+    assert "   1 available" in text
     assert forestay("status", "--json").json["jobs"] == {"available": 1}

@@ -49,14 +49,14 @@ def test_each_verb(
     api.put(job_json(1, **job))
     ended = forestay(*words, JOB[:8])
     assert (ended.code, ended.out, ended.err) == (0, f"{JOB} {line}\n", "")
-    (sent,) = [one for one in api.requests if one.method == "POST"]
+    (sent,) = [request for request in api.requests if request.method == "POST"]
     assert (sent.path, sent.body) == (f"/v1/jobs/{JOB}/{path}", body)
 
 
 def test_several_jobs_and_one_that_refuses(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(1), job_json(2, state="cancelled"), job_json(3))
     names = list(api.jobs)
-    ended = forestay("cancel", "-", given="\n".join(names))
+    ended = forestay("cancel", "-", stdin="\n".join(names))
     assert ended.code == 5
     assert ended.out == f"{names[0]} cancelled\n{names[2]} cancelled\n"
     assert f"{names[1]}:\nerror: the job is already cancelled" in ended.err
@@ -77,7 +77,7 @@ def test_a_lost_answer_is_settled_by_reading_the_job(forestay: Shell, api: FakeA
     api.troubles = [Trouble(lose_answer=True)]
     ended = forestay("cancel", JOB)
     assert (ended.code, ended.out) == (0, f"{JOB} cancelled\n")
-    assert [one.method for one in api.requests] == ["POST", "POST", "GET"]
+    assert [request.method for request in api.requests] == ["POST", "POST", "GET"]
 
 
 def test_an_unknown_outcome_is_said_to_be_one(forestay: Shell, api: FakeApi) -> None:
@@ -116,7 +116,7 @@ def test_a_job_that_moved_on(forestay: Shell, api: FakeApi) -> None:
 )
 def test_what_is_missing_is_a_usage_error(forestay: Shell, api: FakeApi, words: list[str]) -> None:
     assert forestay(*words).code == 2
-    assert [one for one in api.requests if one.method == "POST"] == []
+    assert [request for request in api.requests if request.method == "POST"] == []
 
 
 def test_a_server_that_is_away_ends_the_round(forestay: Shell, api: FakeApi) -> None:

@@ -70,7 +70,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(forestay: Shell, api
     api.troubles = [Trouble(lose_answer=True), Trouble(status=503), Trouble(status=429)]
     ended = forestay("submit", "--", "true")
     assert (ended.code, len(ended.out.splitlines())) == (0, 1)
-    keys = {one.headers["idempotency-key"] for one in api.sent("POST", "/v1/jobs")}
+    keys = {request.headers["idempotency-key"] for request in api.sent("POST", "/v1/jobs")}
     assert (len(api.requests), len(keys), len(api.jobs)) == (4, 1, 1)
     assert "retrying in" in ended.err
     assert "1 of 1 jobs existed already" in ended.err
@@ -97,8 +97,8 @@ def test_more_than_fit_in_one_request(forestay: Shell, api: FakeApi, tmp_path: P
     many.write_text("".join(f'{{"parameters": {{"n": {n}}}}}\n' for n in range(25_000)))
     ended = forestay("submit", "--file", str(many), "--key", "k", "--priority", "7", "--", "run", "{n}")
     assert ended.code == 0, ended.err
-    assert [len(one.body["jobs"]) for one in api.requests] == [10_000, 10_000, 5_000]
-    assert [one.headers["idempotency-key"] for one in api.requests] == ["k", "k.1", "k.2"]
+    assert [len(request.body["jobs"]) for request in api.requests] == [10_000, 10_000, 5_000]
+    assert [request.headers["idempotency-key"] for request in api.requests] == ["k", "k.1", "k.2"]
     assert api.requests[2].body["jobs"][-1] == {"parameters": {"n": 24_999}, "priority": 7}
     assert len(ended.out.splitlines()) == 25_000
     assert ended.err == ""  # no bar where nobody looks
@@ -126,7 +126,7 @@ def test_jobs_from_a_json_file(forestay: Shell, api: FakeApi, tmp_path: Path) ->
 
 
 def test_jobs_from_stdin(forestay: Shell, api: FakeApi) -> None:
-    ended = forestay("submit", "--file", "-", "--", "true", given='{"name": "a"}\n\n{"name": "b"}\n')
+    ended = forestay("submit", "--file", "-", "--", "true", stdin='{"name": "a"}\n\n{"name": "b"}\n')
     assert (ended.code, [job["name"] for job in api.requests[0].body["jobs"]]) == (0, ["a", "b"])
 
 
@@ -140,7 +140,7 @@ def test_wait_gives_the_code_of_failed_jobs(forestay: Shell, api: FakeApi) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         ([], "nothing to run"),
         (["--memory", "4000", "--", "x"], "write it with its unit"),
@@ -154,19 +154,19 @@ def test_wait_gives_the_code_of_failed_jobs(forestay: Shell, api: FakeApi) -> No
     ],
 )
 def test_mistakes_are_usage_errors_and_nothing_is_sent(
-    forestay: Shell, api: FakeApi, words: list[str], told: str
+    forestay: Shell, api: FakeApi, words: list[str], text: str
 ) -> None:
-    ended = forestay("submit", *words, given="")
+    ended = forestay("submit", *words, stdin="")
     assert (ended.code, ended.out) == (2, "")
-    assert told in " ".join(ended.err.split())
+    assert text in " ".join(ended.err.split())
     assert api.requests == []
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "value"),
     [("{}\nnot json\n", "line 2: not JSON"), ("{}\n[]\n", "line 2: a job is a JSON object")],
 )
-def test_a_bad_line_is_named(forestay: Shell, text: str, told: str) -> None:
-    ended = forestay("submit", "--file", "-", "--", "true", given=text)
+def test_a_bad_line_is_named(forestay: Shell, text: str, value: str) -> None:
+    ended = forestay("submit", "--file", "-", "--", "true", stdin=text)
     assert ended.code == 2
-    assert told in " ".join(ended.err.split())
+    assert value in " ".join(ended.err.split())

@@ -84,7 +84,7 @@ def test_a_timeout(forestay: Shell, api: FakeApi) -> None:
     assert f"forestay wait {JOB}" in ended.err
 
 
-def test_a_fault_that_waits_for_someone_is_told(forestay: Shell, api: FakeApi) -> None:
+def test_a_failure_that_waits_for_someone_is_told(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(1, state="faulted", attempt=1, last=ending_json()))
     ended = forestay("wait", "--timeout", "0.2", JOB)
     assert ended.code == 7
@@ -94,7 +94,7 @@ def test_a_fault_that_waits_for_someone_is_told(forestay: Shell, api: FakeApi) -
 def test_many_jobs_are_read_with_few_requests(forestay: Shell, api: FakeApi) -> None:
     jobs = [job_json(number, state="completed", attempt=1) for number in range(1, 251)]
     api.put(*jobs)
-    ended = forestay("wait", "-", given="\n".join(job["id"] for job in jobs))
+    ended = forestay("wait", "-", stdin="\n".join(job["id"] for job in jobs))
     assert (ended.code, len(ended.out.splitlines()), len(api.requests)) == (0, 250, 3)
 
 
@@ -107,7 +107,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(forestay: Shell, 
     assert (process.returncode, out) == (130, b"")
     assert f"forestay wait {JOB}".encode() in err
     assert b"Traceback" not in err
-    assert {one.method for one in api.requests} == {"GET"}
+    assert {request.method for request in api.requests} == {"GET"}
 
 
 def test_a_state_that_does_not_exist(forestay: Shell) -> None:

@@ -28,13 +28,13 @@ def answers(text: str) -> list[dict[str, object]]:
 
 
 def test_a_record_a_line_is_answered_a_line_in_the_same_order(forestay: Shell) -> None:
-    given = (
+    text = (
         '{"exit_code": 139}\nno json\n{"exit_code": "0:24", "new_field": [1]}\n[]\n{"exit_code": 127, "signal": null}'
     )
-    ended = forestay("classify", "--json", given=given)
+    ended = forestay("classify", "--json", stdin=text)
     assert ended.code == 0
     first, wrong, second, none, third = answers(ended.out)
-    assert [one["cause"] for one in (first, second, third)] == ["code", "time", "code"]
+    assert [record["cause"] for record in (first, second, third)] == ["code", "time", "code"]
     assert "JSON" in str(wrong["error"])
     assert "error" in none
     assert first.keys() == {"cause", "confidence", "retry", "pattern", "lines", "words", "advice", "also"}
@@ -60,7 +60,7 @@ def test_a_file_that_is_not_there_is_said(forestay: Shell, tmp_path: Path) -> No
 
 
 def test_nothing_in_is_nothing_out(forestay: Shell) -> None:
-    ended = forestay("classify", "--json", given="")
+    ended = forestay("classify", "--json", stdin="")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
 
@@ -70,7 +70,7 @@ def test_secrets_are_not_repeated(forestay: Shell, tmp_path: Path) -> None:
     (packs / "mine.yaml").write_text(PATTERN)
     forestay.environment["FORESTAY_PACKS"] = str(packs)
     line = "reactor scram in hall 7 at https://ada:hunter2@plant.example/ API_TOKEN=s3cr3t-value"
-    ended = forestay("classify", "--json", given=json.dumps({"exit_code": 3, "log_tail": line}))
+    ended = forestay("classify", "--json", stdin=json.dumps({"exit_code": 3, "log_tail": line}))
     (answer,) = answers(ended.out)
     assert answer["pattern"] == "reactor-scram"
     assert "hunter2" not in ended.out
@@ -82,7 +82,7 @@ def test_packs_are_listed_shown_and_tested(forestay: Shell) -> None:
     assert "signals" in forestay("packs").out
     named = forestay("packs", "patterns", "--json").json["patterns"]
     assert {"name": "exit-kill", "cause": "memory"}.items() <= next(
-        one for one in named if one["name"] == "exit-kill"
+        entry for entry in named if entry["name"] == "exit-kill"
     ).items()
     assert "SIGKILL" in forestay("packs", "show", "exit-kill").out
     assert forestay("packs", "show", "--json", "exit-kill").json["when"] == {"signal": ["SIGKILL"]}

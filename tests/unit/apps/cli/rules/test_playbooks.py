@@ -9,12 +9,12 @@ import pytest
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi, Request
 
-GOOD = "forestay: 1\nname: change-venue\nsteps:\n- suspend item\n- action: compensate\n  worklets: [book.yaml]\n- continue item\n"
+GOOD = "forestay: 1\nname: change-venue\nsteps:\n- suspend task\n- action: compensate\n  worklets: [book.yaml]\n- continue task\n"
 FLOW = "forestay: 1\nname: book\ntasks: {book: {command: [book]}}\n"
 KEPT: dict[str, Any] = {
-    "name": "change-venue", "version": "f" * 64, "description": "", "steps": ["suspend item", "compensate", "continue item"],
-    "by": "ann", "at": "2026-05-01T10:00:00Z", "text": "name: change-venue\n", "exlet": {},
-    "versions": [{"version": one * 64, "by": "ann", "at": "2026-05-01T10:00:00Z"} for one in ("f", "e")],
+    "name": "change-venue", "version": "f" * 64, "description": "", "steps": ["suspend task", "compensate", "continue task"],
+    "by": "ann", "at": "2026-05-01T10:00:00Z", "text": "name: change-venue\n", "playbook": {},
+    "versions": [{"version": name * 64, "by": "ann", "at": "2026-05-01T10:00:00Z"} for name in ("f", "e")],
 }  # fmt: skip
 
 
@@ -26,20 +26,23 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         seen.append(request)
         if request.path == "/v1/flows":
             return 201, {"version": "a" * 64, "name": "book"}
-        return 200, {"exlets": [KEPT]} if request.path == "/v1/exlets" else KEPT
+        return 200, {"playbooks": [KEPT]} if request.path == "/v1/playbooks" else KEPT
 
     monkeypatch.setattr(api, "answer", answer)
     return seen
 
 
-def test_an_exlet_is_added_with_its_worklets(forestay: Shell, asked: list[Request], tmp_path: Path) -> None:
+def test_a_playbook_is_added_with_its_worklets(forestay: Shell, asked: list[Request], tmp_path: Path) -> None:
     (tmp_path / "book.yaml").write_text(FLOW)
     (tmp_path / "change.yaml").write_text(GOOD)
-    ended = forestay("playbooks", "add", "change.yaml", "--type", "item-pre")
+    ended = forestay("playbooks", "add", "change.yaml", "--type", "task-pre")
     assert (ended.code, ended.out) == (0, f"change-venue  {'f' * 12}\n")
-    assert [(one.method, one.path) for one in asked] == [("POST", "/v1/flows"), ("PUT", "/v1/exlets/change-venue")]
+    assert [(request.method, request.path) for request in asked] == [
+        ("POST", "/v1/flows"),
+        ("PUT", "/v1/playbooks/change-venue"),
+    ]
     body = asked[1].body
-    assert body["type"] == "item-pre"
+    assert body["type"] == "task-pre"
     assert "a" * 64 in body["text"]
     assert forestay("playbooks", "add", "change.yaml", "--json").json["playbooks"][0]["name"] == "change-venue"
 
@@ -49,7 +52,7 @@ def test_what_is_wrong_is_told_with_its_line_and_nothing_is_sent(
 ) -> None:
     (tmp_path / "book.yaml").write_text(FLOW)
     (tmp_path / "good.yaml").write_text(GOOD)
-    (tmp_path / "bad.yaml").write_text(GOOD.replace("- suspend item\n", ""))
+    (tmp_path / "bad.yaml").write_text(GOOD.replace("- suspend task\n", ""))
     checked = forestay("playbooks", "check", "good.yaml", "bad.yaml")
     assert checked.code == 1
     assert "good.yaml: good: change-venue, 3 actions" in checked.out
@@ -62,11 +65,11 @@ def test_what_is_wrong_is_told_with_its_line_and_nothing_is_sent(
     assert asked == []
 
 
-def test_exlets_are_listed_and_shown(forestay: Shell, asked: list[Request]) -> None:
-    assert "suspend item, compensate, continue item" in forestay("playbooks").out
+def test_playbooks_are_listed_and_shown(forestay: Shell, asked: list[Request]) -> None:
+    assert "suspend task, compensate, continue task" in forestay("playbooks").out
     shown = forestay("playbooks", "show", "change-venue", "--version", "f" * 6)
     assert "name: change-venue" in shown.out
     assert f"earlier: {'e' * 64}" in shown.err
-    assert asked[-1].path == "/v1/exlets/change-venue"
+    assert asked[-1].path == "/v1/playbooks/change-venue"
     assert forestay("playbooks", "show").code == 2
     assert forestay("playbooks", "burn").code == 2

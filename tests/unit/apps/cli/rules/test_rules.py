@@ -15,39 +15,39 @@ from tests.unit.apps.cli.fake_api import FakeApi, Request, incident_json, job_js
 from forestay.formats.rules.conclusion_text import read_conclusion
 
 RULE: dict[str, Any] = {
-    "id": "0f1e2d3c-rule", "condition": 'cause == "memory"', "conclusion": {"exlet": "grow"}, "state": "shadow", "author": "ann",
-    "cornerstone": "i1", "description": "too little",
+    "id": "0f1e2d3c-rule", "condition": 'cause == "memory"', "conclusion": {"playbook": "grow"}, "state": "shadow", "author": "ann",
+    "reference_incident": "i1", "description": "too little",
 }  # fmt: skip
 SET = {
-    "tenant": "physics", "level": "domain", "name": "house", "version": 3, "rules": 1,
+    "tenant": "physics", "level": "domain", "name": "site", "version": 3, "rules": 1,
     "trees": [{"type": "abort", "task": "*", "words": ['if cause == "memory" then grow (shadow)'], "rules": [RULE]}],
 }  # fmt: skip
 SHOWN = {"type": "abort", "task": "*", **RULE, "effective": 'if cause == "memory" then grow', "does": "grow"}
 RULING = {
-    "verdict": "true", "active": {"conclusion": {"exlet": "grow"}, "rule": RULE["id"]}, "shadow": None, "problems": ["hots: there is no such field"],
+    "verdict": "true", "active": {"conclusion": {"playbook": "grow"}, "rule": RULE["id"]}, "shadow": None, "problems": ["hots: there is no such field"],
     "words": ["rule decides"],
 }  # fmt: skip
 EDITED = {
     "version": 4,
     "rule": RULE["id"],
-    "overturned": [{"cornerstone": "i0", "rule": "r", "before": "rule r", "after": "rule s"}],
+    "overturned": [{"reference_incident": "i0", "rule": "r", "before": "rule r", "after": "rule s"}],
     "replayed": None,
 }
 REPLAYED: dict[str, Any] = {
-    "rule_set": "domain/house", "version": 3, "all": True, "drafts": [], "incidents": 1200, "same": 1000, "differs": 200, "by_rule": 210,
-    "wrong": 0, "wrong_by": {}, "proof": {}, "came": {"mended": 1200}, "errors": 0, "core_hours_saved": 12.5, "core_hours_spent": 1.0,
+    "rule_set": "domain/site", "version": 3, "all": True, "drafts": [], "incidents": 1200, "same": 1000, "differs": 200, "by_rule": 210,
+    "wrong": 0, "wrong_by": {}, "proof": {}, "came": {"recovered": 1200}, "errors": 0, "core_hours_saved": 12.5, "core_hours_spent": 1.0,
     "peak_hour": 17, "put_off": 0, "first": "2026-05-01T10:00:00Z", "last": "2026-05-02T10:00:00Z", "rules": [], "more_groups": 0,
     "groups": [
-        {"by": "domain/house#0f1e", "cause": "memory", "then": "fail", "now": "retry-changed", "count": 200, "wrong": 0, "came": {"given-up": 200}, "examples": ["i1"]}
+        {"by": "domain/site#0f1e", "cause": "memory", "then": "fail", "now": "retry-changed", "count": 200, "wrong": 0, "came": {"given-up": 200}, "examples": ["i1"]}
     ],
     "examples": [], "messages": [],
 }  # fmt: skip
 PROPOSED: dict[str, Any] = {
-    "rule_set": "domain/house", "incidents": 40, "all": True,
+    "rule_set": "domain/site", "incidents": 40, "all": True,
     "proposals": [{
-        "words": ["Of faults with cause node, a retry on another host recovered 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
+        "words": ["Of failures with cause node, a retry on another host recovered 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
         "rule": {
-            "type": "abort", "condition": 'cause == "node"', "cornerstone": "i1", "description": "proposed: it helped",
+            "type": "abort", "condition": 'cause == "node"', "reference_incident": "i1", "description": "proposed: it helped",
             "conclusion": {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]},
         },
         "examples": ["i1"], "exceptions": [], "replay": {**REPLAYED, "incidents": 9, "differs": 9},
@@ -64,7 +64,7 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         seen.append(request)
         match (request.method, request.path.removeprefix("/v1/rules").strip("/").split("/")):
             case ("GET", [""]):
-                return 200, {"rule_sets": [{"level": "domain", "name": "house", "version": 3, "rules": 1}]}
+                return 200, {"rule_sets": [{"level": "domain", "name": "site", "version": 3, "rules": 1}]}
             case ("GET", ["context"]):
                 return 200, {
                     "fields": [
@@ -73,11 +73,11 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
                 }
             case ("POST", ["test"]):
                 return 200, RULING
-            case ("GET", ["domain", "house"]):
+            case ("GET", ["domain", "site"]):
                 return 200, SET
-            case ("GET", ["domain", "house", "rules", _]):
+            case ("GET", ["domain", "site", "rules", _]):
                 return 200, {"rule": SHOWN}
-            case ("GET", ["domain", "house", "versions"]):
+            case ("GET", ["domain", "site", "versions"]):
                 return 200, {
                     "versions": [
                         {
@@ -90,15 +90,15 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
                         }
                     ]
                 }
-            case ("GET", ["domain", "house", "diff"]):
+            case ("GET", ["domain", "site", "diff"]):
                 return 200, {
                     "changes": [{"change": "added", "type": "abort", "task": "*", "rule": RULE["id"], "after": RULE}]
                 }
-            case ("GET", ["domain", "house", "proposals"]):
+            case ("GET", ["domain", "site", "proposals"]):
                 return 200, PROPOSED
-            case ("POST", ["domain", "house", "replay"]):
+            case ("POST", ["domain", "site", "replay"]):
                 return 200, REPLAYED
-            case ("POST" | "DELETE", ["domain", "house", *_]):
+            case ("POST" | "DELETE", ["domain", "site", *_]):
                 return 200, EDITED
         return FakeApi.answer(api, request)
 
@@ -109,15 +109,15 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["list"], "domain/house"),
+        (["list"], "domain/site"),
         (["fields"], "int or null"),
         (["show"], "if cause"),
         (["show", "0f1e"], "too little"),
         (["show", RULE["id"]], 'if cause == "memory" then grow'),
-        (["show", "domain/house"], "if cause"),
-        (["versions", "--set", "domain/house"], "added"),
+        (["show", "domain/site"], "if cause"),
+        (["versions", "--set", "domain/site"], "added"),
         (["diff", "1", "3"], "+ added 0f1e2d3c"),
-        (["diff", "1", "--set", "domain/house"], "+ added"),
+        (["diff", "1", "--set", "domain/site"], "+ added"),
     ],
 )
 def test_what_is_shown(forestay: Shell, asked: list[Request], words: list[str], shown: str) -> None:
@@ -134,7 +134,7 @@ def test_a_rule_is_added_from_a_file_and_options(forestay: Shell, asked: list[Re
         "rules",
         "add",
         "--set",
-        "domain/house",
+        "domain/site",
         "-f",
         str(file),
         "--if",
@@ -150,7 +150,7 @@ def test_a_rule_is_added_from_a_file_and_options(forestay: Shell, asked: list[Re
     assert "Reference incident i0" in ended.err
     assert asked[-1].body == {
         "type": "abort", "task": "align", "conclusion": {"steps": [{"action": "hold"}]}, "context": {"cause": "memory"},
-        "condition": 'cause == "memory"', "cornerstone": "i1", "description": "why", "confirmed": True,
+        "condition": 'cause == "memory"', "reference_incident": "i1", "description": "why", "confirmed": True,
     }  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_a_rule_for_an_incident_needs_a_condition_and_what_to_do(
         assert ended.code == 0, ended.err
         assert "forestay rules promote 0f1e2d3c" in ended.err
         assert asked[-1].body == {
-            "type": "abort", "condition": "true", "cornerstone": incident_json(1)["id"], "confirmed": False,
+            "type": "abort", "condition": "true", "reference_incident": incident_json(1)["id"], "confirmed": False,
             "conclusion": {"steps": [{"action": "resubmit", "wait": 5}]},
         }  # fmt: skip
 
@@ -173,21 +173,21 @@ def test_a_rule_for_an_incident_needs_a_condition_and_what_to_do(
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
-        ("grow", {"exlet": "grow"}),
+        ("grow", {"playbook": "grow"}),
         ("avoid-host, resubmit", {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}),
-        ("remove case", {"steps": [{"action": "remove", "target": "case"}]}),
+        ("remove run", {"steps": [{"action": "remove", "target": "run"}]}),
         ("[{action: hold, reason: look}]", {"steps": [{"action": "hold", "reason": "look"}]}),
     ],
 )
 def test_what_a_rule_does_in_one_line(text: str, meaning: dict[str, Any]) -> None:
-    found, wrong = read_conclusion(text)
+    conclusion, wrong = read_conclusion(text)
     assert not wrong
-    assert _without_targets(found) == _without_targets(meaning)
+    assert _without_targets(conclusion) == _without_targets(meaning)
 
 
 def _without_targets(conclusion: Mapping[str, Any]) -> dict[str, Any]:
     steps = conclusion.get("steps", [])
-    kept = [{key: value for key, value in one.items() if key != "target" or value == "case"} for one in steps]
+    kept = [{key: value for key, value in step.items() if key != "target" or value == "run"} for step in steps]
     return dict(conclusion) | ({"steps": kept} if steps else {})
 
 
@@ -210,17 +210,17 @@ def test_what_the_rules_say_is_asked_of_all_sets_or_of_one(
     assert "hots" in ended.err
     assert asked[-1].body == {"type": "abort", "flow": "reads", "context": {"cause": "memory"}}
     api.incidents.append(incident_json(1))
-    forestay("rules", "test", "--set", "domain/house", "--version", "2", "--from", "00000001")
-    assert asked[-1].body == {"incident": incident_json(1)["id"], "rule_set": "domain/house", "version": 2}
+    forestay("rules", "test", "--set", "domain/site", "--version", "2", "--from", "00000001")
+    assert asked[-1].body == {"incident": incident_json(1)["id"], "rule_set": "domain/site", "version": 2}
 
 
 @pytest.mark.parametrize(
     ("words", "method", "path", "body"),
     [
         (["promote", "0f1e"], "POST", f"rules/{RULE['id']}/state", {"state": "active"}),
-        (["demote", "0f1e", "--set", "domain/house"], "POST", f"rules/{RULE['id']}/state", {"state": "shadow"}),
+        (["demote", "0f1e", "--set", "domain/site"], "POST", f"rules/{RULE['id']}/state", {"state": "shadow"}),
         (["remove", "0f1e", "--yes"], "DELETE", f"rules/{RULE['id']}", None),
-        (["rollback", "1", "--set", "domain/house"], "POST", "rollback", {"version": 1}),
+        (["rollback", "1", "--set", "domain/site"], "POST", "rollback", {"version": 1}),
     ],
 )
 def test_rules_are_steered(
@@ -229,7 +229,7 @@ def test_rules_are_steered(
     ended = forestay("rules", *words)
     assert ended.code == 0, ended.err
     assert "version 4" in ended.err
-    assert (asked[-1].method, asked[-1].path) == (method, f"/v1/rules/domain/house/{path}")
+    assert (asked[-1].method, asked[-1].path) == (method, f"/v1/rules/domain/site/{path}")
     assert (asked[-1].body or None) == body
 
 
@@ -237,17 +237,17 @@ def test_a_replay_is_told_in_words(
     forestay: Shell, asked: list[Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "draft.yaml"
-    file.write_text("type: abort\ncondition: cause == 'memory'\nconclusion: {exlet: grow}\ncornerstone: i1\n")
-    ended = forestay("rules", "replay", "--set", "domain/house", "--since", "30d", "--with", str(file))
+    file.write_text("type: abort\ncondition: cause == 'memory'\nconclusion: {playbook: grow}\ncornerstone: i1\n")
+    ended = forestay("rules", "replay", "--set", "domain/site", "--since", "30d", "--with", str(file))
     assert ended.code == 0, ended.err
     for words in ("1,200 incidents", "changed 200", "saved 12.5", "no wrong decisions", "200 failed, not retried"):
         assert words in ended.out
     body = asked[-1].body
     assert body is not None
-    assert body["rules"][0]["conclusion"] == {"exlet": "grow"}
+    assert body["rules"][0]["conclusion"] == {"playbook": "grow"}
     assert body["since"].endswith("Z")
-    told = json.loads(forestay("rules", "replay", "--json").out)
-    assert told["incidents"] == 1200
+    document = json.loads(forestay("rules", "replay", "--json").out)
+    assert document["incidents"] == 1200
     monkeypatch.setitem(REPLAYED, "wrong", 2)
     monkeypatch.setitem(REPLAYED, "wrong_by", {"stops": 2})
     ended = forestay("rules", "replay", "--acting")
@@ -260,10 +260,10 @@ def test_a_proposal_comes_with_the_line_that_adds_it(
 ) -> None:
     ended = forestay("rules", "propose", "--since", "30d")
     assert ended.code == 0, ended.err
-    assert "mended 5 of 5" in ended.out
-    line = next(one for one in ended.out.splitlines() if one.strip().startswith("forestay "))
+    assert "recovered 5 of 5" in ended.out
+    line = next(other_line for other_line in ended.out.splitlines() if other_line.strip().startswith("forestay "))
     words = shlex.split(line)
-    assert words[:7] == ["forestay", "rules", "add", "--set", "domain/house", "--from", "i1"]
+    assert words[:7] == ["forestay", "rules", "add", "--set", "domain/site", "--from", "i1"]
     conclusion, wrong = read_conclusion(words[words.index("--then") + 1])
     assert not wrong
     assert conclusion == {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}
@@ -284,7 +284,7 @@ def test_to_promote_against_the_replay_wants_a_reason(forestay: Shell, asked: li
     [
         ["replay", "--since", "sometime"],
         ["cook"],
-        ["show", "house"],
+        ["show", "site"],
         ["add"],
         ["test"],
         ["promote"],

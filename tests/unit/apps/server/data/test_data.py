@@ -29,11 +29,11 @@ async def test_an_input_has_a_name_for_caches_only_where_it_cannot_change_unseen
         {"name": "made", "source": "job:{part}/out.txt"},
     ]
     await submit_one(ada, {"parameters": {"part": producer}}, command=["true"], inputs=inputs)
-    told = {one["name"]: one for one in (await pilot.claim_one())["inputs"]}
-    assert told["sure"]["file"] == "/data/a"
-    assert "file" not in told["unsure"]
-    assert told["made"]["file"] == f"job:{producer}/out.txt"
-    assert not any("from" in one for one in told.values()), "nobody else has any of them"
+    inputs_data = {input_["name"]: input_ for input_ in (await pilot.claim_one())["inputs"]}
+    assert inputs_data["sure"]["file"] == "/data/a"
+    assert "file" not in inputs_data["unsure"]
+    assert inputs_data["made"]["file"] == f"job:{producer}/out.txt"
+    assert not any("from" in inputs_record for inputs_record in inputs_data.values()), "nobody else has any of them"
 
 
 async def test_peers_that_have_a_file_come_before_its_own_source(server: RunningServer, tenant: str) -> None:
@@ -49,10 +49,10 @@ async def test_peers_that_have_a_file_come_before_its_own_source(server: Running
     try:
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/a", "sha256": SHA}])
         pilot = await ScriptedPilot.register(server, tenant)
-        (told,) = (await pilot.claim_one())["inputs"]
+        (value,) = (await pilot.claim_one())["inputs"]
     finally:
         server.app.state.context.peers_for = lambda _file, _pilot: []
-    assert told["from"] == [peer, {"kind": "file", "path": "/data/a"}]
+    assert value["from"] == [peer, {"kind": "file", "path": "/data/a"}]
     assert asked == [("/data/a", pilot.name)]
 
 
@@ -79,14 +79,14 @@ async def test_staging_facts_are_bounded(server: RunningServer, tenant: str) -> 
     claim = await pilot.claim_one()
     end: dict[str, Any] = {name: claim[name] for name in ("job", "generation", "attempt", "claim")} | {"outcome": "ok"}
     for wrong in ([{"name": "a"}] * 51, [{"failed": ["x"] * 21}], [{"failed": ["x" * 301]}], [{"from": "x" * 33}]):
-        answer = await pilot.post("ends", {"ends": [end | {"staging": wrong}]})
+        answer = await pilot.post("completions", {"completions": [end | {"staging": wrong}]})
         assert answer.status_code == 422, wrong
 
 
 async def _evidence(client: Any, job: str) -> list[dict[str, Any]]:
     answer = await client.get(f"/v1/jobs/{job}/story")
-    found: list[dict[str, Any]] = answer.json()["evidence"]
-    return found
+    evidence: list[dict[str, Any]] = answer.json()["evidence"]
+    return evidence
 
 
 STORAGE: list[dict[str, Any]] = [
@@ -118,14 +118,14 @@ async def test_a_file_of_the_catalogue_comes_from_where_it_is_cheapest(own_domai
         for site in ("here", "there"):
             await submit_one(ada, {"parameters": {"part": "x"}}, command=["true"], inputs=inputs)
             pilot = await ScriptedPilot.register(server, tenant, site=site)
-            told, none = (await pilot.claim_one())["inputs"]
+            value, none = (await pilot.claim_one())["inputs"]
             near = [
                 {"kind": "http", "url": "http://127.0.0.1:1/near/d/x.root", "private": True, "element": "near"},
                 {"kind": "root", "url": "root://127.0.0.1:2//near/d/x.root", "private": True, "element": "near"},
             ]
             far = [{"kind": "file", "path": "/far/x.root", "element": "far"}]
-            assert told["from"] == (near + far if site == "here" else far + near)
-            assert told["file"] == "lfn:/data/x.root"
+            assert value["from"] == (near + far if site == "here" else far + near)
+            assert value["file"] == "lfn:/data/x.root"
             assert none["missing"] == "no storage element has lfn:/none"
 
 
@@ -137,7 +137,7 @@ async def test_the_catalogue_is_kept_by_people_and_is_of_one_tenant(own_domain: 
         body = {"name": name, "element": "far", "path": "copies/a", "bytes": 5, "sha256": SHA}
         added = await ada.post("/v1/files/replicas", json=body)
         assert added.status_code == 200, added.text
-        assert [one["path"] for one in added.json()["replicas"]] == ["copies/a"]
+        assert [replica["path"] for replica in added.json()["replicas"]] == ["copies/a"]
         assert (await other.get("/v1/files/where", params={"name": name})).status_code == 404
         again = await ada.post("/v1/files/replicas", json=body | {"bytes": 6})
         assert again.status_code == 409
@@ -150,7 +150,7 @@ async def test_the_catalogue_is_kept_by_people_and_is_of_one_tenant(own_domain: 
 
         async def listed() -> bool:
             files = (await ada.get("/v1/files", params={"name": "set"})).json()["files"]
-            return [one["name"] for one in files] == [name]
+            return [file["name"] for file in files] == [name]
 
         await until(listed, "the file in the list")
         assert (await other.get("/v1/files")).json()["files"] == []
@@ -162,8 +162,8 @@ async def test_the_catalogue_is_kept_by_people_and_is_of_one_tenant(own_domain: 
 async def test_a_viewer_may_look_and_not_change(own_domain: Domain, tenant: str) -> None:
     async with own_domain.server(storage=STORAGE) as server:
         eve = server.person("viewer", tenant=tenant)
-        found = await eve.get("/v1/files/where", params={"name": "lfn:/data/x", "site": "there"})
-        assert [one["element"] for one in found.json()["replicas"]] == ["far", "near"]
+        response = await eve.get("/v1/files/where", params={"name": "lfn:/data/x", "site": "there"})
+        assert [replica["element"] for replica in response.json()["replicas"]] == ["far", "near"]
         body = {"name": "lfn:/data/x", "element": "near"}
         for route in ("replicas", "replicas/mark", "replicas/remove"):
             assert (await eve.post(f"/v1/files/{route}", json=body)).status_code == 403
@@ -184,10 +184,10 @@ async def test_outputs_go_to_the_element_of_the_site_and_consumers_find_them(
         manifest = _written(tmp_path / folder, {"a.txt": b"hello"})
         await pilot.end(claim, manifest=manifest | {"path": f"element:far/{folder}/manifest.json"})
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/a.txt"}])
-        (told,) = (await pilot.claim_one())["inputs"]
-        assert (told["bytes"], told["sha256"]) == (5, hashlib.sha256(b"hello").hexdigest())
-        assert told["from"] == [{"kind": "file", "path": f"{tmp_path}/{folder}/a.txt", "element": "far"}]
-        assert "manifest" not in told
+        (value,) = (await pilot.claim_one())["inputs"]
+        assert (value["bytes"], value["sha256"]) == (5, hashlib.sha256(b"hello").hexdigest())
+        assert value["from"] == [{"kind": "file", "path": f"{tmp_path}/{folder}/a.txt", "element": "far"}]
+        assert "manifest" not in value
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/b.txt"}])
         (none,) = (await pilot.claim_one())["inputs"]
         assert none["missing"] == "the job has no output of this name"
@@ -207,8 +207,8 @@ async def test_a_manifest_on_an_element_that_was_changed_is_not_believed(
         await pilot.end(claim, manifest=manifest | {"path": f"element:far/{folder}/manifest.json"})
         _written(tmp_path / folder, {"a.txt": b"other"})
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": f"job:{job}/a.txt"}])
-        (told,) = (await pilot.claim_one())["inputs"]
-        assert "not the manifest that was committed" in told["missing"]
+        (value,) = (await pilot.claim_one())["inputs"]
+        assert "not the manifest that was committed" in value["missing"]
 
 
 def _written(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
@@ -232,15 +232,15 @@ async def test_a_replica_that_failed_is_tried_last_by_the_jobs_after_it(own_doma
         async def order() -> list[str]:
             await submit_one(ada, command=["true"], inputs=wanted)
             claim = await pilot.claim_one()
-            (told,) = claim["inputs"]
+            (value,) = claim["inputs"]
             failed = [{"file": "lfn:/data/x", "name": "a", "element": "far", "failed": ["near: HTTP 404", "far: slow"]}]
             await pilot.end(claim, staging=failed)
-            return [one["element"] for one in told["from"]]
+            return [entry["element"] for entry in value["from"]]
 
         assert await order() == ["near", "near", "far"]
         assert await order() == ["far", "near", "near"]
-        found = (await ada.get("/v1/files/where", params={"name": "lfn:/data/x"})).json()["replicas"]
-        assert [(one["element"], one["bad"], one["why"]) for one in found] == [
+        replicas = (await ada.get("/v1/files/where", params={"name": "lfn:/data/x"})).json()["replicas"]
+        assert [(replica["element"], replica["bad"], replica["why"]) for replica in replicas] == [
             ("far", False, ""),
             ("near", True, "HTTP 404"),
         ]
@@ -288,39 +288,41 @@ async def test_nobody_commits_the_folder_of_another_tenant_on_a_shared_file_syst
 
 
 @pytest.mark.ledger("P0-12")
-async def test_the_house_sends_a_job_to_another_replica_though_its_pilot_did_not_say_which_failed(
+async def test_the_default_policy_sends_a_job_to_another_replica_though_its_pilot_did_not_say_which_failed(
     own_domain: Domain, tenant: str
 ) -> None:
     async with own_domain.server(storage=STORAGE, free_tries=()) as server:
         ada = server.person("submitter", tenant=tenant)
         pilot = await ScriptedPilot.register(server, tenant, site="here")
         job = await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "lfn:/data/x"}])
-        fault: dict[str, Any] = {"outcome": "fault", "reason": "data-missing", "stage": "staging-in", "file": "a"}
+        failure: dict[str, Any] = {"outcome": "failure", "reason": "data-missing", "stage": "staging-in", "file": "a"}
         for order in (["near", "near", "far"], ["far", "near", "near"]):
             claim = await pilot.claim_one()
-            (told,) = claim["inputs"]
-            assert [one["element"] for one in told["from"]] == order
-            await pilot.end(claim, **fault)
+            (value,) = claim["inputs"]
+            assert [entry["element"] for entry in value["from"]] == order
+            await pilot.end(claim, **failure)
         shown = (await ada.get(f"/v1/jobs/{job}")).json()
         assert (shown["state"], shown["attempt"]) == ("failed", 2), "no other one is left: its own policy answers"
 
 
 @pytest.mark.ledger("P0-11")
-async def test_a_transfer_that_timed_out_is_given_more_time_by_the_house(own_domain: Domain, tenant: str) -> None:
+async def test_a_transfer_that_timed_out_is_given_more_time_by_the_default_policy(
+    own_domain: Domain, tenant: str
+) -> None:
     async with own_domain.server(free_tries=()) as server:
         ada = server.person("submitter", tenant=tenant)
         pilot = await ScriptedPilot.register(server, tenant)
         await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/x"}])
-        fault: dict[str, Any] = {
-            "outcome": "fault", "reason": "transfer", "error": "ETIMEDOUT", "stage": "staging-in", "file": "a",
+        failure: dict[str, Any] = {
+            "outcome": "failure", "reason": "transfer", "error": "ETIMEDOUT", "stage": "staging-in", "file": "a",
         }  # fmt: skip
         seen = []
         for _ in range(4):
             claim = await pilot.claim_one()
             seen.append(claim["inputs"][0].get("transfer", {}).get("timeout"))
-            await pilot.end(claim, **fault)
+            await pilot.end(claim, **failure)
         assert seen == [None, 120, 480, 1920]
-        assert await pilot.claim(wait=0) == [], "the house helps three times"
+        assert await pilot.claim(wait=0) == [], "the default policy helps three times"
 
 
 @pytest.mark.ledger("P0-13")
@@ -334,7 +336,7 @@ async def test_a_job_keeps_away_from_a_whole_site(own_domain: Domain, tenant: st
         job = await submit_one(ada, command=["true"], inputs=[{"name": "a", "source": "/data/x"}])
         claim = await first.claim_one()
         await first.end(
-            claim, outcome="fault", reason="disk", error="ENOSPC", stage="staging-in", file="a", host="node1"
+            claim, outcome="failure", reason="disk", error="ENOSPC", stage="staging-in", file="a", host="node1"
         )
         assert await first.claim(wait=0) == []
         assert await same_site.claim(wait=0) == []

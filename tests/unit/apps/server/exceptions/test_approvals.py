@@ -14,7 +14,7 @@ from forestay.services.exceptions.safeguards.approvals import Approvals
 
 @pytest.fixture
 async def strict(domain: Domain) -> AsyncIterator[RunningServer]:
-    async with domain.server(second_person="on") as server:
+    async with domain.server(approvals="on") as server:
         yield server
 
 
@@ -52,7 +52,7 @@ async def test_nobody_counts_a_job_as_done_alone_and_another_person_lets_it(stri
     late = await ben.post(f"/v1/approvals/{request}", json={"agree": False})
     assert late.status_code == 409
     entries, _ = await strict.services.components.audit.read(tenant)
-    assert [(one.by, one.what) for one in entries if one.what.startswith("approval")] == [
+    assert [(entry.by, entry.what) for entry in entries if entry.what.startswith("approval")] == [
         ("ada", "approval.ask"),
         ("ada", "approval.ask"),
         ("ben", "approval.agree"),
@@ -85,7 +85,7 @@ async def test_a_request_that_nobody_answers_expires(strict: RunningServer, tena
     long_ago = parts.clock.now() - LASTS - 1
     approvals = Approvals(parts.store, parts.clock)
     old = await approvals.ask(
-        ApprovalRequest(tenant, "d1", "remove case c1", "ada", long_ago, long_ago + LASTS, act={"kind": "x"})
+        ApprovalRequest(tenant, "d1", "remove run c1", "ada", long_ago, long_ago + LASTS, act={"kind": "x"})
     )
     ben = strict.person("approver", tenant=tenant, subject="ben")
     assert (await ben.get(f"/v1/approvals/{old.id}")).json()["state"] == "expired"
@@ -104,9 +104,9 @@ async def test_who_only_writes_rules_steers_nothing(strict: RunningServer, tenan
     (job,) = await submit(strict.person("submitter", tenant=tenant))
     author = strict.person("rule-author", tenant=tenant, subject="rita")
     assert (await author.post(f"/v1/jobs/{job}/retry")).status_code == 403
-    assert (await author.post("/v1/brakes/stop", json={"reason": "x"})).status_code == 403
+    assert (await author.post("/v1/safeguards/stop", json={"reason": "x"})).status_code == 403
     assert (await author.get("/v1/rules")).status_code == 200
     viewer = strict.person("viewer", tenant=tenant)
-    added = await viewer.post("/v1/rules/domain/house", json={})
+    added = await viewer.post("/v1/rules/domain/site", json={})
     assert added.status_code == 403
-    assert (await author.post("/v1/rules/domain/house", json={})).status_code == 422, "allowed, and checked"
+    assert (await author.post("/v1/rules/domain/site", json={})).status_code == 422, "allowed, and checked"

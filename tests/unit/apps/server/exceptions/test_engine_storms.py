@@ -1,4 +1,4 @@
-"""Faults of another engine's items are a storm as those of our own jobs are: a rule that answers one does not act on hundreds."""
+"""Failures of another engine's tasks are a storm as those of our own jobs are: a rule that answers one does not act on hundreds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forestay.apps.compose.exception_service import RemoteExceptionService
 from forestay.client import AsyncForestayClient, Patience
 
 LEAST = 50
-"""Faults of one cause in five minutes that are a storm, unless set otherwise."""
+"""Failures of one cause in five minutes that are a storm, unless set otherwise."""
 MANY = 100
 
 
@@ -20,25 +20,25 @@ async def test_hundreds_that_fail_of_one_cause_are_not_all_tried_again(local: Ru
     async with AsyncForestayClient(local.url, token, patience=Patience(5)) as client:
         service = RemoteExceptionService(client, "slurm")
         for start in range(0, MANY, 10):
-            await service.report([_fault(n, owner=f"user{n % 3}") for n in range(start, start + 10)])
+            await service.report([_failure(n, owner=f"user{n % 3}") for n in range(start, start + 10)])
             for order in (await service.news([], wait=0)).orders:
                 ordered.add(order.id)
                 await service.answer(order.id, "done")
     # Those before there were enough for a storm, and the one that is tried then.
     assert 0 < len(ordered) <= LEAST + 1
-    told = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()["incidents"]
-    assert len(told) == MANY
-    assert any("storm" in one["note"] for one in told)
+    incidents = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()["incidents"]
+    assert len(incidents) == MANY
+    assert any("storm" in incident["note"] for incident in incidents)
 
 
-def _fault(n: int, owner: str) -> dict[str, object]:
+def _failure(n: int, owner: str) -> dict[str, object]:
     tail = "ssh: connect to host data1 port 22: Connection refused"
     evidence = {"scheduler": "slurm", "scheduler_state": "FAILED", "exit_code": 255, "log_tail": tail}
     return {
         "id": f"e-{n}",
-        "case": f"slurm-{n}",
-        "kind": "item-aborted",
-        "item": f"fetch:{n}",
+        "run": f"slurm-{n}",
+        "kind": "task-aborted",
+        "task": f"fetch:{n}",
         "flow": "fetch",
         "owner": owner,
         "attempt": 1,

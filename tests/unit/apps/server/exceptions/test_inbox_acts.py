@@ -20,25 +20,25 @@ async def _waiting(server: RunningServer, tenant: str, many: int) -> tuple[Scrip
     jobs = await submit(ada, *[{}] * many, max_attempts=1, when_exhausted="hold")
     pilot = await ScriptedPilot.register(server, tenant)
     for _ in range(many):
-        await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1, log_tail="?")
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
 
     async def held() -> bool:
-        found = (await ada.get("/v1/incidents", params={"state": "held"})).json()["incidents"]
-        return len(found) == many
+        incidents = (await ada.get("/v1/incidents", params={"state": "held"})).json()["incidents"]
+        return len(incidents) == many
 
     await until(held, "all to wait")
     return pilot, jobs
 
 
 def wish(**changes: Any) -> dict[str, Any]:
-    return {"cause": "unknown", "owner": "ada", "do": "retry", "reach": "one", "reason": "mended"} | changes
+    return {"cause": "unknown", "owner": "ada", "do": "retry", "reach": "one", "reason": "recovered"} | changes
 
 
 async def look(client: httpx.AsyncClient, act: str) -> dict[str, Any]:
     answer = await client.get(f"/v1/inbox/acts/{act}")
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def test_a_group_is_acted_on_in_steps(server: RunningServer, tenant: str) -> None:
@@ -54,21 +54,21 @@ async def test_a_group_is_acted_on_in_steps(server: RunningServer, tenant: str) 
     assert "ten next" in problem(refused, 409)["detail"]
 
     async def fewer() -> bool:
-        found = (await olga.get("/v1/inbox")).json()["groups"]
-        return [one["count"] for one in found] == [2]
+        groups = (await olga.get("/v1/inbox")).json()["groups"]
+        return [group["count"] for group in groups] == [2]
 
     await until(fewer, "the inbox to have it no more")
     second = (await olga.post("/v1/inbox/acts", json=wish(reach="ten", after=first["id"]))).json()
     assert (len(second["members"]), second["whole"]) == (2, True)
-    await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1, log_tail="?")
+    await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
     await pilot.end(await pilot.claim_one())
     seen = await look(olga, second["id"])
     assert (seen["well"], seen["bad"], seen["pending"], seen["next"]) == (1, 1, 0, None)
     assert "did not help 1 of 2" in seen["not_yet"]
     assert sorted([(await read(olga, job))["state"] for job in jobs]) == ["completed", "completed", "faulted"]
     log = (await olga.get("/v1/audit")).json()["entries"]
-    acts = [one for one in log if one["what"] == "inbox.retry"]
-    assert [(one["why"], one["detail"]["many"]) for one in acts] == [("mended", 1), ("mended", 2)]
+    acts = [entry for entry in log if entry["what"] == "inbox.retry"]
+    assert [(act["why"], act["detail"]["many"]) for act in acts] == [("recovered", 1), ("recovered", 2)]
 
 
 async def test_giving_up_ends_the_jobs(server: RunningServer, tenant: str) -> None:
@@ -88,16 +88,16 @@ async def test_a_job_that_is_steered_by_hand_waits_in_the_inbox_no_more(
     _, jobs = await _waiting(server, tenant, 2)
     olga = server.person("operator", tenant=tenant, subject="olga")
     known = await read(olga, jobs[0])
-    body = {"reason": "mended"}
+    body = {"reason": "recovered"}
     if verb == "force-fail":
         body |= {"expected_generation": known["generation"], "expected_attempt": known["attempt"]}
     assert (await olga.post(f"/v1/jobs/{jobs[0]}/{verb}", json=body)).status_code == 200
     await server.refresh()
     (group,) = (await olga.get("/v1/inbox")).json()["groups"]
     assert group["count"] == 1
-    found = (await olga.get("/v1/incidents", params={"state": "complete"})).json()["incidents"]
-    assert [one["job"] for one in found] == [jobs[0]]
-    assert re.fullmatch("olga: .+[.] mended", found[0]["note"])
+    incidents = (await olga.get("/v1/incidents", params={"state": "complete"})).json()["incidents"]
+    assert [incident["job"] for incident in incidents] == [jobs[0]]
+    assert re.fullmatch("olga: .+[.] recovered", incidents[0]["note"])
 
 
 async def test_who_may_act_and_who_may_see(server: RunningServer, tenant: str) -> None:
@@ -105,9 +105,9 @@ async def test_who_may_act_and_who_may_see(server: RunningServer, tenant: str) -
     for role in ("viewer", "submitter", "rule-author", "approver"):
         problem(await server.person(role, tenant=tenant).post("/v1/inbox/acts", json=wish()), 403)
     olga = server.person("operator", tenant=tenant)
-    for bad in ({"reach": "many"}, {"do": "delete"}, {"reason": ""}, {"do": "exlet"}, {"exlet": "x"}):
+    for bad in ({"reach": "many"}, {"do": "delete"}, {"reason": ""}, {"do": "playbook"}, {"playbook": "x"}):
         problem(await olga.post("/v1/inbox/acts", json=wish(**bad)), 422)
-    problem(await olga.post("/v1/inbox/acts", json=wish(do="exlet", exlet="none")), 404)
+    problem(await olga.post("/v1/inbox/acts", json=wish(do="playbook", playbook="none")), 404)
     problem(await olga.post("/v1/inbox/acts", json=wish(reach="ten", after="none")), 404)
     problem(await olga.post("/v1/inbox/acts", json=wish(cause="node")), 409)
     act = (await olga.post("/v1/inbox/acts", json=wish())).json()["id"]

@@ -11,28 +11,28 @@ NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 
 
 
 @pytest.mark.ledger("P2-02")
-async def test_a_fault_is_an_incident_that_explains_itself(server: RunningServer, tenant: str) -> None:
+async def test_a_failure_is_an_incident_that_explains_itself(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
     job = await submit_one(ada)
     pilot = await ScriptedPilot.register(server, tenant)
     await pilot.end(
-        await pilot.claim_one(), outcome="fault", reason="exit", exit_code=1, log_tail=f"token=abc123secret\n{NODE}"
+        await pilot.claim_one(), outcome="failure", reason="exit", exit_code=1, log_tail=f"token=abc123secret\n{NODE}"
     )
-    await pilot.end(await pilot.claim_one(), outcome="fault", reason="exit", exit_code=1, log_tail="?")
+    await pilot.end(await pilot.claim_one(), outcome="failure", reason="exit", exit_code=1, log_tail="?")
     assert (await read(ada, job))["state"] == "failed", "a lost node is not charged, a bad end is"
-    told = [line["words"] for line in await story(ada, job)]
-    assert any("free retry 1 of 4" in words for words in told), told
+    results = [line["words"] for line in await story(ada, job)]
+    assert any("free retry 1 of 4" in words for words in results), results
 
     async def both() -> list[str] | None:
-        found = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]
-        return [one["id"] for one in found] if len(found) == 2 else None
+        incidents = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]
+        return [incident["id"] for incident in incidents] if len(incidents) == 2 else None
 
     ids = await until(both, "both incidents")
-    whole = [(await ada.get(f"/v1/incidents/{one}")).json() for one in ids]
-    first, second = sorted(whole, key=lambda one: int(one["attempt"]))
+    whole = [(await ada.get(f"/v1/incidents/{identifier}")).json() for identifier in ids]
+    first, second = sorted(whole, key=lambda value: int(value["attempt"]))
     assert (first["cause"], second["cause"]) == ("node", "unknown")
     assert "abc123secret" not in str(first)
-    assert [one["verdict"] for one in first["decisions"]] == ["retry"]
+    assert [decision["verdict"] for decision in first["decisions"]] == ["retry"]
     assert first["decisions"][0]["detail"]["charged"] is False
     assert (second["decisions"][0]["verdict"], second["state"]) == ("fail", "failed")
     counts = (await ada.get("/v1/incidents/counts", params={"by": "cause"})).json()["counts"]

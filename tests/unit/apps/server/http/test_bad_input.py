@@ -73,8 +73,8 @@ async def test_a_bad_job_is_refused_by_name(local: RunningServer, tenant: str, n
     body, at = BAD[name]
     ada = local.person("submitter", tenant=tenant)
     answer = await ada.post("/v1/jobs", content=json.dumps(body), headers=JSON)
-    told = problem(answer, 422)
-    assert any(error["at"].startswith(at) for error in told["errors"]), told
+    returned_problem = problem(answer, 422)
+    assert any(error["at"].startswith(at) for error in returned_problem["errors"]), returned_problem
     assert (await ada.get("/v1/jobs")).json()["jobs"] == []
 
 
@@ -88,8 +88,10 @@ async def test_numbers_that_json_does_not_have(local: RunningServer, tenant: str
 async def test_every_error_is_listed_at_once(local: RunningServer, tenant: str) -> None:
     ada = local.person("submitter", tenant=tenant)
     jobs: list[dict[str, Any]] = [{"priority": 5000, "name": "\n"}, {}, {"unknown": 1}, {"labels": {"": "x"}}]
-    told = problem(await ada.post("/v1/jobs", json={"specification": {"command": "true"}, "jobs": jobs}), 422)
-    assert {error["at"].split(".labels")[0] for error in told["errors"]} == {
+    returned_problem = problem(
+        await ada.post("/v1/jobs", json={"specification": {"command": "true"}, "jobs": jobs}), 422
+    )
+    assert {error["at"].split(".labels")[0] for error in returned_problem["errors"]} == {
         "body.specification.command", "body.jobs.0.priority", "body.jobs.0.name", "body.jobs.2.unknown", "body.jobs.3",
     }  # fmt: skip
 
@@ -98,8 +100,10 @@ async def test_one_bad_job_among_many_keeps_all_out(server: RunningServer, tenan
     ada = server.person("submitter", tenant=tenant)
     jobs: list[dict[str, Any]] = [{"name": f"job {n}"} for n in range(3000)]
     jobs[2999]["parameters"] = {"x": 2**64}
-    told = problem(await ada.post("/v1/jobs", json={"specification": {"command": ["true"]}, "jobs": jobs}), 422)
-    assert [error["at"] for error in told["errors"]] == ["body.jobs.2999.parameters"]
+    returned_problem = problem(
+        await ada.post("/v1/jobs", json={"specification": {"command": ["true"]}, "jobs": jobs}), 422
+    )
+    assert [error["at"] for error in returned_problem["errors"]] == ["body.jobs.2999.parameters"]
     await server.refresh()
     assert (await ada.get("/v1/jobs/counts")).json()["counts"] == {}
 
@@ -117,7 +121,9 @@ async def test_odd_names_are_kept_as_they_are(server: RunningServer, tenant: str
     for job, name in zip(jobs, ODD_NAMES, strict=True):
         assert (await read(ada, job))["name"] == name
         for filters in ({"name": name}, {"label": f"l={name}"}):
-            assert [one["id"] for one in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [job]
+            assert [other_job["id"] for other_job in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [
+                job
+            ]
     counts = (await ada.get("/v1/jobs/counts", params={"by": "name"})).json()["counts"]
     assert counts == dict.fromkeys(ODD_NAMES, 1)
 
@@ -156,8 +162,8 @@ async def test_a_body_that_is_too_large(local: RunningServer, tenant: str) -> No
         ada = small.person("submitter", tenant=tenant)
         body = json.dumps(one_job({"parameters": {"x": "y" * 9_000}})).encode()
         assert (await ada.post("/v1/jobs", content=body, headers=JSON)).status_code == 201
-        told = problem(await ada.post("/v1/jobs", content=body + b" " * 10_000, headers=JSON), 413)
-        assert "10000" in told["detail"]
+        returned_problem = problem(await ada.post("/v1/jobs", content=body + b" " * 10_000, headers=JSON), 413)
+        assert "10000" in returned_problem["detail"]
 
         async def pieces(many: int) -> Any:
             for _ in range(many):
@@ -271,9 +277,9 @@ async def test_a_bad_end_is_refused_by_name(local: RunningServer, tenant: str, n
     pilot = await ScriptedPilot.register(local, tenant)
     await submit(local.person("submitter", tenant=tenant))
     claim = await pilot.claim_one()
-    answer = await pilot.post("ends", {"ends": [end_of(claim) | BAD_ENDS[name]]})
-    told = problem(answer, 422)
-    assert all(error["at"].startswith("body.ends.0") for error in told["errors"])
+    answer = await pilot.post("completions", {"completions": [end_of(claim) | BAD_ENDS[name]]})
+    returned_problem = problem(answer, 422)
+    assert all(error["at"].startswith("body.completions.0") for error in returned_problem["errors"])
     assert await pilot.end(claim) == ["committed"]
 
 
@@ -292,7 +298,7 @@ async def test_when_an_attempt_began_never_costs_its_end(server: RunningServer, 
     while len(claims) < len(ODD_TIMES):
         claims += await pilot.claim(most=len(ODD_TIMES) - len(claims))
     for claim, started in zip(claims, ODD_TIMES, strict=True):
-        assert await pilot.end(claim, started=started, outcome="fault", exit_code=1) == ["committed"]
+        assert await pilot.end(claim, started=started, outcome="failure", exit_code=1) == ["committed"]
     await server.refresh()
     for claim in claims:
         assert (await read(ada, claim["job"]))["state"] == "failed"
@@ -307,9 +313,9 @@ async def test_a_log_is_kept_as_it_is_or_refused(server: RunningServer, tenant: 
     claims: list[dict[str, Any]] = []
     while len(claims) < len(texts):
         claims += await pilot.claim(most=len(texts) - len(claims))
-    half = json.dumps({"ends": [end_of(claims[0], log_tail="half a \ud800")]})
+    half = json.dumps({"completions": [end_of(claims[0], log_tail="half a \ud800")]})
     client = server.client(pilot.token)
-    problem(await client.post(f"/v1/pilots/{pilot.name}/ends", content=half, headers=JSON), 422)
+    problem(await client.post(f"/v1/pilots/{pilot.name}/completions", content=half, headers=JSON), 422)
     for claim, text in zip(claims, texts, strict=True):
         assert await pilot.end(claim, log_tail=text) == ["committed"]
     await server.refresh()
@@ -419,14 +425,16 @@ async def test_paths_of_tasks_that_climb_are_refused(local: RunningServer, tenan
 async def test_too_many_of_anything_is_refused_by_its_limit(local: RunningServer, tenant: str) -> None:
     ada = local.person("submitter", tenant=tenant)
     inputs = [{"name": f"f{n}", "source": "/data/f"} for n in range(1001)]
-    told = problem(await ada.post("/v1/jobs", json=one_job(inputs=inputs)), 422)
-    assert "1000" in str(told["errors"])
+    returned_problem = problem(await ada.post("/v1/jobs", json=one_job(inputs=inputs)), 422)
+    assert "1000" in str(returned_problem["errors"])
     answer = await _task(ada, inputs=[{"content": "", "path": f"/in/{n}"} for n in range(10_001)])
     assert (answer.status_code, "10000" in answer.text) == (400, True), answer.text[:300]
     for many, limit in ((1_001, "at most 1000"), (100_000, "at most 524288 characters")):
         tasks = "".join(f"  t{n}: {{command: [x]}}\n" for n in range(many))
-        told = problem(await ada.post("/v1/flows", json={"text": f"forestay: 1\nname: f\ntasks:\n{tasks}"}), 422)
-        assert limit in str(told), str(told)[:300]
+        returned_problem = problem(
+            await ada.post("/v1/flows", json={"text": f"forestay: 1\nname: f\ntasks:\n{tasks}"}), 422
+        )
+        assert limit in str(returned_problem), str(returned_problem)[:300]
 
 
 async def test_no_parameter_or_tag_of_a_task_says_whose_it_is(local: RunningServer, tenant: str) -> None:
@@ -436,7 +444,7 @@ async def test_no_parameter_or_tag_of_a_task_says_whose_it_is(local: RunningServ
         "owner": "root",
         "tenant": "other",
         "team": "root",
-        "second_person": "off",
+        "approvals": "off",
         "effects": "none",
         "pilot": "p-1",
     }

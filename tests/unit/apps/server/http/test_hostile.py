@@ -125,8 +125,8 @@ async def test_a_request_has_one_end(local: RunningServer) -> None:
 
 async def test_a_link_is_not_made_of_what_a_request_says(local: RunningServer, tenant: str) -> None:
     token = local.domain.token("viewer", tenant=tenant)
-    said = "Host: evil.example\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: gopher\r\nForwarded: host=evil.example\r\n"
-    asked = f"POST /v1/logins HTTP/1.1\r\n{said}Authorization: Bearer {token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    text = "Host: evil.example\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: gopher\r\nForwarded: host=evil.example\r\n"
+    asked = f"POST /v1/logins HTTP/1.1\r\n{text}Authorization: Bearer {token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     answer = await _send(local, asked)
     assert _status(answer) == 201
     assert b"evil" not in answer

@@ -24,14 +24,15 @@ async def test_a_server_describes_itself_as_published(local: RunningServer, tena
 
 def _operations(local: RunningServer) -> list[tuple[str, str, dict[str, Any]]]:
     paths: dict[str, dict[str, dict[str, Any]]] = local.app.openapi()["paths"]
-    return [(method, path, one) for path, methods in paths.items() for method, one in methods.items()]
+    return [(method, path, other_method) for path, methods in paths.items() for method, other_method in methods.items()]
 
 
 def test_every_route_is_described(local: RunningServer) -> None:
     described = {(method.upper(), path) for method, path, _ in _operations(local)}
     routes = {(method, route.path) for route in routes_of(local.app) for method in route.methods or ()}
     pages = {
-        ("GET", one) for one in ("/openapi.json", "/login", "/login/provider", "/login/back", "/assets/{name}", *PAGES)
+        ("GET", name)
+        for name in ("/openapi.json", "/login", "/login/provider", "/login/back", "/assets/{name}", *PAGES)
     }
     # The SOAP face is described by docs/reference/job-service.wsdl.
     assert routes - described == {*pages, ("POST", "/soap/jobs")}
@@ -41,31 +42,31 @@ def test_every_route_is_described(local: RunningServer) -> None:
 def test_every_operation_says_what_it_answers_and_refuses(local: RunningServer) -> None:
     api = local.app.openapi()
     assert api["security"] == [{"token": []}]
-    names = [one["operationId"] for _, _, one in _operations(local)]
+    names = [operation["operationId"] for _, _, operation in _operations(local)]
     assert len(names) == len(set(names))
-    for method, path, one in _operations(local):
-        said = f"{method} {path}"
-        assert one["description"], said
-        good = {status for status in one["responses"] if status.startswith("2")}
-        assert len(good - {"202"}) == 1, f"{said}: one answer, unless it may wait for a second person"
-        for kind, content in [part for status in good for part in one["responses"][status]["content"].items()]:
-            assert content["schema"], said
+    for method, path, operation in _operations(local):
+        text = f"{method} {path}"
+        assert operation["description"], text
+        good = {status for status in operation["responses"] if status.startswith("2")}
+        assert len(good - {"202"}) == 1, f"{text}: one answer, unless it may waits for approval"
+        for kind, content in [part for status in good for part in operation["responses"][status]["content"].items()]:
+            assert content["schema"], text
             if kind == "application/json":
-                assert content["schema"]["$ref"], f"{said} does not say what it answers"
+                assert content["schema"]["$ref"], f"{text} does not say what it answers"
         ga4gh = path.startswith(GA4GH)
         kind = "application/json" if ga4gh else "application/problem+json"
         for status in ("401", "403", "400" if ga4gh else "422", "503"):
-            assert set(one["responses"][status]["content"]) == {kind}, said
-        assert "security" not in one, f"{said} is open"
+            assert set(operation["responses"][status]["content"]) == {kind}, text
+        assert "security" not in operation, f"{text} is open"
 
 
 def test_every_reference_leads_somewhere(local: RunningServer) -> None:
     api = local.app.openapi()
-    found: list[str] = []
+    values: list[str] = []
 
     def look(part: Any) -> None:
         if isinstance(part, dict):
-            found.extend(value for key, value in part.items() if key == "$ref")
+            values.extend(value for key, value in part.items() if key == "$ref")
             for value in part.values():
                 look(value)
         elif isinstance(part, list):
@@ -73,6 +74,6 @@ def test_every_reference_leads_somewhere(local: RunningServer) -> None:
                 look(value)
 
     look(api)
-    assert found
-    for reference in set(found):
+    assert values
+    for reference in set(values):
         assert reference.removeprefix("#/components/schemas/") in api["components"]["schemas"], reference

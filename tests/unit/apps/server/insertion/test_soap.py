@@ -37,7 +37,7 @@ async def call(person: httpx.AsyncClient, body: str, *, header: str = "", status
 
 
 def value(element: XmlElement, name: str) -> str:
-    return next(one.text for one in element.elements if one.name == name)
+    return next(xml_element.text for xml_element in element.elements if xml_element.name == name)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Engine:
     """Where an engine is told of ends."""
 
     port: int = 0
-    told: list[tuple[str, XmlElement]] = field(default_factory=list)
+    received: list[tuple[str, XmlElement]] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -59,7 +59,7 @@ async def engine() -> AsyncIterator[Engine]:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         size = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-        here.told.append((head, read_xml(await reader.readexactly(size))))
+        here.received.append((head, read_xml(await reader.readexactly(size))))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
         writer.close()
@@ -72,7 +72,7 @@ async def engine() -> AsyncIterator[Engine]:
 
 async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
-    async with engine() as there, server.domain.keeper() as keeper:
+    async with engine() as there, server.domain.reconciler() as reconciler:
         job = value(await call(ada, f"<j:submit>{definition('fit', 'true')}</j:submit>"), "jobId")
         shown = await read(ada, job)
         assert (shown["name"], shown["state"]) == ("fit", "available")
@@ -83,11 +83,11 @@ async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: s
         pilot = await ScriptedPilot.register(server, tenant)
         assert await pilot.end(await pilot.claim_one()) == ["committed"]
         await server.refresh()
-        await keeper.callbacks.send_due()
-        ((head, told),) = there.told
+        await reconciler.callbacks.send_due()
+        ((head, element),) = there.received
         assert head.startswith("post /ode/processes/listener http/1.1")
         assert 'soapaction: "notify"' in head
-        notify = told.elements[0].elements[0]
+        notify = element.elements[0].elements[0]
         assert (notify.name, value(notify, "jobId"), value(notify, "state")) == ("notify", job, "completed")
         polled = await call(ada, f"<j:poll><j:jobId>{job}</j:jobId></j:poll>")
         assert value(polled, "state") == "completed"
@@ -95,15 +95,15 @@ async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: s
 
 async def test_one_who_registers_late_is_told_at_once(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
-    async with engine() as there, server.domain.keeper() as keeper:
+    async with engine() as there, server.domain.reconciler() as reconciler:
         job = value(await call(ada, f"<j:submit>{definition('fit', 'true')}</j:submit>"), "jobId")
         pilot = await ScriptedPilot.register(server, tenant)
-        await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=3)
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=3)
         await call(ada, f"<j:register><j:jobId>{job}</j:jobId><j:notifyTo>{there.address}</j:notifyTo></j:register>")
         await server.refresh()
-        await keeper.callbacks.send_due()
-        ((_, told),) = there.told
-        assert value(told.elements[0].elements[0], "state") == "failed"
+        await reconciler.callbacks.send_due()
+        ((_, element),) = there.received
+        assert value(element.elements[0].elements[0], "state") == "failed"
 
 
 async def test_the_same_message_submits_once(server: RunningServer, tenant: str) -> None:
@@ -142,9 +142,9 @@ async def test_the_wsdl_has_what_is_answered() -> None:
     text = (Path(__file__).parents[5] / "docs/reference/job-service.wsdl").read_bytes()
     wsdl = read_xml(text)
     ports = {
-        one.get("name"): {inner.get("name") for inner in one.elements}
-        for one in wsdl.elements
-        if one.name == "portType"
+        element.get("name"): {inner.get("name") for inner in element.elements}
+        for element in wsdl.elements
+        if element.name == "portType"
     }
     assert ports == {"JobService": {"submit", "poll", "register"}, "JobListener": {"notify"}}
     read_ = read_bpel(job_process(REGISTERED), wsdls=[text])

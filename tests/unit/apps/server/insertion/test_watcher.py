@@ -50,9 +50,9 @@ async def test_a_job_that_needs_more_memory_gets_it_under_its_own_id(
     states = await user.settled(job)
     assert states <= {"", "PENDING", "RUNNING", "REQUEUED", "COMPLETED"}, states
     assert "COMPLETED" in states
-    told = await incident_of(local, tenant, job)
-    assert (told["cause"], told["state"]) == ("memory", "complete")
-    evidence = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{told['id']}")).json()["context"][
+    incident = await incident_of(local, tenant, job)
+    assert (incident["cause"], incident["state"]) == ("memory", "complete")
+    evidence = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{incident['id']}")).json()["context"][
         "evidence"
     ]
     assert evidence["payload_host"] == os.uname().nodename
@@ -61,7 +61,9 @@ async def test_a_job_that_needs_more_memory_gets_it_under_its_own_id(
     assert (await user.watcher.reader.outcome([job]))[job].restarts == 1
 
 
-async def test_a_fault_that_nobody_can_mend_is_shown_as_it_is(local: RunningServer, tenant: str, begin: Begin) -> None:
+async def test_a_failure_that_nobody_can_recover_is_shown_as_it_is(
+    local: RunningServer, tenant: str, begin: Begin
+) -> None:
     await add_rule(local, tenant, MORE)
     user = await begin()
     job = user.sbatch("--wrap", "echo 'KeyError: x' >&2; exit 3")
@@ -94,15 +96,15 @@ async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, te
     await add_rule(local, tenant, {**MORE, "wait": 600})
     user = await begin()
     running = user.sbatch("--wrap", "sleep 60")
-    mended = user.sbatch("--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
+    recovered = user.sbatch("--mem=100", "--wrap", f"python3 -c '{GREEDY}'")
     await until(lambda: _is(user, running, "RUNNING"), "the job to run", 60)
     await asyncio.to_thread(user.call, "scancel", running)
     assert any(state.startswith("CANCELLED") for state in await user.settled(running))
-    await until(lambda: _waits_for_its_next_try(user, mended), "the mended job to wait", 60)
-    await asyncio.to_thread(user.call, "scancel", mended)
-    assert any(state.startswith("CANCELLED") for state in await user.settled(mended))
+    await until(lambda: _waits_for_its_next_try(user, recovered), "the recovered job to wait", 60)
+    await asyncio.to_thread(user.call, "scancel", recovered)
+    assert any(state.startswith("CANCELLED") for state in await user.settled(recovered))
     await asyncio.sleep(2)  # several looks more
-    for job in (running, mended):
+    for job in (running, recovered):
         assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "CANCELLED"
 
 
@@ -152,8 +154,8 @@ async def test_a_job_that_must_not_be_requeued_is_not(
     assert await user.settled(job) <= {"RUNNING", "FAILED"}
     assert user.call("scontrol", "show", "job", job) == user.bare("scontrol", "show", "job", job)
     assert "Requeue=0 Restarts=0" in user.bare("scontrol", "show", "job", job)
-    found = await incident_of(local, tenant, job)
-    text = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{found['id']}")).text
+    incident = await incident_of(local, tenant, job)
+    text = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{incident['id']}")).text
     assert f"job {job} may not be requeued" in text
     assert (tmp_path / "starts").read_text() == "start\n"
 
@@ -219,13 +221,17 @@ async def test_a_storm_of_failing_jobs_is_not_queued_again(local: RunningServer,
     jobs = await asyncio.to_thread(submit)
 
     async def all_told() -> bool:
-        told = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()["incidents"]
-        return len({one["item"].rpartition(":")[2] for one in told} & set(jobs)) == len(jobs)
+        incidents_data = (await local.person("viewer", tenant=tenant).get("/v1/incidents?limit=500")).json()[
+            "incidents"
+        ]
+        return len(
+            {incidents_record["task"].rpartition(":")[2] for incidents_record in incidents_data} & set(jobs)
+        ) == len(jobs)
 
     await until(all_told, "an incident of every job", 900)
     await asyncio.sleep(10)
     outcomes = await user.watcher.reader.outcome(jobs)
-    tries = sum(one.restarts for one in outcomes.values())
+    tries = sum(outcome.restarts for outcome in outcomes.values())
     assert 0 < tries <= 60, tries
     await asyncio.to_thread(user.bare, "scancel", *jobs)
 

@@ -97,8 +97,8 @@ async def withdrawn(folder: Path) -> None:
 
 async def explained(server: RunningServer, tenant: str, job: str) -> str:
     """Everything that is told of the incident of a job."""
-    found = await incident_of(server, tenant, job)
-    return (await server.person("viewer", tenant=tenant).get(f"/v1/incidents/{found['id']}")).text
+    incident = await incident_of(server, tenant, job)
+    return (await server.person("viewer", tenant=tenant).get(f"/v1/incidents/{incident['id']}")).text
 
 
 @pytest.mark.finding("F-A4")
@@ -113,7 +113,7 @@ async def test_a_job_that_fails_while_the_service_is_away_is_shown_as_failed_and
         job = user.sbatch("--wrap", failing(tmp_path))
         await asyncio.to_thread(ended, job)
         assert await user.seen(job) == "FAILED"
-        line.mend()
+        line.recover()
         assert await user.settled(job) == {"FAILED"}
         assert NOT_VOUCHED in await explained(local, tenant, job)
         assert (tmp_path / "starts").read_text() == "start\n"
@@ -133,7 +133,7 @@ async def test_a_service_that_goes_away_after_a_report_leaves_no_job_shown_as_ru
         await asyncio.to_thread(ended, job)
         await shown(user, job, "FAILED")
         assert cutting.reported == 1
-        line.mend()
+        line.recover()
         assert await user.settled(job) == {"FAILED"}
         text = await explained(local, tenant, job)
         assert NOT_VOUCHED in text

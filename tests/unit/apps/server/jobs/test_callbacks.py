@@ -28,27 +28,27 @@ async def _ended(server: RunningServer, tenant: str, listener: Listener, **end: 
     return job
 
 
-async def _send(keeper: ReconcilerComponents, server: RunningServer, clock: LaterClock, ahead: int = 0) -> None:
+async def _send(reconciler: ReconcilerComponents, server: RunningServer, clock: LaterClock, ahead: int = 0) -> None:
     clock.ahead += ahead
     await server.refresh()
-    await keeper.callbacks.send_due()
+    await reconciler.callbacks.send_due()
 
 
 async def test_the_end_of_a_job_is_told(server: RunningServer, tenant: str) -> None:
-    async with listen() as listener, server.domain.keeper() as keeper:
-        job = await _ended(server, tenant, listener, outcome="fault", exit_code=3)
-        await _send(keeper, server, LaterClock())
-        (told,) = [one for one in listener.seen if one.body["job"] == job]
-        assert told.path == "/done"
-        assert told.headers["content-type"] == "application/json"
-        assert told.headers["forestay-delivery"] == told.body["delivery"]
-        assert told.headers["host"] == f"127.0.0.1:{listener.port}"
-        assert "authorization" not in told.headers
-        known = {name: told.body[name] for name in ("name", "state", "attempt", "exit_code")}
+    async with listen() as listener, server.domain.reconciler() as reconciler:
+        job = await _ended(server, tenant, listener, outcome="failure", exit_code=3)
+        await _send(reconciler, server, LaterClock())
+        (delivered,) = [other_delivered for other_delivered in listener.seen if other_delivered.body["job"] == job]
+        assert delivered.path == "/done"
+        assert delivered.headers["content-type"] == "application/json"
+        assert delivered.headers["forestay-delivery"] == delivered.body["delivery"]
+        assert delivered.headers["host"] == f"127.0.0.1:{listener.port}"
+        assert "authorization" not in delivered.headers
+        known = {name: delivered.body[name] for name in ("name", "state", "attempt", "exit_code")}
         assert known == {"name": "told", "state": "failed", "attempt": 1, "exit_code": 3}
         shown = await read(server.person("viewer", tenant=tenant), job)
         assert shown["callback"] == {"url": listener.url(), "tries": 1, "done": True}
-        await _send(keeper, server, LaterClock())
+        await _send(reconciler, server, LaterClock())
         assert len(listener.seen) == 1
         assert (await story(server.person("viewer", tenant=tenant), job))[-1]["event"] == "notify"
 
@@ -56,9 +56,9 @@ async def test_the_end_of_a_job_is_told(server: RunningServer, tenant: str) -> N
 @pytest.mark.parametrize("ending", ["completed", "failed", "cancelled", "forced_complete"])
 async def test_every_final_state_is_told(server: RunningServer, tenant: str, ending: str) -> None:
     operator = server.person("operator", tenant=tenant)
-    async with listen() as listener, server.domain.keeper() as keeper:
+    async with listen() as listener, server.domain.reconciler() as reconciler:
         job = await submit_one(operator, {"callback": listener.url()})
-        await _send(keeper, server, LaterClock())
+        await _send(reconciler, server, LaterClock())
         assert listener.seen == [], "nothing is told before the end"
         if ending == "cancelled":
             await steer(operator, job, "cancel")
@@ -66,30 +66,30 @@ async def test_every_final_state_is_told(server: RunningServer, tenant: str, end
             await steer(operator, job, "force-complete", expected_attempt=0, reason="r")
         else:
             pilot = await ScriptedPilot.register(server, tenant)
-            await pilot.end(await pilot.claim_one(), outcome="ok" if ending == "completed" else "fault")
-        await _send(keeper, server, LaterClock())
-        assert [one.body["state"] for one in listener.seen] == [ending]
+            await pilot.end(await pilot.claim_one(), outcome="ok" if ending == "completed" else "failure")
+        await _send(reconciler, server, LaterClock())
+        assert [delivered.body["state"] for delivered in listener.seen] == [ending]
 
 
 async def test_it_is_told_again_with_the_same_delivery_until_it_is_taken(server: RunningServer, tenant: str) -> None:
     script: tuple[int | str, ...] = (500, "cut", 404, 403, 429, "redirect", 301, 200)
-    async with listen(*script) as listener, server.domain.keeper() as keeper:
+    async with listen(*script) as listener, server.domain.reconciler() as reconciler:
         clock = LaterClock()
-        keeper.callbacks.clock = clock
+        reconciler.callbacks.clock = clock
         job = await _ended(server, tenant, listener)
         viewer = server.person("viewer", tenant=tenant)
         for tries in range(1, len(script) + 1):
-            await _send(keeper, server, clock)
+            await _send(reconciler, server, clock)
             assert len(listener.seen) == tries
             shown = (await read(viewer, job))["callback"]
             assert (shown["tries"], shown["done"]) == (tries, tries == len(script))
-            await _send(keeper, server, clock)  # too early: nothing is sent
+            await _send(reconciler, server, clock)  # too early: nothing is sent
             assert len(listener.seen) == tries
             clock.ahead += wait_after(tries)
-        assert {one.path for one in listener.seen} == {"/done"}, "a redirect is not followed"
-        assert len({one.headers["forestay-delivery"] for one in listener.seen}) == 1
-        assert keeper.callbacks.sent == 1
-        await _send(keeper, server, clock, ahead=86_400_000)
+        assert {delivered.path for delivered in listener.seen} == {"/done"}, "a redirect is not followed"
+        assert len({delivered.headers["forestay-delivery"] for delivered in listener.seen}) == 1
+        assert reconciler.callbacks.sent == 1
+        await _send(reconciler, server, clock, ahead=86_400_000)
         assert len(listener.seen) == len(script)
         notes = [line["note"] for line in await story(viewer, job) if line["event"] == "notify"]
         assert notes[0] == "try 1: 127.0.0.1 answered 500"
@@ -97,12 +97,12 @@ async def test_it_is_told_again_with_the_same_delivery_until_it_is_taken(server:
 
 
 async def test_an_address_that_is_gone_for_good_is_not_called_again(server: RunningServer, tenant: str) -> None:
-    async with listen(410, 200) as listener, server.domain.keeper() as keeper:
+    async with listen(410, 200) as listener, server.domain.reconciler() as reconciler:
         clock = LaterClock()
-        keeper.callbacks.clock = clock
+        reconciler.callbacks.clock = clock
         job = await _ended(server, tenant, listener)
-        await _send(keeper, server, clock)
-        await _send(keeper, server, clock, ahead=86_400_000)
+        await _send(reconciler, server, clock)
+        await _send(reconciler, server, clock, ahead=86_400_000)
         assert len(listener.seen) == 1
         shown = (await read(server.person("viewer", tenant=tenant), job))["callback"]
         assert (shown["tries"], shown["done"]) == (1, False)
@@ -123,18 +123,18 @@ async def test_a_callback_that_hangs_blocks_nobody(
     allowed = ("127.0.0.1",)
     async with (
         local.domain.server(callback_hosts=allowed) as server,
-        local.domain.keeper(callback_hosts=allowed) as keeper,
+        local.domain.reconciler(callback_hosts=allowed) as reconciler,
         listen("hang") as hangs,
         listen() as answers,
     ):
         await _ended(server, tenant, hangs)
         await _ended(server, tenant, answers)
         since = time.monotonic()
-        await _send(keeper, server, LaterClock())
+        await _send(reconciler, server, LaterClock())
         assert 0.9 < time.monotonic() - since < clock_limit(10.0)
         assert len(hangs.seen) == 1
         assert len(answers.seen) == 1
-        assert (keeper.callbacks.sent, keeper.callbacks.failed) == (1, 1)
+        assert (reconciler.callbacks.sent, reconciler.callbacks.failed) == (1, 1)
 
 
 async def test_an_endless_answer_is_not_read_to_its_end(local: RunningServer, tenant: str) -> None:
@@ -172,8 +172,8 @@ async def test_addresses_that_may_not_be_called_are_refused_at_once(server: Runn
     ada = server.person("submitter", tenant=tenant)
     for url in BAD_ADDRESSES:
         body = {"specification": {"command": ["true"]}, "jobs": [{"callback": url}]}
-        told = problem(await ada.post("/v1/jobs", json=body), 422)
-        assert told["errors"][0]["at"] == "body.jobs.0.callback", url
+        returned_problem = problem(await ada.post("/v1/jobs", json=body), 422)
+        assert returned_problem["errors"][0]["at"] == "body.jobs.0.callback", url
 
 
 async def test_a_name_that_leads_to_a_private_address_is_not_called(tenant: str) -> None:
@@ -193,8 +193,8 @@ async def test_a_name_that_leads_to_a_private_address_is_not_called(tenant: str)
 async def test_a_host_that_is_no_longer_allowed_is_not_called(local: RunningServer, tenant: str) -> None:
     async with listen() as listener, local.domain.server(callback_hosts=("127.0.0.1",)) as server:
         job = await _ended(server, tenant, listener)
-        async with local.domain.keeper(callback_hosts=("hooks.example",)) as keeper:
-            await _send(keeper, server, LaterClock())
+        async with local.domain.reconciler(callback_hosts=("hooks.example",)) as reconciler:
+            await _send(reconciler, server, LaterClock())
         assert listener.seen == []
         shown = (await read(server.person("viewer", tenant=tenant), job))["callback"]
         assert (shown["tries"], shown["done"]) == (1, False)

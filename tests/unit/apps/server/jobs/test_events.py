@@ -38,8 +38,8 @@ class SearchedStore:
 
 
 def _lines(reader: EventReader, job: str) -> list[tuple[int, str]]:
-    told = [event.data for event in reader.named("job") if event.data["job"]["id"] == job]
-    return [(data["transition"]["rev"], data["transition"]["event"]) for data in told]
+    results = [event.data for event in reader.named("job") if event.data["job"]["id"] == job]
+    return [(data["transition"]["rev"], data["transition"]["event"]) for data in results]
 
 
 async def _walk(server: RunningServer, tenant: str, person: Any) -> str:
@@ -52,7 +52,7 @@ async def _walk(server: RunningServer, tenant: str, person: Any) -> str:
     return job
 
 
-WALK = [(1, "create"), (2, "claim"), (3, "hold"), (4, "keep-end"), (5, "continue"), (6, "complete")]
+WALK = [(1, "create"), (2, "claim"), (3, "hold"), (4, "keep-completion"), (5, "continue"), (6, "complete")]
 
 
 async def test_every_transition_is_told_once_and_in_order(server: RunningServer, tenant: str) -> None:
@@ -100,12 +100,12 @@ async def test_events_are_filtered_as_searches_are(server: RunningServer, tenant
     ):
         await chosen.wait_for("open")
         await urgent.wait_for("open")
-        one, two, three = await submit(ada, {"labels": {"run": "1"}}, {"labels": {"run": "2"}}, {"priority": 7})
-        for job in (two, three, one):
+        first, two, three = await submit(ada, {"labels": {"run": "1"}}, {"labels": {"run": "2"}}, {"priority": 7})
+        for job in (two, three, first):
             await steer(ada, job, "cancel")
-        await chosen.wait_for("job", lambda data: data["job"]["id"] == one)
+        await chosen.wait_for("job", lambda data: data["job"]["id"] == first)
         await urgent.wait_for("job", lambda data: data["job"]["state"] == "cancelled")
-        assert {event.data["job"]["id"] for event in chosen.named("job")} == {one}
+        assert {event.data["job"]["id"] for event in chosen.named("job")} == {first}
         assert {event.data["job"]["id"] for event in urgent.named("job")} == {three}
     problem(await ada.get("/v1/events", params={"colour": "red"}), 422)
 

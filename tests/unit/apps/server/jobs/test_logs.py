@@ -31,7 +31,7 @@ async def test_each_attempt_keeps_its_own_log(server: RunningServer, tenant: str
     pilot = await ScriptedPilot.register(server, tenant)
     first = await pilot.claim_one()
     problem(await ada.get(f"/v1/jobs/{job}/log"), 404)
-    await pilot.end(first, outcome="fault", exit_code=1, log_tail="first\n", log_bytes=6)
+    await pilot.end(first, outcome="failure", exit_code=1, log_tail="first\n", log_bytes=6)
     await pilot.end(await pilot.claim_one(), log_tail="second ✓\n")
     await server.refresh()
     assert (await ada.get(f"/v1/jobs/{job}/log")).text == "second ✓\n"

@@ -66,8 +66,8 @@ async def test_every_filter_finds_what_it_says(server: RunningServer, tenant: st
     for filters, wanted in FOUND:
         answer = await viewer.get("/v1/jobs", params=filters)
         assert answer.status_code == 200, answer.text
-        found = "".join(sorted(names[job["id"]] for job in answer.json()["jobs"]))
-        assert found == wanted, filters
+        text = "".join(sorted(names[job["id"]] for job in answer.json()["jobs"]))
+        assert text == wanted, filters
         counted = (await viewer.get("/v1/jobs/counts", params=filters)).json()["counts"]
         assert sum(counted.values()) == len(wanted), filters
 
@@ -140,7 +140,7 @@ async def test_a_cursor_is_good_at_another_server_and_for_its_own_order_only(
     server: RunningServer, other: RunningServer, tenant: str
 ) -> None:
     await _submitted(server, tenant)
-    here, there = (one.person("viewer", tenant=tenant) for one in (server, other))
+    here, there = (running_server.person("viewer", tenant=tenant) for running_server in (server, other))
     first = (await here.get("/v1/jobs", params={"sort": "priority", "limit": 2})).json()
     second = (await there.get("/v1/jobs", params={"sort": "priority", "cursor": first["cursor"]})).json()
     assert len(first["jobs"]) == len(second["jobs"]) == 2
@@ -174,7 +174,7 @@ async def test_counts_by_each_field(server: RunningServer, tenant: str) -> None:
         assert sum((await viewer.get("/v1/jobs/counts", params={"by": by})).json()["counts"].values()) == 4
 
 
-@pytest.mark.parametrize("outcome", ["ok", "fault"])
+@pytest.mark.parametrize("outcome", ["ok", "failure"])
 async def test_what_became_of_a_job_is_found(server: RunningServer, tenant: str, outcome: str) -> None:
     ada = server.person("submitter", tenant=tenant)
     (job,) = await submit(ada, {"expected_runtime": 5}, max_attempts=2)
@@ -182,19 +182,21 @@ async def test_what_became_of_a_job_is_found(server: RunningServer, tenant: str,
     first = await pilot.claim_one()
     await server.refresh()
     for filters in ({"pilot": pilot.name}, {"host": "node7"}, {"state": "running", "phase": "executing"}):
-        assert [one["id"] for one in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [job]
-    await pilot.end(first, outcome="fault", exit_code=9, host="node7")
+        assert [other_job["id"] for other_job in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [job]
+    await pilot.end(first, outcome="failure", exit_code=9, host="node7")
     second = await pilot.claim_one()
     await pilot.end(second, outcome=outcome, exit_code=0 if outcome == "ok" else 9, host="node7")
     await server.refresh()
     state = "completed" if outcome == "ok" else "failed"
-    faults = 1 if outcome == "ok" else 2
+    failures = 1 if outcome == "ok" else 2
     for filters in (
         {"state": state, "min_retries": "1"},
         {"min_attempt": "2", "host": "node7"},
-        {"min_faults": str(faults), "max_faults": str(faults)},
+        {"min_failures": str(failures), "max_failures": str(failures)},
         {"min_exit_code": "0" if outcome == "ok" else "9"},
     ):
-        assert [one["id"] for one in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [job], filters
+        assert [other_job["id"] for other_job in (await ada.get("/v1/jobs", params=filters)).json()["jobs"]] == [job], (
+            filters
+        )
     assert (await ada.get("/v1/jobs", params={"pilot": pilot.name})).json()["jobs"] == []
     assert (await ada.get("/v1/jobs/counts", params={"by": "retries"})).json()["counts"] == {"1": 1}

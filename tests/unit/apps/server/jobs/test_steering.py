@@ -45,7 +45,7 @@ async def test_cancelling_a_running_job_orders_its_pilot_to_stop(server: Running
         assert (await steer(ada, job, "cancel")).json()["state"] == "cancelled"
         order = await orders.wait_for("cancel")
         assert order.data["claim"] == claim["claim"]
-        assert await pilot.end(claim, outcome="fault", reason="cancelled") == ["superseded"]
+        assert await pilot.end(claim, outcome="failure", reason="cancelled") == ["superseded"]
         assert (await read(ada, job))["state"] == "cancelled"
 
 
@@ -88,7 +88,7 @@ async def test_the_end_of_a_held_job_is_kept_until_it_is_continued(server: Runni
     assert (done["state"], done["winner"]["attempt"], done["winner"]["manifest"]) == ("completed", 1, manifest)
     assert (await ada.get(f"/v1/jobs/{job}/outputs")).json() == {"attempt": 1, "manifest": manifest}
     events = [line["event"] for line in await story(ada, job)]
-    assert events == ["create", "claim", "hold", "keep-end", "continue", "complete"]
+    assert events == ["create", "claim", "hold", "keep-completion", "continue", "complete"]
 
 
 async def test_manual_release_names_what_was_seen_or_is_refused(server: RunningServer, tenant: str) -> None:
@@ -118,9 +118,9 @@ async def test_manual_release_names_what_was_seen_or_is_refused(server: RunningS
 async def test_two_manual_releases_at_once_one_counts(server: RunningServer, other: RunningServer, tenant: str) -> None:
     """Whoever is not told clearly asks again, and is told the same."""
 
-    async def release(one: RunningServer, job: str, body: dict[str, Any]) -> int:
+    async def release(running_server: RunningServer, job: str, body: dict[str, Any]) -> int:
         for _ in range(10):
-            answer = await steer(one.person("operator", tenant=tenant), job, "release", **body)
+            answer = await steer(running_server.person("operator", tenant=tenant), job, "release", **body)
             if answer.status_code != 503:
                 break
         return answer.status_code
@@ -128,9 +128,9 @@ async def test_two_manual_releases_at_once_one_counts(server: RunningServer, oth
     for _ in range(2):
         job, _, claim = await _running(server, tenant)
         body = {"expected_attempt": 1, "expected_claim": claim["claim"], "reason": "dead"}
-        told = await asyncio.gather(*(release(one, job, body) for one in (server, other) * 2))
-        assert set(told) <= {200, 409}
-        assert 200 in told
+        numbers = await asyncio.gather(*(release(running_server, job, body) for running_server in (server, other) * 2))
+        assert set(numbers) <= {200, 409}
+        assert 200 in numbers
         events = [line["event"] for line in await story(server.person("viewer", tenant=tenant), job)]
         assert events == ["create", "claim", "release"]
         await steer(server.person("operator", tenant=tenant), job, "cancel")
@@ -160,9 +160,9 @@ async def test_retry_is_for_faulted_jobs(server: RunningServer, tenant: str) -> 
     operator = server.person("operator", tenant=tenant)
     job, pilot, claim = await _running(server, tenant, when_exhausted="hold")
     problem(await steer(operator, job, "retry"), 409)
-    assert await pilot.end(claim, outcome="fault", exit_code=3) == ["committed"]
+    assert await pilot.end(claim, outcome="failure", exit_code=3) == ["committed"]
     assert (await read(operator, job))["state"] == "faulted"
-    assert (await steer(operator, job, "retry", reason="disk is mended")).json()["state"] == "available"
+    assert (await steer(operator, job, "retry", reason="disk is recovered")).json()["state"] == "available"
     second = await pilot.claim_one()
     assert second["attempt"] == 2
     assert await pilot.end(second) == ["committed"]

@@ -41,8 +41,8 @@ async def test_a_job_is_stored_as_it_was_asked_for(server: RunningServer, tenant
 async def test_each_job_may_bring_its_own_specification(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
     own = {"specification": {"command": ["false"], "name": "own"}}
-    one, two = await submit(ada, {}, own)
-    assert (await ada.get(f"/v1/jobs/{one}/specification")).json()["command"] == ["true"]
+    first, two = await submit(ada, {}, own)
+    assert (await ada.get(f"/v1/jobs/{first}/specification")).json()["command"] == ["true"]
     assert (await ada.get(f"/v1/jobs/{two}/specification")).json()["command"] == ["false"]
     assert (await read(ada, two))["name"] == "own"
 
@@ -71,15 +71,15 @@ async def test_a_key_used_for_another_body_is_refused_and_the_first_stays(server
     ):
         problem(await ada.post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"}), 409)
     await server.refresh()
-    found = (await ada.get("/v1/jobs")).json()["jobs"]
-    assert [(job["id"], job["name"]) for job in found] == [(jobs[0], "one")]
+    found_jobs = (await ada.get("/v1/jobs")).json()["jobs"]
+    assert [(job["id"], job["name"]) for job in found_jobs] == [(jobs[0], "one")]
 
 
 async def test_the_order_of_fields_does_not_make_another_body(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
-    one = await submit(ada, {"parameters": {"a": 1, "b": 2}, "labels": {"x": "1", "y": "2"}}, key="k")
+    names = await submit(ada, {"parameters": {"a": 1, "b": 2}, "labels": {"x": "1", "y": "2"}}, key="k")
     two = await submit(ada, {"labels": {"y": "2", "x": "1"}, "parameters": {"b": 2, "a": 1}}, key="k")
-    assert one == two
+    assert names == two
 
 
 async def test_the_same_request_many_times_at_once_makes_one_set_of_jobs(
@@ -103,8 +103,8 @@ async def test_the_same_request_many_times_at_once_makes_one_set_of_jobs(
 
     assert len(set(await asyncio.gather(*(send(number) for number in range(repeats))))) == 1
     await server.refresh()
-    found = (await people[0].get("/v1/jobs")).json()["jobs"]
-    assert sorted(job["name"] for job in found) == ["one", "two"]
+    jobs = (await people[0].get("/v1/jobs")).json()["jobs"]
+    assert sorted(job["name"] for job in jobs) == ["one", "two"]
     assert sum(created) <= 2
 
 
@@ -141,7 +141,7 @@ async def test_a_store_that_does_not_answer_is_told_as_503(domain: Domain, tenan
         ):
             problem(answer, 503)
             assert answer.headers["retry-after"] == "1"
-        line.mend()
+        line.recover()
 
         async def accepted() -> bool:
             return (await ada.post("/v1/jobs", json=TWO, headers={"Idempotency-Key": "k"})).status_code == 201

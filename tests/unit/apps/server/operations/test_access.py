@@ -26,14 +26,18 @@ OPEN = {"/login", "/login/provider", "/login/back"}
 
 def _routes(server: RunningServer) -> list[tuple[str, str, Role | None]]:
     """Each method and path with the role that its check asks for, or None where there is no check."""
-    found: list[tuple[str, str, Role | None]] = []
+    routes: list[tuple[str, str, Role | None]] = []
     for route in routes_of(server.app):
         if route.path in OPEN:
             continue
-        roles = [role for one in route.dependant.dependencies if (role := getattr(one.call, "role", None)) is not None]
+        roles = [
+            role
+            for dependency in route.dependant.dependencies
+            if (role := getattr(dependency.call, "role", None)) is not None
+        ]
         path = route.path.replace("{job}", "some-job").replace("{pilot}", "p-someone")
-        found += [(method, path, roles[0] if len(roles) == 1 else None) for method in sorted(route.methods or ())]
-    return found
+        routes += [(method, path, roles[0] if len(roles) == 1 else None) for method in sorted(route.methods or ())]
+    return routes
 
 
 def _token(server: RunningServer, key: bytes | None = None, **changes: Any) -> str:
@@ -144,8 +148,8 @@ async def test_a_token_is_taken_as_a_password_too(local: RunningServer) -> None:
     """For clients that know only names and passwords; the name says nothing, and a wrong password is a wrong token."""
     admin = _token(local)
     for name, password, status in (("anyone", admin, 200), ("", admin, 200), ("ada", "secret", 401), (admin, "", 401)):
-        given = base64.b64encode(f"{name}:{password}".encode()).decode()
-        answer = await local.client().get("/v1/jobs", headers={"Authorization": f"Basic {given}"})
+        text = base64.b64encode(f"{name}:{password}".encode()).decode()
+        answer = await local.client().get("/v1/jobs", headers={"Authorization": f"Basic {text}"})
         assert answer.status_code == status, (name[:4], status)
 
 
@@ -178,12 +182,12 @@ async def test_an_ended_token_of_a_pilot_renews_for_a_day_and_does_nothing_else(
         return _token(local, sub=name, tenant=tenant, roles=["pilot"], exp=int(time.time()) - seconds)
 
     late, too_late = local.client(ended(3600)), local.client(ended(86_500))
-    problem(await late.post(f"/v1/pilots/{name}/beat", json={"counter": 1}), 401)
+    problem(await late.post(f"/v1/pilots/{name}/heartbeat", json={"counter": 1}), 401)
     problem(await too_late.post(f"/v1/pilots/{name}/token"), 401)
     answer = await late.post(f"/v1/pilots/{name}/token")
     assert answer.status_code == 200
     fresh = local.client(answer.json()["token"])
-    assert (await fresh.post(f"/v1/pilots/{name}/beat", json={"counter": 1})).status_code == 200
+    assert (await fresh.post(f"/v1/pilots/{name}/heartbeat", json={"counter": 1})).status_code == 200
 
 
 async def test_a_token_renews_only_for_a_pilot_that_is_registered(local: RunningServer, tenant: str) -> None:

@@ -7,13 +7,13 @@ from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
-LABELS = {"route", "le", "result", "outcome", "brakes", "operation"}
+LABELS = {"route", "le", "result", "outcome", "safeguards", "operation"}
 
 
 async def _samples(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     answer = await server.person("viewer", tenant="watchers").get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for family in text_string_to_metric_families(answer.text):
         assert family.name.startswith("forestay_"), family.name
         assert family.documentation, family.name
@@ -21,9 +21,9 @@ async def _samples(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, st
         for sample in family.samples:
             assert set(sample.labels) <= LABELS, sample
             key = (sample.name, tuple(sorted(sample.labels.items())))
-            assert key not in found, key
-            found[key] = sample.value
-    return found
+            assert key not in values, key
+            values[key] = sample.value
+    return values
 
 
 async def test_what_is_done_is_counted(server: RunningServer, tenant: str) -> None:
@@ -46,24 +46,24 @@ async def test_what_is_done_is_counted(server: RunningServer, tenant: str) -> No
     assert grown("forestay_claims_granted_total") >= 3
     assert grown("forestay_writes_total", ("result", "written")) >= 6
     assert grown("forestay_request_seconds_count", ("route", "/v1/jobs")) >= 1
-    assert grown("forestay_request_seconds_count", ("route", "/v1/pilots/{pilot}/ends")) >= 1
+    assert grown("forestay_request_seconds_count", ("route", "/v1/pilots/{pilot}/completions")) >= 1
     assert grown("forestay_queue_wait_seconds_count") >= 3
     assert grown("forestay_run_seconds_count", ("outcome", "ok")) >= 3
     assert after[("forestay_servers_alive", ())] >= 1
 
 
-async def test_a_server_counts_the_faults_that_it_answers(server: RunningServer, tenant: str) -> None:
+async def test_a_server_counts_the_failures_that_it_answers(server: RunningServer, tenant: str) -> None:
     before = await _samples(server)
     await submit(server.person("submitter", tenant=tenant), {}, max_attempts=2)
     pilot = await ScriptedPilot.register(server, tenant)
-    await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1)
-    counted = [("forestay_faults_total", ()), ("forestay_acts_total", (("brakes", "granted"),))]
+    await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1)
+    counted = [("forestay_failures_total", ()), ("forestay_acts_total", (("safeguards", "granted"),))]
 
     async def grown() -> bool:
         after = await _samples(server)
-        return all(after[one] > before[one] for one in counted)
+        return all(after[pair] > before[pair] for pair in counted)
 
-    await until(grown, "the fault to be answered and counted")
+    await until(grown, "the failure to be answered and counted")
 
 
 async def test_labels_do_not_grow_with_what_is_asked(local: RunningServer, tenant: str) -> None:

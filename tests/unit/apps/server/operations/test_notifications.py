@@ -1,4 +1,4 @@
-"""Receivers are told of what waits and of alerts: by mail to a real mail server, by HTTP, and through Apprise."""
+"""Notification channels are told of what waits and of alerts: by mail to a real mail server, by HTTP, and through Apprise."""
 
 from __future__ import annotations
 
@@ -39,32 +39,35 @@ async def fail(server: RunningServer, tenant: str, many: int, subject: str = "ad
     jobs = await submit(ada, *[{}] * many, max_attempts=1, when_exhausted="hold")
     pilot = await ScriptedPilot.register(server, tenant)
     for _ in range(many):
-        await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1, log_tail="?")
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
 
     async def held() -> bool:
-        found = (await ada.get("/v1/incidents", params={"state": "held", "limit": 1000})).json()["incidents"]
-        return {one["job"] for one in found} >= set(jobs)
+        incidents = (await ada.get("/v1/incidents", params={"state": "held", "limit": 1000})).json()["incidents"]
+        return {incident["job"] for incident in incidents} >= set(jobs)
 
     await until(held, "all to wait")
     await server.refresh()
 
 
-def telling(keeper: ReconcilerComponents, clock: LaterClock | None = None) -> Notifier:
-    assert keeper.receivers is not None
+def telling(reconciler: ReconcilerComponents, clock: LaterClock | None = None) -> Notifier:
+    assert reconciler.notification_channels is not None
     if clock is not None:
-        keeper.receivers.clock = clock
-    return keeper.receivers
+        reconciler.notification_channels.clock = clock
+    return reconciler.notification_channels
 
 
 async def test_the_first_is_told_at_once_and_a_flood_is_one_digest(server: RunningServer, tenant: str) -> None:
     async with listen() as listener:
         table = {"name": f"r-{tenant}", "kind": "webhook", "url": listener.url("/hook"), "tenants": [tenant]}
-        async with server.domain.keeper(receivers=[table]) as one, server.domain.keeper(receivers=[table]) as two:
+        async with (
+            server.domain.reconciler(notification_channels=[table]) as reconciler,
+            server.domain.reconciler(notification_channels=[table]) as two,
+        ):
             clock = LaterClock()
-            keepers = [telling(one, clock), telling(two, clock)]
+            reconcilers = [telling(reconciler, clock), telling(two, clock)]
 
             async def look() -> None:
-                await asyncio.gather(*(keeper.look() for keeper in keepers))
+                await asyncio.gather(*(reconciler.look() for reconciler in reconcilers))
 
             await fail(server, tenant, 1)
             await look()
@@ -77,10 +80,10 @@ async def test_the_first_is_told_at_once_and_a_flood_is_one_digest(server: Runni
             clock.ahead += WINDOW
             await look()
             await look()
-            assert [seen.body["count"] for seen in listener.seen] == [1, 4], "once, by one of the two keepers"
+            assert [seen.body["count"] for seen in listener.seen] == [1, 4], "once, by one of the two reconcilers"
             (topic,) = listener.seen[1].body["topics"]
             assert (topic["tenant"], topic["kind"], topic["owner"]) == (tenant, "waits", "ada")
-            assert sum(keeper.sent for keeper in keepers) == 2
+            assert sum(reconciler.sent for reconciler in reconcilers) == 2
 
 
 async def test_where_the_audit_log_ends_is_told_every_hour(server: RunningServer, tenant: str) -> None:
@@ -96,17 +99,20 @@ async def test_where_the_audit_log_ends_is_told_every_hour(server: RunningServer
             },
             {"name": f"p-{tenant}", "kind": "webhook", "url": people.url("/hook"), "tenants": [tenant]},
         ]
-        async with server.domain.keeper(receivers=tables) as one, server.domain.keeper(receivers=tables) as two:
+        async with (
+            server.domain.reconciler(notification_channels=tables) as reconciler,
+            server.domain.reconciler(notification_channels=tables) as two,
+        ):
             clock = LaterClock()
             clock.ahead = -clock.now() % HOUR  # the hour begins now
-            keepers = [telling(one, clock), telling(two, clock)]
+            reconcilers = [telling(reconciler, clock), telling(two, clock)]
             olga = server.person("operator", tenant=tenant, subject="olga")
             for number in range(2):
-                stop = await olga.post("/v1/brakes/stop", json={"reason": f"stop {number}"})
+                stop = await olga.post("/v1/safeguards/stop", json={"reason": f"stop {number}"})
                 assert stop.status_code == 200, stop.text
                 await server.refresh()
                 for _ in range(3):
-                    await asyncio.gather(*(keeper.look() for keeper in keepers))
+                    await asyncio.gather(*(reconciler.look() for reconciler in reconcilers))
                     clock.ahead += HOUR // 4
                 clock.ahead += HOUR // 4
     assert not people.seen
@@ -114,15 +120,15 @@ async def test_where_the_audit_log_ends_is_told_every_hour(server: RunningServer
     log = (await olga.get("/v1/audit")).json()["entries"]
     for seen, entry in zip(archive.seen, log, strict=True):
         (topic,) = seen.body["topics"]
-        assert topic["notices"][0].startswith(f"{entry['number']}:{entry['hash']}, check it with ")
+        assert topic["notifications"][0].startswith(f"{entry['number']}:{entry['hash']}, check it with ")
 
 
 async def test_one_that_is_away_is_told_later_with_the_same_delivery(local: RunningServer, tenant: str) -> None:
     async with listen(503, "cut", 200) as listener:
         table = {"name": f"r-{tenant}", "kind": "webhook", "url": listener.url("/hook"), "tenants": [tenant]}
-        async with local.domain.keeper(receivers=[table]) as keeper:
+        async with local.domain.reconciler(notification_channels=[table]) as reconciler:
             clock = LaterClock()
-            telling_one = telling(keeper, clock)
+            telling_one = telling(reconciler, clock)
             await fail(local, tenant, 1)
             await telling_one.look()
             await telling_one.look()
@@ -130,19 +136,22 @@ async def test_one_that_is_away_is_told_later_with_the_same_delivery(local: Runn
             for ahead in (1000, 2000):
                 clock.ahead += ahead
                 await telling_one.look()
-            assert [one.body["delivery"] for one in listener.seen] == [f"r-{tenant}.1"] * 3
+            assert [delivered.body["delivery"] for delivered in listener.seen] == [f"r-{tenant}.1"] * 3
             assert telling_one.sent == 1
             clock.ahead += 4000
             await telling_one.look()
             assert len(listener.seen) == 3
 
 
-async def test_a_keeper_that_died_after_sending_leaves_a_repeat_that_can_be_told(
+async def test_a_reconciler_that_died_after_sending_leaves_a_repeat_that_can_be_told(
     local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with listen() as listener:
         table = {"name": f"r-{tenant}", "kind": "webhook", "url": listener.url("/hook"), "tenants": [tenant]}
-        async with local.domain.keeper(receivers=[table]) as dying, local.domain.keeper(receivers=[table]) as other:
+        async with (
+            local.domain.reconciler(notification_channels=[table]) as dying,
+            local.domain.reconciler(notification_channels=[table]) as other,
+        ):
             await fail(local, tenant, 1)
 
             async def died(*_: object, **__: object) -> None:
@@ -158,7 +167,7 @@ async def test_a_keeper_that_died_after_sending_leaves_a_repeat_that_can_be_told
             assert len(listener.seen) == 1, "it may still be under way"
             clock.ahead += 61_000
             await successor.look()
-            assert [one.body["delivery"] for one in listener.seen] == [f"r-{tenant}.1"] * 2
+            assert [delivered.body["delivery"] for delivered in listener.seen] == [f"r-{tenant}.1"] * 2
 
 
 async def test_each_hears_of_their_own(local: RunningServer, tenant: str) -> None:
@@ -169,25 +178,25 @@ async def test_each_hears_of_their_own(local: RunningServer, tenant: str) -> Non
             {"name": f"b-{tenant}", "kind": "webhook", "url": graces.url(), "tenants": [tenant], "owners": ["grace"]},
             {"name": f"c-{tenant}", "kind": "webhook", "url": alerts.url(), "tenants": [tenant], "what": ["alert"]},
         ]
-        async with local.domain.keeper(receivers=tables) as keeper:
+        async with local.domain.reconciler(notification_channels=tables) as reconciler:
             await fail(local, stranger, 1)
             await fail(local, tenant, 2, "ada")
             ada = local.person("submitter", tenant=tenant)
             await submit(ada, {"name": "nightly", "labels": {"forestay/forgotten": "true"}}, max_attempts=1)
             pilot = await ScriptedPilot.register(local, tenant)
-            await pilot.end(await pilot.claim_one(), outcome="fault", exit_code=1)
+            await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1)
             await local.refresh()
-            await keeper.forgotten.look()
+            await reconciler.forgotten.look()
             await local.refresh()
-            await telling(keeper).look()
-            (topics,) = [one.body["topics"] for one in mine.seen]
-            assert {(one["kind"], one["cause"], one["count"]) for one in topics} == {
+            await telling(reconciler).look()
+            (topics,) = [delivered.body["topics"] for delivered in mine.seen]
+            assert {(topic["kind"], topic["cause"], topic["count"]) for topic in topics} == {
                 ("waits", "unknown", 2),
                 ("alert", "forgotten-job-failed", 1),
             }
             assert not graces.seen
-            (told,) = alerts.seen
-            assert "nightly of ada is failed" in told.body["text"]
+            (delivered,) = alerts.seen
+            assert "nightly of ada is failed" in delivered.body["text"]
 
 
 async def test_a_webhook_gets_its_token_and_nobody_else_does(
@@ -197,15 +206,15 @@ async def test_a_webhook_gets_its_token_and_nobody_else_does(
     async with listen(401, 200) as listener:
         table = {"name": f"r-{tenant}", "kind": "webhook", "url": listener.url(), "tenants": [tenant]}
         table["secret"] = "env:HOOK_TOKEN"
-        async with local.domain.keeper(receivers=[table]) as keeper:
+        async with local.domain.reconciler(notification_channels=[table]) as reconciler:
             clock = LaterClock()
             await fail(local, tenant, 1)
-            await telling(keeper, clock).look()
+            await telling(reconciler, clock).look()
             clock.ahead += 2000
-            await telling(keeper).look()
-            assert [one.headers["authorization"] for one in listener.seen] == ["Bearer t0p-s3cret"] * 2
-            documents = await keeper.components.documents.find("notices")
-            assert "s3cret" not in json.dumps([one.document.body for one in documents])
+            await telling(reconciler).look()
+            assert [delivered.headers["authorization"] for delivered in listener.seen] == ["Bearer t0p-s3cret"] * 2
+            documents = await reconciler.components.documents.find("notifications")
+            assert "s3cret" not in json.dumps([stored_document.document.body for stored_document in documents])
             assert "s3cret" not in "".join(capsys.readouterr())
 
 
@@ -215,22 +224,22 @@ async def test_chats_are_told_through_apprise(local: RunningServer, tenant: str,
     async with listen() as first, listen(500, 200) as second:
         addresses.write_text(f"json://127.0.0.1:{first.port}/chat\n")
         table = {"name": f"r-{tenant}", "kind": "apprise", "secret": f"file:{addresses}", "tenants": [tenant]}
-        async with local.domain.keeper(receivers=[table]) as keeper:
+        async with local.domain.reconciler(notification_channels=[table]) as reconciler:
             clock = LaterClock()
             await fail(local, tenant, 1)
-            await telling(keeper, clock).look()
-            (told,) = first.seen
-            assert told.body["title"] == "[forestay] Attention needed: 1 failure, unknown of ada"
-            assert "forestay inbox" in told.body["message"]
+            await telling(reconciler, clock).look()
+            (delivered,) = first.seen
+            assert delivered.body["title"] == "[forestay] Attention needed: 1 failure, unknown of ada"
+            assert "forestay inbox" in delivered.body["message"]
             addresses.write_text(f"json://127.0.0.1:{second.port}/chat\n")
             await fail(local, tenant, 1)
             clock.ahead += WINDOW
-            await telling(keeper).look()
-            assert telling(keeper).failed == 1
+            await telling(reconciler).look()
+            assert telling(reconciler).failed == 1
             clock.ahead += 2000
-            await telling(keeper).look()
+            await telling(reconciler).look()
             assert len(second.seen) == 2
-            assert telling(keeper).sent == 2
+            assert telling(reconciler).sent == 2
 
 
 class Mails:
@@ -269,9 +278,9 @@ async def test_mail_is_sent_once_and_names_itself(local: RunningServer, tenant: 
         "name": f"r-{tenant}", "kind": "mail", "url": f"smtp://127.0.0.1:{mails.port}", "tenants": [tenant],
         "sender": "forestay@example.org", "to": ["ops@example.org", "later@example.org"],
     }  # fmt: skip
-    async with local.domain.keeper(receivers=[table]) as keeper:
+    async with local.domain.reconciler(notification_channels=[table]) as reconciler:
         await fail(local, tenant, 3)
-        await telling(keeper).look()
+        await telling(reconciler).look()
         (mail,) = mails.taken
         assert mail["headers"]["subject"] == "[forestay] Attention needed: 3 failures, unknown of ada"
         assert mail["headers"]["message-id"] == f"<forestay.r-{tenant}.1@example.org>"
@@ -279,7 +288,7 @@ async def test_mail_is_sent_once_and_names_itself(local: RunningServer, tenant: 
         assert mail["headers"]["to"] == "ops@example.org, later@example.org"
         assert mail["to"] == ["ops@example.org"]
         assert mail["text"].count("  - job ") == 3
-        assert telling(keeper).dropped == 1, "who has it is not sent it again for the sake of another"
+        assert telling(reconciler).dropped == 1, "who has it is not sent it again for the sake of another"
 
 
 async def test_mail_that_nobody_takes_now_is_sent_later(mails: Mails, tmp_path: Path) -> None:
@@ -290,8 +299,8 @@ async def test_mail_that_nobody_takes_now_is_sent_later(mails: Mails, tmp_path: 
     await later.tell(HELLO)
     with pytest.raises(Permanent, match="rejected mail for refused@"):
         await MailChannel(server, "h@example.org", ("refused@example.org", "ops@example.org")).tell(HELLO)
-    assert [one["to"] for one in mails.taken] == [["later@example.org"], ["ops@example.org"]]
-    with pytest.raises(Transient, match="did not take mail: ConnectionRefusedError"):
+    assert [record["to"] for record in mails.taken] == [["later@example.org"], ["ops@example.org"]]
+    with pytest.raises(Transient, match="did not accept mail: ConnectionRefusedError"):
         await MailChannel("smtp://127.0.0.1:9", "h@example.org", ("ops@example.org",)).tell(HELLO)
 
 
@@ -335,25 +344,25 @@ async def test_a_password_goes_over_tls_to_a_server_that_proves_its_name(
         ({"kind": "webhook", "url": "https://h", "secret": "t0p"}, "should match pattern"),
     ],
 )
-def test_what_is_wrong_with_a_receiver_is_said(table: dict[str, Any], why: str) -> None:
+def test_what_is_wrong_with_a_notification_channel_is_said(table: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         NotificationChannelTable.model_validate({"name": "r"} | table)
 
 
-async def test_two_receivers_have_two_names(tmp_path: Path) -> None:
+async def test_two_notification_channels_have_two_names(tmp_path: Path) -> None:
     table = {"name": "r", "kind": "webhook", "url": "https://h"}
     async with store_room("sqlite", tmp_path) as url:
         with pytest.raises(ValidationError, match="several notification channels have the name r"):
-            Domain(url, tmp_path).settings(receivers=[table, table])
+            Domain(url, tmp_path).settings(notification_channels=[table, table])
 
 
-async def test_a_receiver_is_tried_by_hand(tmp_path: Path) -> None:
-    """As an operator does it, with the settings of a keeper."""
+async def test_a_notification_channel_is_tried_by_hand(tmp_path: Path) -> None:
+    """As an operator does it, with the settings of a reconciler."""
     async with listen(200, 403) as listener:
         (tmp_path / "token").write_text("s3cret")
         file = tmp_path / "forestay.toml"
         file.write_text(
-            f'[[receivers]]\nname = "ops"\nkind = "webhook"\nurl = "{listener.url("/hook")}"\nsecret = "file:{tmp_path}/token"\n'
+            f'[[notification_channels]]\nname = "ops"\nkind = "webhook"\nurl = "{listener.url("/hook")}"\nsecret = "file:{tmp_path}/token"\n'
         )
 
         async def forestay(*words: str) -> tuple[int | None, str, str]:

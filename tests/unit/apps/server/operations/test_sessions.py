@@ -45,7 +45,7 @@ async def test_a_link_logs_in_once(local: RunningServer, tenant: str) -> None:
 async def test_of_many_who_come_at_once_one_gets_in(local: RunningServer, tenant: str) -> None:
     where = await link(local, tenant)
     answers = await asyncio.gather(*(local.client().get(where) for _ in range(8)))
-    assert sorted(one.status_code for one in answers).count(200) == 1
+    assert sorted(answer.status_code for answer in answers).count(200) == 1
 
 
 async def test_a_link_expires(local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +71,8 @@ async def test_a_session_may_what_its_asker_may_and_no_program_may(local: Runnin
     }.items():
         browser = local.client()
         await browser.get(await link(local, tenant, role))
-        told = (await browser.get("/v1/session")).json()
-        assert (told["tenant"], set(told["roles"])) == (tenant, roles)
+        body = (await browser.get("/v1/session")).json()
+        assert (body["tenant"], set(body["roles"])) == (tenant, roles)
     answer = await local.person("administrator", tenant=tenant).post("/v1/logins", json={"look": True})
     await browser.get(answer.json()["url"].removeprefix(local.services.components.settings.public_url))
     assert (await browser.get("/v1/session")).json()["roles"] == ["viewer"]
@@ -97,9 +97,9 @@ async def test_an_act_needs_the_pages_own_word(local: RunningServer, tenant: str
     word = (await browser.get("/v1/session")).json()["word"]
     foreign = (await other.get("/v1/session")).json()["word"]
     body = {"specification": {"command": ["true"]}, "jobs": [{}]}
-    for said in ({}, {WORD_HEADER: ""}, {WORD_HEADER: "x"}, {WORD_HEADER: foreign}, {WORD_HEADER: word[:-1]}):
-        problem(await browser.post("/v1/jobs", json=body, headers=said), 403)
-        problem(await browser.delete("/v1/session", headers=said), 403)
+    for other_headers in ({}, {WORD_HEADER: ""}, {WORD_HEADER: "x"}, {WORD_HEADER: foreign}, {WORD_HEADER: word[:-1]}):
+        problem(await browser.post("/v1/jobs", json=body, headers=other_headers), 403)
+        problem(await browser.delete("/v1/session", headers=other_headers), 403)
     for site in ("cross-site", "same-site"):
         headers = {WORD_HEADER: word, "Sec-Fetch-Site": site}
         problem(await browser.post("/v1/jobs", json=body, headers=headers), 401)

@@ -18,7 +18,7 @@ from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import Domain, until
 
-ENDS = 'forestay_request_seconds_count{route="/v1/pilots/{pilot}/ends"}'
+ENDS = 'forestay_request_seconds_count{route="/v1/pilots/{pilot}/completions"}'
 ATTEMPTS = 5
 """Deliveries of one completion that a pilot must make; pilots used to discard it after the fourth refusal."""
 

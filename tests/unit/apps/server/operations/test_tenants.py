@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.apps.server.asks import problem, read, standing, steer, submit_one
+from tests.unit.apps.server.asks import problem, read, status, steer, submit_one
 from tests.unit.apps.server.event_reader import read_events
 from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot, end_of
@@ -28,10 +28,10 @@ async def test_a_foreign_job_is_not_there(server: RunningServer, tenant: str) ->
     before = await read(ada, job)
     eve = server.person("administrator", tenant=f"{tenant}-eve", subject="ada")
     for path in READS:
-        told = problem(await eve.get(f"/v1/jobs/{job}{path}"), 404)
+        returned_problem = problem(await eve.get(f"/v1/jobs/{job}{path}"), 404)
         # The same words as for a job that never was: the answer does not say which of the two it is.
         nothing = problem(await eve.get(f"/v1/jobs/{'0' * len(job)}{path}"), 404)
-        assert told["detail"].replace(job, "") == nothing["detail"].replace("0" * len(job), "")
+        assert returned_problem["detail"].replace(job, "") == nothing["detail"].replace("0" * len(job), "")
     for verb, body in VERBS.items():
         problem(await steer(eve, job, verb, **body), 404)
     await server.refresh()
@@ -60,9 +60,9 @@ async def test_pilots_and_alerts_of_another_tenant_are_not_shown(server: Running
     await server.refresh()
     ada = server.person("viewer", tenant=tenant)
     eve = server.person("administrator", tenant=f"{tenant}-eve")
-    assert [one["id"] for one in (await ada.get("/v1/pilots")).json()["pilots"]] == [pilot.name]
+    assert [other_pilot["id"] for other_pilot in (await ada.get("/v1/pilots")).json()["pilots"]] == [pilot.name]
     assert (await eve.get("/v1/pilots")).json()["pilots"] == []
-    assert all(one["job"] is None for one in (await eve.get("/v1/alerts")).json()["alerts"])
+    assert all(alert["job"] is None for alert in (await eve.get("/v1/alerts")).json()["alerts"])
 
 
 async def test_a_pilot_gets_jobs_of_its_own_tenant_only(server: RunningServer, tenant: str) -> None:
@@ -74,17 +74,22 @@ async def test_a_pilot_gets_jobs_of_its_own_tenant_only(server: RunningServer, t
 
 
 async def test_a_pilot_speaks_for_itself_only(server: RunningServer, tenant: str) -> None:
-    one = await ScriptedPilot.register(server, tenant)
+    pilot = await ScriptedPilot.register(server, tenant)
     two = await ScriptedPilot.register(server, tenant)
-    thief = server.client(one.token)
-    requests: dict[str, dict[str, Any]] = {"beat": {"counter": 9}, "claims": {}, "log": {"claim": "c"}, "token": {}}
+    thief = server.client(pilot.token)
+    requests: dict[str, dict[str, Any]] = {
+        "heartbeat": {"counter": 9},
+        "claims": {},
+        "log": {"claim": "c"},
+        "token": {},
+    }
     for what, body in requests.items():
         problem(await thief.post(f"/v1/pilots/{two.name}/{what}", json=body), 403)
     problem(await thief.get(f"/v1/pilots/{two.name}/channel?session=9"), 403)
     problem(await thief.delete(f"/v1/pilots/{two.name}"), 403)
 
 
-@pytest.mark.parametrize("outcome", ["ok", "fault"])
+@pytest.mark.parametrize("outcome", ["ok", "failure"])
 async def test_a_foreign_end_in_ones_own_envelope_changes_nothing(
     server: RunningServer, tenant: str, outcome: str
 ) -> None:
@@ -96,9 +101,9 @@ async def test_a_foreign_end_in_ones_own_envelope_changes_nothing(
     before = await read(ada, job)
     eve = await ScriptedPilot.register(server, f"{tenant}-eve")
     end = end_of(claim, outcome=outcome, log_tail="words of the thief", reason="words of the thief")
-    seen = server.services.ends.intrusions
-    answer = await eve.post("ends", {"ends": [end]})
-    assert server.services.ends.intrusions > seen, "whoever watches the figures sees it"
+    seen = server.services.completions.intrusions
+    answer = await eve.post("completions", {"completions": [end]})
+    assert server.services.completions.intrusions > seen, "whoever watches the figures sees it"
     (result,) = answer.json()["results"]
     assert result["result"] == "superseded"
     assert result["detail"] == "there is no such job"
@@ -118,27 +123,29 @@ async def test_the_end_of_another_pilots_claim_changes_nothing(server: RunningSe
     holder = await ScriptedPilot.register(server, tenant)
     other = await ScriptedPilot.register(server, tenant)
     claim = await holder.claim_one()
-    before = await standing(ada, job)
+    before = await status(ada, job)
     assert await other.end(claim, log_tail="not mine") == ["unknown"]
     forged = dict(claim, claim="f" * 32)
     assert await holder.end(forged) == ["superseded"]
     assert await holder.end(dict(claim, attempt=2)) == ["superseded"]
     assert await holder.end(dict(claim, generation=1)) == ["superseded"]
     # A refusal is proven by writing the document once more as it is, which gives it another version.
-    assert await standing(ada, job) | {"version": ""} == before | {"version": ""}
+    assert await status(ada, job) | {"version": ""} == before | {"version": ""}
     assert await holder.end(claim, log_tail="mine") == ["committed"]
     await server.refresh()
     assert (await ada.get(f"/v1/jobs/{job}/log")).text == "mine"
 
 
-async def test_a_beat_that_names_foreign_claims_keeps_and_frees_nothing(server: RunningServer, tenant: str) -> None:
+async def test_a_heartbeat_that_names_foreign_claims_keeps_and_frees_nothing(
+    server: RunningServer, tenant: str
+) -> None:
     ada = server.person("submitter", tenant=tenant)
     job = await submit_one(ada)
     holder = await ScriptedPilot.register(server, tenant)
     claim = await holder.claim_one()
     before = await read(ada, job)
     eve = await ScriptedPilot.register(server, f"{tenant}-eve")
-    assert (await eve.beat(claim["claim"]))["cancel"] == []
+    assert (await eve.heartbeat(claim["claim"]))["cancel"] == []
     await eve.bye()
     assert await read(ada, job) == before
 

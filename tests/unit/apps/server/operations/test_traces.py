@@ -1,4 +1,4 @@
-"""Traces of jobs, as a receiver of OTLP gets them."""
+"""Traces of jobs, as a notification channel of OTLP gets them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TRACEPARENT = f"00-{TRACE}-{ABOVE}-01"
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[OtlpReceiver]:
-    async with otlp_receiver() as one:
-        yield one
+    async with otlp_receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def spans(server: RunningServer, receiver: OtlpReceiver, trace: str = TRAC
     return receiver.of(trace)
 
 
-async def test_a_job_is_followed_from_its_submission_through_a_fault_to_its_end(
+async def test_a_job_is_followed_from_its_submission_through_a_failure_to_its_end(
     traced: RunningServer, receiver: OtlpReceiver, tenant: str
 ) -> None:
     ada = traced.person("submitter", tenant=tenant)
@@ -50,24 +50,28 @@ async def test_a_job_is_followed_from_its_submission_through_a_fault_to_its_end(
     job = await submit_one(ada, {"name": "align"}, max_attempts=2, retry_wait=0)
     pilot = await ScriptedPilot.register(traced, tenant)
     first = await pilot.claim_one()
-    await pilot.end(first, outcome="fault", exit_code=3, started="2001-01-01T00:00:00Z", wall=0.01)
+    await pilot.end(first, outcome="failure", exit_code=3, started="2001-01-01T00:00:00Z", wall=0.01)
     await pilot.end(await pilot.claim_one())
-    found = {one.name: one for one in await spans(traced, receiver)}
-    whole = found["job align"]
+    found_spans = {span.name: span for span in await spans(traced, receiver)}
+    whole = found_spans["job align"]
     assert (whole.parent, whole.service, whole.failed) == (ABOVE, "forestay-server", False)
     assert whole.attributes["forestay.job"] == job
     assert whole.attributes["forestay.attempts"] == 2
-    under = [one for one in found.values() if one.parent == whole.id]
-    assert {one.name for one in under} >= {"submit", "attempt 1", "decide: retry", "attempt 2", "incident abort"}
-    assert (found["attempt 1"].failed, found["attempt 2"].failed) == (True, False)
-    assert found["attempt 1"].attributes["process.exit.code"] == 3
-    run = found["run"]
-    assert (run.service, run.parent) == ("forestay-pilot", found["attempt 1"].id)
-    assert found["attempt 1"].begin <= run.begin <= run.end <= found["attempt 1"].end, (
+    under = [span for span in found_spans.values() if span.parent == whole.id]
+    assert {entry.name for entry in under} >= {"submit", "attempt 1", "decide: retry", "attempt 2", "incident abort"}
+    assert (found_spans["attempt 1"].failed, found_spans["attempt 2"].failed) == (True, False)
+    assert found_spans["attempt 1"].attributes["process.exit.code"] == 3
+    run = found_spans["run"]
+    assert (run.service, run.parent) == ("forestay-pilot", found_spans["attempt 1"].id)
+    assert found_spans["attempt 1"].begin <= run.begin <= run.end <= found_spans["attempt 1"].end, (
         "another clock puts it nowhere else"
     )
     assert (
-        whole.begin <= found["attempt 1"].begin <= found["decide: retry"].end <= found["attempt 2"].begin <= whole.end
+        whole.begin
+        <= found_spans["attempt 1"].begin
+        <= found_spans["decide: retry"].end
+        <= found_spans["attempt 2"].begin
+        <= whole.end
     )
     assert receiver.tokens == {"Bearer t0p-s3cret"}
 

@@ -20,8 +20,8 @@ async def _fleet(server: RunningServer, tenant: str, what: str = "", **params: A
     server.services.fleet.changed(tenant)
     answer = await server.person("viewer", tenant=tenant).get(f"/v1/fleet{what}", params=params)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def test_sites_and_their_pilots_now_and_over_time(server: RunningServer, tenant: str) -> None:
@@ -35,14 +35,14 @@ async def test_sites_and_their_pilots_now_and_over_time(server: RunningServer, t
     await first.claim(most=2)
     gone = await ScriptedPilot.register(server, tenant, host="n2", site="beta", slots=2)
     await gone.bye()
-    told = await _fleet(server, tenant, span="hour")
-    alpha, *others = told["sites"]
+    fleet = await _fleet(server, tenant, span="hour")
+    alpha, *others = fleet["sites"]
     assert (alpha["site"], alpha["agent"], alpha["batch"], alpha["max_pilots"]) == ("alpha", True, "slurm", 9)
     assert (alpha["coming"], alpha["busy"], alpha["idle"], alpha["running"]) == (1, 1, 0, 2)
     assert (alpha["slots"], alpha["cpus"], alpha["trouble"]) == (4, 64, "the queue is full")
-    assert len(told["starts"]) == len(alpha["pilots_over"]) == 30
+    assert len(fleet["starts"]) == len(alpha["pilots_over"]) == 30
     assert (alpha["pilots_over"][-1], alpha["slots_over"][-1], sum(alpha["pilots_over"][:-2])) == (1, 4, 0)
-    assert all(one["pilots_over"][-1] == 0 for one in others)
+    assert all(entry["pilots_over"][-1] == 0 for entry in others)
     (shown,) = (await _fleet(server, tenant, "/pilots"))["pilots"]
     assert (shown["id"], shown["host"], shown["running"], shown["drain"]) == (first.name, "n1", 2, "")
     (left,) = (await _fleet(server, tenant, "/pilots", state="gone"))["pilots"]
@@ -56,21 +56,21 @@ async def test_hosts_that_get_no_jobs_come_first_with_why(server: RunningServer,
     for host in ("a", "b", "c"):
         pilot = await ScriptedPilot.register(server, tenant, host=host)
         if host != "c":
-            fate: dict[str, Any] = {"outcome": "fault", "exit_code": 1, "wall": 99.0} if host == "b" else {}
+            fate: dict[str, Any] = {"outcome": "failure", "exit_code": 1, "wall": 99.0} if host == "b" else {}
             await pilot.end(await pilot.claim_one(), host=host, **fate)
     olga = server.person("operator", tenant=tenant, subject="olga")
     assert (await olga.post("/v1/hosts/c/close", json={"reason": "its disk"})).status_code == 200
 
     async def closed() -> dict[str, Any] | None:
-        told = await _fleet(server, tenant, "/hosts")
-        return told if told["hosts"][0]["standing"] == "closed" else None
+        fleet = await _fleet(server, tenant, "/hosts")
+        return fleet if fleet["hosts"][0]["status"] == "closed" else None
 
-    told = await until(closed, "the closed host")
-    assert told["total"] == 3
-    first, *others = told["hosts"]
+    value = await until(closed, "the closed host")
+    assert value["total"] == 3
+    first, *others = value["hosts"]
     assert (first["host"], first["by"], first["reason"]) == ("c", "olga", "its disk")
     assert "closed by olga" in first["words"]
-    assert {one["host"]: (one["ended"], one["faulted"], one["pilots"], one["slots"]) for one in others} == {
+    assert {entry["host"]: (entry["ended"], entry["faulted"], entry["pilots"], entry["slots"]) for entry in others} == {
         "a": (1, 0, 1, 4),
         "b": (0, 1, 1, 4),
     }
@@ -83,16 +83,16 @@ async def test_how_inputs_came(server: RunningServer, tenant: str) -> None:
     await submit(server.person("submitter", tenant=tenant), {}, {})
     pilot = await ScriptedPilot.register(server, tenant, host="n1", site="alpha")
     first, second = await pilot.claim(most=2, cache={"version": 1, "added": [["lfn:a", 5], ["lfn:b", 6]]})
-    staging = [{"name": "x", "from": one} for one in ("cache", "cache", "peer", "elsewhere")]
+    staging = [{"name": "x", "from": name} for name in ("cache", "cache", "peer", "elsewhere")]
     await pilot.end(first, staging=staging)
     await pilot.end(first, staging=staging)  # the answer was lost, and it says so again
     await pilot.end(second, staging=[{"name": "y", "from": "element"}])
-    told = await _fleet(server, tenant, "/caches")
+    fleet = await _fleet(server, tenant, "/caches")
     came = {"cache": 2, "neighbour": 0, "peer": 1, "element": 1}
-    assert told["inputs"] == came
-    (one,) = told["pilots"]
-    assert one == {"pilot": pilot.name, "host": "n1", "site": "alpha", "files": 2, "inputs": came}
-    assert sum(one["inputs"]["cache"] for one in told["steps"]) == 2
+    assert fleet["inputs"] == came
+    (value,) = fleet["pilots"]
+    assert value == {"pilot": pilot.name, "host": "n1", "site": "alpha", "files": 2, "inputs": came}
+    assert sum(step["inputs"]["cache"] for step in fleet["steps"]) == 2
     assert (await _fleet(server, f"{tenant}-other", "/caches"))["pilots"] == []
 
 

@@ -25,13 +25,13 @@ AGREE = frozenset({"approver", "administrator"})
 ACTS: dict[tuple[str, str], frozenset[str]] = {
     ("DELETE", "/v1/session"): LOOK,
     ("POST", "/v1/approvals/{request}"): AGREE,
-    ("POST", "/v1/brakes/groups"): OPERATE,
-    ("POST", "/v1/cases/{case}/triggers"): SUBMIT,
-    ("POST", "/v1/cases/{case}/verbs"): SUBMIT,
+    ("POST", "/v1/safeguards/groups"): OPERATE,
+    ("POST", "/v1/runs/{run}/triggers"): SUBMIT,
+    ("POST", "/v1/runs/{run}/verbs"): SUBMIT,
     ("POST", "/v1/hosts/{host}/close"): OPERATE,
     ("POST", "/v1/hosts/{host}/open"): OPERATE,
     ("POST", "/v1/inbox/acts"): OPERATE,
-    ("POST", "/v1/incidents/{incident}/exlet"): OPERATE,
+    ("POST", "/v1/incidents/{incident}/playbook"): OPERATE,
     ("POST", "/v1/jobs/{job}/cancel"): SUBMIT,
     ("POST", "/v1/jobs/{job}/continue"): SUBMIT,
     ("POST", "/v1/jobs/{job}/hold"): SUBMIT,
@@ -62,12 +62,12 @@ async def _session(server: RunningServer, tenant: str, role: str) -> tuple[httpx
 
 
 def test_the_table_has_every_act_of_the_pages() -> None:
-    found = {pair for file in WEB.rglob("*.ts*") for pair in ASKED.findall(file.read_text(encoding="utf-8"))}
-    assert found == set(ACTS)
+    pairs = {pair for file in WEB.rglob("*.ts*") for pair in ASKED.findall(file.read_text(encoding="utf-8"))}
+    assert pairs == set(ACTS)
 
 
 def test_every_act_is_done_in_a_browser_by_a_test_that_says_so() -> None:
-    assert {(one.method, one.route) for one in NAMED.values()} == set(ACTS)
+    assert {(act.method, act.route) for act in NAMED.values()} == set(ACTS)
     marks = [
         call
         for file in BROWSED.glob("test_*.py")
@@ -75,15 +75,15 @@ def test_every_act_is_done_in_a_browser_by_a_test_that_says_so() -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "acts"
     ]
     # Whether a test truly does what it says is held where the tests run, by the requests of its browsers.
-    assert {ast.literal_eval(one) for call in marks for one in call.args} == set(NAMED)
+    assert {ast.literal_eval(node) for call in marks for node in call.args} == set(NAMED)
 
 
 @pytest.mark.parametrize("role", PEOPLE)
 async def test_every_act_as_each_role(local: RunningServer, tenant: str, role: str) -> None:
     browser, word = await _session(local, tenant, role)
     for (method, path), who in ACTS.items():
-        for said in ({}, {WORD_HEADER: word[::-1]}):
-            problem(await browser.request(method, _address(path), json={}, headers=said), 403)
+        for headers in ({}, {WORD_HEADER: word[::-1]}):
+            problem(await browser.request(method, _address(path), json={}, headers=headers), 403)
         elsewhere = {WORD_HEADER: word, "Sec-Fetch-Site": "cross-site"}
         problem(await browser.request(method, _address(path), json={}, headers=elsewhere), 401)
         if method == "DELETE":

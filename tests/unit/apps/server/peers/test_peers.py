@@ -1,4 +1,4 @@
-"""Peers: registered by administrators of the house, known by their keys, with tokens for one domain and a minute."""
+"""Peers: registered by administrators of the administrative tenant, known by their keys, with tokens for one domain and a minute."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Two:
 async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two]:
     here, there = tmp_path_factory.mktemp("north"), tmp_path_factory.mktemp("south")
     async with (
-        store_room("sqlite", here) as one,
+        store_room("sqlite", here) as store,
         store_room("sqlite", there) as other,
-        Domain(one, here, {"peer_hosts": HOSTS}).server() as north,
+        Domain(store, here, {"peer_hosts": HOSTS}).server() as north,
         Domain(other, there, {"peer_hosts": HOSTS}).server() as south,
     ):
         both = Two(north, south)
@@ -64,7 +64,7 @@ async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two]:
         yield both
 
 
-async def test_administrators_of_the_house_keep_the_register(two: Two) -> None:
+async def test_administrators_of_the_administrative_tenant_keep_the_register(two: Two) -> None:
     boss = two.north.person("administrator", tenant="default")
     known = {"url": two.south.url, "key": two.souths_key, "sends": ["physics"], "lease": 30, "cost": 2.0}
     made = await boss.put("/v1/peers/south", json=known)
@@ -76,7 +76,7 @@ async def test_administrators_of_the_house_keep_the_register(two: Two) -> None:
     problem(await two.north.person("administrator", tenant="physics").put("/v1/peers/south", json=known), 403)
     problem(await two.north.person("administrator", tenant="physics").delete("/v1/peers/south"), 403)
     seen = (await two.north.person("viewer", tenant="physics").get("/v1/peers")).json()
-    assert [one["peer"] for one in seen["peers"]] == ["south"]
+    assert [peer["peer"] for peer in seen["peers"]] == ["south"]
     assert seen["peers"][0]["sends"] == [], "who else sends is not theirs to know"
     assert (await two.north.person("viewer", tenant="strangers").get("/v1/peers")).json()["peers"] == []
     problem(await boss.put("/v1/peers/any", json=known), 422)
@@ -88,7 +88,7 @@ async def test_administrators_of_the_house_keep_the_register(two: Two) -> None:
     assert (await boss.get("/v1/peers")).json()["peers"] == []
     problem(await boss.delete("/v1/peers/south"), 404)
     audit = (await boss.get("/v1/audit")).json()
-    assert {"peer.put", "peer.remove"} <= {one["what"] for one in audit["entries"]}
+    assert {"peer.put", "peer.remove"} <= {entry["what"] for entry in audit["entries"]}
 
 
 async def test_a_token_is_good_at_one_domain_for_one_tenant_and_one_interface(two: Two) -> None:
@@ -173,7 +173,7 @@ async def test_the_offer_counts_slots_and_what_waits(two: Two, tenant: str) -> N
 def test_an_offer_goes_by_tags_of_texts() -> None:
     offer = Offer("x", 8, 1 << 30, 2, slots=10, free=3, queued=7, turn=1.5, labels=frozenset({"a", "b"}), cost=2.0)
     tags = offer_tags(offer, 12345)
-    assert all(isinstance(one, str) for one in tags.values())
+    assert all(isinstance(tag, str) for tag in tags.values())
     assert offer_from_tags("x", tags, cost=2.0) == offer
     assert stamp_from_tags(tags) == 12345
     odd = offer_from_tags("x", {"forestay.slots": "-1", "forestay.free": "9" * 400, "forestay.turn": "x"})

@@ -31,8 +31,8 @@ async def pilot_of_launch(server: RunningServer, agent: httpx.AsyncClient, launc
 
 
 async def state(user: httpx.AsyncClient, job: str) -> dict[str, Any]:
-    found: dict[str, Any] = (await user.get(f"/v1/jobs/{job}")).json()
-    return found
+    body: dict[str, Any] = (await user.get(f"/v1/jobs/{job}")).json()
+    return body
 
 
 async def test_a_job_whose_pilots_batch_job_ended_is_to_be_had_again_at_once(
@@ -43,13 +43,13 @@ async def test_a_job_whose_pilots_batch_job_ended_is_to_be_had_again_at_once(
     pilot = await pilot_of_launch(server, agent, "l-1")
     end = {"word": "TIMEOUT", "reason": "TimeLimit", "nodes": ["n1"]}
     await tell(agent, "l-1", "ended", end=end)
-    found = await state(user, job)
-    assert (found["state"], found["releases"], found["overlap_possible"]) == ("available", 1, False)
+    found_state = await state(user, job)
+    assert (found_state["state"], found_state["releases"], found_state["overlap_possible"]) == ("available", 1, False)
     story = (await user.get(f"/v1/jobs/{job}/story")).text
     assert "batch job b-l-1 of its pilot ended: TIMEOUT (TimeLimit)" in story
     await server.refresh()
     shown = (await user.get("/v1/pilots")).json()["pilots"]
-    assert {one["id"]: one["state"] for one in shown}[pilot] == "gone"
+    assert {entry["id"]: entry["state"] for entry in shown}[pilot] == "gone"
 
 
 async def test_a_job_whose_pilots_node_failed_stays_with_a_pilot_that_may_live(

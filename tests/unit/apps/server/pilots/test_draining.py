@@ -11,16 +11,16 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 
 async def drain(server: RunningServer, tenant: str, **body: Any) -> list[str]:
-    told = await server.person("operator", tenant=tenant).post("/v1/pilots/drain", json={"reason": "a disk"} | body)
-    assert told.status_code == 200, told.text
-    names: list[str] = told.json()["pilots"]
+    response = await server.person("operator", tenant=tenant).post("/v1/pilots/drain", json={"reason": "a disk"} | body)
+    assert response.status_code == 200, response.text
+    names: list[str] = response.json()["pilots"]
     return names
 
 
 async def shown(server: RunningServer, tenant: str) -> dict[str, dict[str, Any]]:
     await server.refresh()
-    found = (await server.person("viewer", tenant=tenant).get("/v1/pilots")).json()["pilots"]
-    return {one["id"]: one for one in found}
+    pilots = (await server.person("viewer", tenant=tenant).get("/v1/pilots")).json()["pilots"]
+    return {pilot["id"]: pilot for pilot in pilots}
 
 
 @pytest.mark.ledger("P3-03")
@@ -58,8 +58,8 @@ async def test_one_that_waits_in_its_batch_system_is_inactive(local: RunningServ
     body = {"host": "node1", "launch": "l-1", "nonce": "n" * 32}
     assert (await local.client(secret).post("/v1/pilots", json=body)).status_code == 201
     await local.refresh()
-    told = (await viewer.get("/v1/pilots")).json()
-    assert (told["inactive"], [one["activity"] for one in told["pilots"]]) == ([], ["idle"])
+    returned_body = (await viewer.get("/v1/pilots")).json()
+    assert (returned_body["inactive"], [pilot["activity"] for pilot in returned_body["pilots"]]) == ([], ["idle"])
 
 
 async def test_a_draining_pilot_is_told_at_once_and_given_nothing(server: RunningServer, tenant: str) -> None:
@@ -67,7 +67,7 @@ async def test_a_draining_pilot_is_told_at_once_and_given_nothing(server: Runnin
     async with pilot.channel() as orders:
         assert await drain(server, tenant, pilots=[pilot.name]) == [pilot.name]
         await orders.wait_for("drain")
-        assert (await pilot.beat())["drain"] is True
+        assert (await pilot.heartbeat())["drain"] is True
         await submit_one(server.person("submitter", tenant=tenant))
         assert await pilot.claim(wait=1) == []
         assert (await shown(server, tenant))[pilot.name]["drain"] == "ada: a disk"
@@ -90,13 +90,13 @@ async def test_one_that_had_no_channel_hears_it_when_it_opens_one(
 
 
 async def test_by_site_and_by_host(server: RunningServer, tenant: str) -> None:
-    one = await ScriptedPilot.register(server, tenant, host="n1", site="a")
+    pilot = await ScriptedPilot.register(server, tenant, host="n1", site="a")
     two = await ScriptedPilot.register(server, tenant, host="n2", site="a")
     three = await ScriptedPilot.register(server, tenant, host="n1", site="b")
     await server.refresh()
-    assert set(await drain(server, tenant, site="a", host="n1")) == {one.name}
-    assert set(await drain(server, tenant, site="a")) == {one.name, two.name}
-    assert set(await drain(server, tenant, host="n1")) == {one.name, three.name}
+    assert set(await drain(server, tenant, site="a", host="n1")) == {pilot.name}
+    assert set(await drain(server, tenant, site="a")) == {pilot.name, two.name}
+    assert set(await drain(server, tenant, host="n1")) == {pilot.name, three.name}
     assert await drain(server, tenant, site="nowhere") == []
 
 

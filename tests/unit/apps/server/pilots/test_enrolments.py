@@ -32,8 +32,8 @@ async def test_a_secret_is_traded_for_a_pilots_token(server: RunningServer, othe
     answer = await register(other, await secret(server, tenant))
     assert answer.status_code == 201, answer.text
     pilot = answer.json()["pilot"]
-    beat = await server.client(answer.json()["token"]).post(f"/v1/pilots/{pilot}/beat", json={"counter": 1})
-    assert beat.status_code == 200
+    heartbeat = await server.client(answer.json()["token"]).post(f"/v1/pilots/{pilot}/heartbeat", json={"counter": 1})
+    assert heartbeat.status_code == 200
     await server.refresh()
     (shown,) = (await server.person("viewer", tenant=tenant).get("/v1/pilots")).json()["pilots"]
     assert (shown["id"], shown["site"], shown["launch"], shown["tenant"]) == (pilot, "cluster", "l-1", tenant)
@@ -44,9 +44,12 @@ async def test_it_lets_one_pilot_in_whoever_asks_and_where(
 ) -> None:
     bearer = await secret(server, tenant)
     answers = await asyncio.gather(
-        *(register(one, bearer, f"{number}" * 32) for number, one in enumerate([server, other] * 3))
+        *(
+            register(running_server, bearer, f"{number}" * 32)
+            for number, running_server in enumerate([server, other] * 3)
+        )
     )
-    assert sorted(one.status_code for one in answers) == [201, 401, 401, 401, 401, 401]
+    assert sorted(answer.status_code for answer in answers) == [201, 401, 401, 401, 401, 401]
     for answer in answers:
         if answer.status_code == 401:
             problem(answer, 401)
@@ -104,16 +107,16 @@ def unfit(**body: Any) -> dict[str, Any]:
 
 async def alerts(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
     await server.refresh()
-    found: list[dict[str, Any]] = (await server.person("viewer", tenant=tenant).get("/v1/alerts")).json()["alerts"]
-    return [one for one in found if one["alert"] == "failed-checks"]
+    alerts: list[dict[str, Any]] = (await server.person("viewer", tenant=tenant).get("/v1/alerts")).json()["alerts"]
+    return [alert for alert in alerts if alert["alert"] == "failed-checks"]
 
 
 @pytest.mark.ledger("P3-02")
 async def test_a_machine_that_is_not_fit_is_told_once(server: RunningServer, other: RunningServer, tenant: str) -> None:
     """The launch is over by that: its secret lets nobody in any more."""
     bearer = await secret(server, tenant)
-    for one in (server, other):
-        answer = await one.client(bearer).post("/v1/pilots/failed-checks", json=unfit())
+    for running_server in (server, other):
+        answer = await running_server.client(bearer).post("/v1/pilots/failed-checks", json=unfit())
         assert answer.status_code == 201, answer.text
     (alert,) = await alerts(server, tenant)
     assert (alert["host"], alert["launch"], alert["checks"]) == ("node9", "l-1", ["commands"])
@@ -125,8 +128,8 @@ async def test_a_machine_that_is_not_fit_is_told_once(server: RunningServer, oth
 async def test_a_secret_made_by_hand_stays_good(local: RunningServer, tenant: str) -> None:
     bearer = await secret(local, tenant, launch="")
     for number in ("1", "2"):
-        told = await local.client(bearer).post("/v1/pilots/failed-checks", json=unfit(nonce=number * 32, launch=""))
-        assert told.status_code == 201
+        response = await local.client(bearer).post("/v1/pilots/failed-checks", json=unfit(nonce=number * 32, launch=""))
+        assert response.status_code == 201
     assert len(await alerts(local, tenant)) == 2
     assert (await register(local, bearer)).status_code == 201
     problem(await local.client(bearer).post("/v1/pilots/failed-checks", json=unfit(launch="")), 401)
@@ -137,6 +140,6 @@ async def test_what_is_no_announcement(local: RunningServer, tenant: str) -> Non
     assert (await enroller.post("/v1/pilots/failed-checks", json=unfit())).status_code == 201
     for wrong in (unfit(findings=[]), unfit(nonce="short"), unfit(host=""), unfit(more=1)):
         problem(await enroller.post("/v1/pilots/failed-checks", json=wrong), 422)
-    told = {"check": "site-check", "words": "token=abcdefgh12345678"}
-    assert (await enroller.post("/v1/pilots/failed-checks", json=unfit(findings=[told], nonce="x" * 20))).is_success
+    fields = {"check": "site-check", "words": "token=abcdefgh12345678"}
+    assert (await enroller.post("/v1/pilots/failed-checks", json=unfit(findings=[fields], nonce="x" * 20))).is_success
     assert "abcdefgh12345678" not in str(await alerts(local, tenant))

@@ -47,7 +47,7 @@ async def test_a_dead_pilots_job_is_released_at_once(server: RunningServer, tena
     pilot = await ScriptedPilot.register(server, tenant)
     async with pilot.channel():
         claim = await pilot.claim_one()
-        await pilot.beat(claim["claim"])
+        await pilot.heartbeat(claim["claim"])
     await until(lambda: _available(ada, job), "the release")
     last = (await story(ada, job))[-1]
     assert (last["event"], last["by"]) == ("release", "server")

@@ -1,4 +1,4 @@
-"""Pilots of one host are told of each other: at registration, and with every beat."""
+"""Pilots of one host are told of each other: at registration, and with every heartbeat."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def area(name: str) -> dict[str, Any]:
 
 
 def names(answer: dict[str, Any]) -> dict[str, str]:
-    return {one["pilot"]: one["cache"] for one in answer["neighbours"]}
+    return {neighbour["pilot"]: neighbour["cache"] for neighbour in answer["neighbours"]}
 
 
 async def register(server: RunningServer, tenant: str, **body: Any) -> dict[str, Any]:
     answer = await server.person("enrol", tenant=tenant).post("/v1/pilots", json={"host": "node1", **body})
     assert answer.status_code == 201, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    returned_body: dict[str, Any] = answer.json()
+    return returned_body
 
 
 @pytest.mark.ledger("P3-08")
@@ -37,24 +37,24 @@ async def test_a_pilot_learns_of_the_others_on_its_host(server: RunningServer, t
         await register(server, tenant),
     ):
         assert elsewhere["neighbours"] == []
-    assert names(await first.beat()) == {second["pilot"]: "/scratch/cache/area-2"}
+    assert names(await first.heartbeat()) == {second["pilot"]: "/scratch/cache/area-2"}
 
 
 @pytest.mark.ledger("P3-08", "P3-09")
-async def test_beats_tell_who_came_and_went(server: RunningServer, tenant: str) -> None:
+async def test_heartbeats_tell_who_came_and_went(server: RunningServer, tenant: str) -> None:
     first = await ScriptedPilot.register(server, tenant, host="node1", cache=area("1"))
-    assert (await first.beat())["neighbours"] == []
+    assert (await first.heartbeat())["neighbours"] == []
     second = await ScriptedPilot.register(server, tenant, host="node1", cache=area("2"))
-    await second.beat()
-    assert list(names(await first.beat())) == [second.name]
+    await second.heartbeat()
+    assert list(names(await first.heartbeat())) == [second.name]
     await second.bye()
-    assert (await first.beat())["neighbours"] == []
+    assert (await first.heartbeat())["neighbours"] == []
 
 
 async def test_a_pilot_without_a_cache_is_told_of_nobody(server: RunningServer, tenant: str) -> None:
     await register(server, tenant, cache=area("1"))
     pilot = await ScriptedPilot.register(server, tenant, host="node1")
-    assert (await pilot.beat()).get("neighbours") is None
+    assert (await pilot.heartbeat()).get("neighbours") is None
 
 
 async def test_another_server_knows_the_neighbours_too(
@@ -65,7 +65,7 @@ async def test_another_server_knows_the_neighbours_too(
     server.services.neighbours.again = 0.1
 
     async def told() -> bool:
-        return list(names(await first.beat())) == [second.name]
+        return list(names(await first.heartbeat())) == [second.name]
 
     try:
         await until(told, "what was registered at the other server")
@@ -78,18 +78,18 @@ async def test_a_server_that_is_new_learns_when_the_pilot_asks_for_work(
 ) -> None:
     first = await ScriptedPilot.register(server, tenant, host="node1", cache=area("1"))
     second = await ScriptedPilot.register(server, tenant, host="node1", cache=area("2"))
-    assert (await first.beat(server=other)).get("neighbours") is None, "it keeps the list it has"
+    assert (await first.heartbeat(server=other)).get("neighbours") is None, "it keeps the list it has"
     await first.claim(server=other, wait=0)
 
     async def told() -> bool:
-        answer = await first.beat(server=other)
+        answer = await first.heartbeat(server=other)
         return bool(answer.get("neighbours")) and list(names(answer)) == [second.name]
 
     await until(told, "the list from the store")
 
 
 @pytest.mark.ledger("P3-08")
-async def test_a_beat_reads_nothing_from_the_store(
+async def test_a_heartbeat_reads_nothing_from_the_store(
     server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant, host="node1", cache=area("1"))
@@ -104,7 +104,7 @@ async def test_a_beat_reads_nothing_from_the_store(
 
     monkeypatch.setattr(documents, "get", get)
     for _ in range(5):
-        assert (await pilot.beat())["neighbours"] == []
+        assert (await pilot.heartbeat())["neighbours"] == []
     assert asked == []
 
 

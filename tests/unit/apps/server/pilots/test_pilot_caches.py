@@ -31,7 +31,7 @@ LOOK = 'stat -c "%a %i %s" in > about; sha256sum < in >> about'
 
 @pytest.fixture(scope="module")
 async def quick(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningServer]:
-    """A server whose pilots beat every second."""
+    """A server whose pilots heartbeat every second."""
     state = tmp_path_factory.mktemp("caches")
     async with store_room("sqlite", state) as url, Domain(url, state, STAGING).server(lease=3) as running:
         yield running
@@ -51,16 +51,16 @@ class Site:
         """A pilot that alone gets the jobs for so many accelerators: it has the less memory, the more of them there are."""
         log = self.running.logs / f"pilot-{len(self.running.started)}.log"
         at = cast("Started", self.server)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "cache": str(self.root / cache),
             "cache_space": str(SPACE),
             "cache_keep": "0",
             **options,
         }
-        told |= {"gpus": str(gpus), "memory": str(MEMORY - gpus), "host": host, "claim_wait": "1"}
-        one = self.running.pilot(self.tenant, at, **told)
-        self.logs[one] = log
-        return one
+        fields |= {"gpus": str(gpus), "memory": str(MEMORY - gpus), "host": host, "claim_wait": "1"}
+        started = self.running.pilot(self.tenant, at, **fields)
+        self.logs[started] = log
+        return started
 
     async def run(self, command: str, gpus: int, **spec: Any) -> dict[str, Any]:
         """Run a job on the pilot with so many accelerators; its end."""
@@ -84,12 +84,12 @@ class Site:
         return document
 
     def output(self, job: str, name: str) -> Path:
-        (found,) = self.running.logs.glob(f"outputs/{self.tenant}/{job}/*/{name}")
-        return found
+        (path,) = self.running.logs.glob(f"outputs/{self.tenant}/{job}/*/{name}")
+        return path
 
-    async def look(self, gpus: int, source: str, **given: Any) -> list[str]:
+    async def look(self, gpus: int, source: str, **fields: Any) -> list[str]:
         """Run a job that looks at its input: mode, inode, size and digest."""
-        inputs = [{"name": "in", "source": source, **given}]
+        inputs = [{"name": "in", "source": source, **fields}]
         job = (await self.run(LOOK, gpus, inputs=inputs, outputs=["about"]))["id"]
         return self.output(job, "about").read_text().split()[:4]
 
@@ -100,8 +100,8 @@ class Site:
         """What a pilot has written to its log, once it has."""
 
         async def there() -> list[str]:
-            found = re.findall(words, self.logs[pilot].read_text())
-            return found if len(found) >= many else []
+            results = re.findall(words, self.logs[pilot].read_text())
+            return results if len(results) >= many else []
 
         lines: list[str] = await until(there, f"{words!r} in a pilot's log")
         return lines
@@ -157,8 +157,8 @@ async def produce(site: Site, gpus: int, size: int = 1000, letter: str = "x") ->
 async def test_a_job_finds_what_another_made_in_the_cache(site: Site) -> None:
     site.pilot("node1", 1)
     source, digest = await produce(site, 1)
-    mode, inode, size, found = await site.look(1, source)
-    assert (mode, size, found) == ("444", "1000", digest), "it was nowhere else any more"
+    mode, inode, size, text = await site.look(1, source)
+    assert (mode, size, text) == ("444", "1000", digest), "it was nowhere else any more"
     assert int(inode) in site.inodes().values()
 
 
@@ -194,8 +194,8 @@ async def test_pilots_of_a_host_share_by_hard_links(site: Site) -> None:
     await until(linked, "the second pilot's hard link to the first one's file")
     first.kill()
     await site.said(second, "room for 10000000 bytes now: 1 pilots on this host")
-    mode, _, _, found = await site.look(2, source)
-    assert (mode, found) == ("444", digest), "the file lives until its last link goes"
+    mode, _, _, text = await site.look(2, source)
+    assert (mode, text) == ("444", digest), "the file lives until its last link goes"
 
 
 @pytest.mark.ledger("P3-10")
@@ -230,8 +230,8 @@ async def test_the_jobs_of_four_pilots_make_one_transfer(site: Site) -> None:
         answer.set()
         seen = [site.output((await site.ended(job))["id"], "about").read_text().split() for job in jobs]
     assert len(asked) == 1, "one file came over the wire"
-    assert {one[1] for one in seen} == {seen[0][1]}, "and is one file on the disk"
-    assert {one[3] for one in seen} == {digest}
+    assert {names[1] for names in seen} == {seen[0][1]}, "and is one file on the disk"
+    assert {names[3] for names in seen} == {digest}
 
 
 async def test_a_spoiled_file_is_not_given_to_the_next_job(site: Site) -> None:
@@ -240,8 +240,8 @@ async def test_a_spoiled_file_is_not_given_to_the_next_job(site: Site) -> None:
     with storage(content) as (address, asked, answer):
         answer.set()
         site.pilot("node1", 1)
-        given = {"name": "in", "source": address, "sha256": digest}
-        await site.run("chmod 644 in && echo spoiled > in", 1, inputs=[given])
+        fields = {"name": "in", "source": address, "sha256": digest}
+        await site.run("chmod 644 in && echo spoiled > in", 1, inputs=[fields])
         assert (await site.look(1, address, sha256=digest))[3] == digest
         assert len(asked) == 2
 
@@ -276,9 +276,9 @@ async def test_caches_of_one_pilot_alone_are_not_shared(site: Site) -> None:
 
 async def known_files(site: Site, host: str) -> dict[str, set[str]]:
     """What the server believes of each pilot of a host."""
-    found = await site.server.services.components.pilots.find_pilots(tenant=site.tenant)
+    pilots = await site.server.services.components.pilots.find_pilots(tenant=site.tenant)
     holds = site.server.services.caches.holds
-    return {one.id: {str(name) for name in holds(one.id)} for one in found if one.host == host}
+    return {pilot.id: {str(name) for name in holds(pilot.id)} for pilot in pilots if pilot.host == host}
 
 
 @pytest.mark.ledger("P3-08")
@@ -311,7 +311,7 @@ def listening(process: Started) -> set[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if os.getsid(int(folder.name)) == process.process.pid:
-                ports |= {sockets.get(os.readlink(one), 0) for one in (folder / "fd").iterdir()}
+                ports |= {sockets.get(os.readlink(path), 0) for path in (folder / "fd").iterdir()}
         except (OSError, ProcessLookupError):
             continue
     return ports - {0}

@@ -21,9 +21,9 @@ async def test_a_revoked_pilot_is_refused_at_every_server_and_its_jobs_are_left_
     pilot = await ScriptedPilot.register(local, tenant)
     honest = await ScriptedPilot.register(local, tenant)
     claim = await pilot.claim_one()
-    await pilot.beat(claim["claim"])
+    await pilot.heartbeat(claim["claim"])
     async with local.domain.server() as other:
-        assert (await pilot.post("beat", {"counter": 50, "claims": [claim["claim"]]}, other)).status_code == 200
+        assert (await pilot.post("heartbeat", {"counter": 50, "claims": [claim["claim"]]}, other)).status_code == 200
         path, why = f"/v1/pilots/{pilot.name}/revoke", {"reason": "its token was seen elsewhere"}
         problem(await local.person("submitter", tenant=tenant).post(path, json=why), 403)
         problem(await local.person("operator", tenant=f"{tenant}-eve").post(path, json=why), 404)
@@ -34,9 +34,9 @@ async def test_a_revoked_pilot_is_refused_at_every_server_and_its_jobs_are_left_
             assert (await operator.post(path, json=why)).status_code == 200
             await orders.wait_for_end()
         asked: dict[str, dict[str, Any]] = {
-            "beat": {"counter": 99, "claims": [claim["claim"]]},
+            "heartbeat": {"counter": 99, "claims": [claim["claim"]]},
             "claims": {},
-            "ends": {"ends": [end_of(claim)]},
+            "completions": {"completions": [end_of(claim)]},
             "token": {},
             "log": {"claim": claim["claim"], "offset": 0, "text": "x", "last": False},
         }
@@ -44,7 +44,7 @@ async def test_a_revoked_pilot_is_refused_at_every_server_and_its_jobs_are_left_
             problem(await pilot.post(what, body), 403)
 
         async def heard() -> bool:
-            answer = await pilot.post("beat", {"counter": 100, "claims": [claim["claim"]]}, other)
+            answer = await pilot.post("heartbeat", {"counter": 100, "claims": [claim["claim"]]}, other)
             return answer.status_code == 403
 
         await until(heard, "the other server to hear of it")
@@ -53,11 +53,11 @@ async def test_a_revoked_pilot_is_refused_at_every_server_and_its_jobs_are_left_
         async with local.domain.server() as fresh:
             problem(await pilot.post("claims", {}, fresh), 403)
             problem(await pilot.post("token", {}, fresh), 403)
-        assert (await honest.post("beat", {"counter": 1}, other)).status_code == 200
+        assert (await honest.post("heartbeat", {"counter": 1}, other)).status_code == 200
     # What it runs may run on: nothing says that it is dead, so its lease decides.
     assert (await read(operator, job))["state"] == "running"
     assert local.services.channels.deaths == deaths
-    shown = {one["id"]: one for one in (await operator.get("/v1/pilots")).json()["pilots"]}
+    shown = {pilot["id"]: pilot for pilot in (await operator.get("/v1/pilots")).json()["pilots"]}
     assert shown[pilot.name]["revoked"] == "olga: its token was seen elsewhere"
     assert "revoked" not in shown[honest.name]
     audit = (await local.person("administrator", tenant=tenant).get("/v1/audit")).text

@@ -32,10 +32,10 @@ async def recorded(server: RunningServer, tenant: str) -> dict[str, list[str]]:
 
 
 async def replayed(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
-    answer = await client.post("/v1/rules/domain/house/replay", json=asked)
+    answer = await client.post("/v1/rules/domain/site/replay", json=asked)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 @pytest.mark.ledger("P1-34")
@@ -43,20 +43,20 @@ async def test_a_replay_tells_what_would_differ_and_what_would_be_wrong(server: 
     names = await recorded(server, tenant)
     ann = server.person("operator", tenant=tenant)
     rule = await added(ann, 'cause == "node"', NODE)
-    told = await replayed(ann)
-    assert (told["incidents"], told["differs"], told["wrong"], told["all"]) == (3, 1, 1, True)
-    assert told["wrong_by"] == {"stops": 1}
-    (one,) = told["examples"]
-    assert (one["incident"], one["then"]["way"], one["now"]["by"]) == (
+    fields = await replayed(ann)
+    assert (fields["incidents"], fields["differs"], fields["wrong"], fields["all"]) == (3, 1, 1, True)
+    assert fields["wrong_by"] == {"stops": 1}
+    (value,) = fields["examples"]
+    assert (value["incident"], value["then"]["way"], value["now"]["by"]) == (
         names[f"{tenant}-n1"][0],
         "retry",
-        f"domain/house#{rule}",
+        f"domain/site#{rule}",
     )
-    assert (one["came"], one["wrong"]) == ("mended", "stops")
+    assert (value["came"], value["wrong"]) == ("recovered", "stops")
     assert (await replayed(ann, acting=True))["differs"] == 0
     later = draft('cause == "code"', {"cause": "code"}, "i2")
-    told = await replayed(ann, rules=[later], acting=True)
-    assert (told["drafts"], told["core_hours_saved"]) == (["domain/house#draft-1"], round(1200 / 3600, 3))
+    fields = await replayed(ann, rules=[later], acting=True)
+    assert (fields["drafts"], fields["core_hours_saved"]) == (["domain/site#draft-1"], round(1200 / 3600, 3))
     assert (await replayed(ann, since="2001-01-01T00:00:00Z", until="2002-01-01T00:00:00Z"))["incidents"] == 0
 
 
@@ -65,18 +65,18 @@ async def test_a_rule_whose_replay_speaks_against_it_wants_a_reason(server: Runn
     await recorded(server, tenant)
     ann = server.person("operator", tenant=tenant)
     rule = await added(ann, 'cause == "node"', NODE)
-    state = f"/v1/rules/domain/house/rules/{rule}/state"
-    told = problem(await ann.post(state, json={}), 409)
-    assert "would stop a job" in told["detail"]
+    state = f"/v1/rules/domain/site/rules/{rule}/state"
+    returned_problem = problem(await ann.post(state, json={}), 409)
+    assert "would stop a job" in returned_problem["detail"]
     problem(await ann.post(state, json={"confirmed": True}), 409)
     done = (await ann.post(state, json={"confirmed": True, "reason": "sick nodes"})).json()
     assert (done["version"], done["replayed"]["rule"]["wrong"]) == (2, 1)
-    versions = (await ann.get("/v1/rules/domain/house/versions")).json()["versions"]
+    versions = (await ann.get("/v1/rules/domain/site/versions")).json()["versions"]
     assert versions[0]["replayed"]["reason"] == "sick nodes"
     assert versions[1]["replayed"] is None
     root = server.person("administrator", tenant=tenant)
     entries = (await root.get("/v1/audit")).json()["entries"]
-    (noted,) = [one for one in entries if one["what"] == "rule.state"]
+    (noted,) = [entry for entry in entries if entry["what"] == "rule.state"]
     assert (noted["why"], noted["detail"]["replay"]["incidents"]) == ("sick nodes", 3)
 
 
@@ -84,25 +84,25 @@ async def test_how_far_it_is_is_told_on_the_way(server: RunningServer, tenant: s
     await recorded(server, tenant)
     ann = server.person("operator", tenant=tenant)
     headers = {"Accept": "text/event-stream"}
-    answer = await ann.post("/v1/rules/domain/house/replay", json={}, headers=headers)
-    events = [dict(line.split(": ", 1) for line in one.splitlines()) for one in answer.text.strip().split("\n\n")]
-    assert {one["event"] for one in events[:-1]} == {"progress"}
+    answer = await ann.post("/v1/rules/domain/site/replay", json={}, headers=headers)
+    events = [dict(line.split(": ", 1) for line in part.splitlines()) for part in answer.text.strip().split("\n\n")]
+    assert {event["event"] for event in events[:-1]} == {"progress"}
     assert events[-1]["event"] == "answer"
     assert json.loads(events[-1]["data"])["incidents"] == 3
-    bad = await ann.post("/v1/rules/domain/house/replay", json={"version": 7}, headers=headers)
+    bad = await ann.post("/v1/rules/domain/site/replay", json={"version": 7}, headers=headers)
     assert '"status":404' in bad.text
 
 
 async def test_who_may_replay_what(server: RunningServer, tenant: str) -> None:
     await recorded(server, tenant)
     viewer = server.person("viewer", tenant=tenant)
-    problem(await viewer.post("/v1/rules/domain/house/replay", json={}), 403)
+    problem(await viewer.post("/v1/rules/domain/site/replay", json={}), 403)
     eve = server.person("operator", tenant=f"{tenant}-eve")
     assert (await replayed(eve))["incidents"] == 0
-    told = problem(await eve.post("/v1/rules/domain/house/replay", json={"since": "yesterday"}), 422)
-    assert "since" in told["detail"]
-    problem(await eve.post("/v1/rules/domain/house/replay", json={"promoted": "none"}), 404)
-    problem(await eve.post("/v1/rules/domain/house/replay", json={"rules": [draft("nope", NODE)]}), 422)
+    returned_problem = problem(await eve.post("/v1/rules/domain/site/replay", json={"since": "yesterday"}), 422)
+    assert "since" in returned_problem["detail"]
+    problem(await eve.post("/v1/rules/domain/site/replay", json={"promoted": "none"}), 404)
+    problem(await eve.post("/v1/rules/domain/site/replay", json={"rules": [draft("nope", NODE)]}), 422)
 
 
 async def test_the_server_answers_while_it_replays(server: RunningServer, tenant: str) -> None:
@@ -126,30 +126,30 @@ async def test_the_server_answers_while_it_replays(server: RunningServer, tenant
 
 
 @pytest.mark.ledger("P0-30")
-async def test_a_rule_is_proposed_from_what_mended_faults(server: RunningServer, tenant: str) -> None:
+async def test_a_rule_is_proposed_from_what_recovered_failures(server: RunningServer, tenant: str) -> None:
     parts = server.services.components
-    mended = [
+    recovered = [
         Story(
             f"{tenant}-m{place}", [{"cause": "memory", "by": "bob"}], decisions=["hold"], memory=1 << 31, tenant=tenant
         )
         for place in range(4)
     ]
-    await record(parts.store, parts.incidents, *mended)
+    await record(parts.store, parts.incidents, *recovered)
     ann = server.person("operator", tenant=tenant)
-    told = (await ann.get("/v1/rules/domain/house/proposals")).json()
-    assert (told["incidents"], told["all"]) == (4, True)
-    (one,) = told["proposals"]
-    assert (one["helped"], one["tried"], one["by_hand"], one["remedy"]) == (4, 4, 4, "more")
-    assert one["replay"]["wrong"] == 0
-    rule = one["rule"]
+    body = (await ann.get("/v1/rules/domain/site/proposals")).json()
+    assert (body["incidents"], body["all"]) == (4, True)
+    (value,) = body["proposals"]
+    assert (value["helped"], value["tried"], value["by_hand"], value["remedy"]) == (4, 4, 4, "more")
+    assert value["replay"]["wrong"] == 0
+    rule = value["rule"]
     assert rule["conclusion"]["steps"][0]["needs"] == {"memory": {"factor": 2.0, "at_most": 1 << 31}}
-    done = await ann.post("/v1/rules/domain/house", json=rule)
+    done = await ann.post("/v1/rules/domain/site", json=rule)
     assert done.status_code == 200, done.text
-    said = (await ann.post("/v1/rules/test", json={"incident": rule["cornerstone"]})).json()
-    assert (said["verdict"], said["shadow"]["rule"]) == ("false", done.json()["rule"]), (
+    returned_body = (await ann.post("/v1/rules/test", json={"incident": rule["reference_incident"]})).json()
+    assert (returned_body["verdict"], returned_body["shadow"]["rule"]) == ("false", done.json()["rule"]), (
         "it is a shadow, and does not act"
     )
-    assert (await ann.get("/v1/rules/domain/house/proposals")).json()["proposals"] == [], "it is said already"
+    assert (await ann.get("/v1/rules/domain/site/proposals")).json()["proposals"] == [], "it is said already"
     eve = server.person("operator", tenant=f"{tenant}-eve")
-    assert (await eve.get("/v1/rules/domain/house/proposals")).json()["proposals"] == []
-    problem(await server.person("viewer", tenant=tenant).get("/v1/rules/domain/house/proposals"), 403)
+    assert (await eve.get("/v1/rules/domain/site/proposals")).json()["proposals"] == []
+    problem(await server.person("viewer", tenant=tenant).get("/v1/rules/domain/site/proposals"), 403)

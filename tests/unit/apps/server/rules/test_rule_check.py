@@ -9,14 +9,14 @@ from tests.unit.apps.server.rules.test_rules import MEMORY
 from tests.unit.apps.server.running import RunningServer
 
 
-async def test_a_draft_is_tried_on_its_cornerstone(local: RunningServer, tenant: str) -> None:
+async def test_a_draft_is_tried_on_its_reference_incident(local: RunningServer, tenant: str) -> None:
     ann = local.person("rule-author", tenant=tenant)
 
     async def said(condition: str, **more: Any) -> dict[str, Any]:
         answer = await ann.post("/v1/rules/check", json={"condition": condition, "context": MEMORY, **more})
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        body: dict[str, Any] = answer.json()
+        return body
 
     assert (await said('cause == "memory"'))["answer"] == "true"
     assert (await said('cause == "disk"'))["answer"] == "false"

@@ -105,7 +105,7 @@ async def test_a_waiting_pilot_gets_at_once_what_falls_to_another_server(own_dom
     async with own_domain.server() as server, own_domain.server() as second:
 
         async def shared() -> bool:
-            return all(len(one.services.beats.alive) == 2 for one in (server, second))
+            return all(len(running_server.services.heartbeats.alive) == 2 for running_server in (server, second))
 
         await until(shared, "both servers to see each other")
         ada = server.person("submitter", tenant=tenant)
@@ -170,7 +170,7 @@ async def test_a_pilot_gets_only_what_fits(server: RunningServer, tenant: str) -
 
 @pytest.mark.ledger("P3-19")
 async def test_no_job_is_given_that_cannot_end_in_the_time_left(server: RunningServer, tenant: str) -> None:
-    """By its limit, else by how long it is expected to run, else by the house's guess; also at the end of the wait."""
+    """By its limit, else by how long it is expected to run, else by the default policy's guess; also at the end of the wait."""
     ada = server.person("submitter", tenant=tenant)
     limited, expected, silent = await submit(ada, {"resources": {"wall": 900}}, {"expected_runtime": 600}, {})
     await server.refresh()
@@ -189,7 +189,7 @@ async def test_a_job_that_was_stopped_with_its_pilot_needs_more_time_than_it_had
     job = await submit_one(server.person("submitter", tenant=tenant))
     pilot = await ScriptedPilot.register(server, tenant)
     claim = await pilot.claim_one(time_left=1000)
-    assert await pilot.end(claim, outcome="fault", reason="pilot-stopped", signal=15, wall=900.5) == ["committed"]
+    assert await pilot.end(claim, outcome="failure", reason="pilot-stopped", signal=15, wall=900.5) == ["committed"]
     assert await pilot.claim(time_left=900, wait=1) == []
     assert (await pilot.claim_one(time_left=912))["job"] == job
 
@@ -232,8 +232,8 @@ async def test_an_urgent_job_overtakes_a_long_queue(own_domain: Domain, tenant: 
         urgent = await submit_one(ada, {"priority": 900})
 
         async def overtaken() -> bool:
-            given = await asyncio.gather(*(pilot.claim(most=1) for pilot in pilots))
-            return urgent in [claim["job"] for claims in given for claim in claims]
+            results = await asyncio.gather(*(pilot.claim(most=1) for pilot in pilots))
+            return urgent in [claim["job"] for claims in results for claim in claims]
 
         since = time.monotonic()
         await until(overtaken, "the urgent job")
@@ -258,9 +258,12 @@ async def test_two_servers_share_the_slots_and_each_job_goes_to_one_pilot(
     server: RunningServer, other: RunningServer, tenant: str
 ) -> None:
     async def shared() -> bool:
-        status = [(await one.person("viewer", tenant=tenant).get("/v1/status")).json() for one in (server, other)]
-        slots = [sum(entry["slots"] for entry in one["servers"]) for one in status]
-        return all(len(one["servers"]) == 2 for one in status) and slots == [1024, 1024]
+        status = [
+            (await running_server.person("viewer", tenant=tenant).get("/v1/status")).json()
+            for running_server in (server, other)
+        ]
+        slots = [sum(entry["slots"] for entry in entry["servers"]) for entry in status]
+        return all(len(entry["servers"]) == 2 for entry in status) and slots == [1024, 1024]
 
     await until(shared, "both servers to share the slots")
     ada = server.person("submitter", tenant=tenant)
@@ -270,16 +273,16 @@ async def test_two_servers_share_the_slots_and_each_job_goes_to_one_pilot(
 
     async def work(pilot: ScriptedPilot) -> None:
         while len(claims) < len(jobs):
-            given = await pilot.claim(most=8, wait=1)
-            claims.extend(given)
-            if given:
-                assert set(await pilot.end(*given)) == {"committed"}
+            claim = await pilot.claim(most=8, wait=1)
+            claims.extend(claim)
+            if claim:
+                assert set(await pilot.end(*claim)) == {"committed"}
 
     await asyncio.gather(*(work(pilot) for pilot in pilots))
     assert Counter(claim["job"] for claim in claims) == Counter(jobs)
     assert {claim["attempt"] for claim in claims} == {1}
-    for one in (server, other):
-        assert one.services.claims.tally.granted > 20
+    for running_server in (server, other):
+        assert running_server.services.claims.tally.granted > 20
 
 
 async def test_claims_go_back_when_the_asking_client_is_gone(server: RunningServer, tenant: str) -> None:
@@ -307,7 +310,7 @@ async def test_claims_go_back_when_the_asking_client_is_gone(server: RunningServ
 
 async def test_clients_that_vanish_at_any_moment_leave_no_job_behind(server: RunningServer, tenant: str) -> None:
     """Some vanish before, some while, some after their claims are written; every job is to be had again at once,
-    or by the next two beats of a pilot that does not know of it."""
+    or by the next two heartbeats of a pilot that does not know of it."""
     ada = server.person("submitter", tenant=tenant)
     jobs = await submit(ada, *[{}] * 40)
     await server.refresh()
@@ -326,8 +329,8 @@ async def test_clients_that_vanish_at_any_moment_leave_no_job_behind(server: Run
         assert await vanishing.end(claim) == ["committed"]
     await server.refresh()
     worker = await ScriptedPilot.register(server, tenant)
-    async with server.domain.keeper() as keeper:
-        keeper.orphans.sweep = 0.0
+    async with server.domain.reconciler() as reconciler:
+        reconciler.orphans.sweep = 0.0
         done = {claim["job"] for claim in known}
 
         async def all_done() -> bool:
@@ -335,9 +338,9 @@ async def test_clients_that_vanish_at_any_moment_leave_no_job_behind(server: Run
                 assert await worker.end(claim) == ["committed"]
                 assert claim["job"] not in done, "claimed twice"
                 done.add(claim["job"])
-            await vanishing.beat()
+            await vanishing.heartbeat()
             await server.refresh()
-            await keeper.orphans.scan()
+            await reconciler.orphans.scan()
             return len(done) == len(jobs)
 
         await until(all_done, "every job")
@@ -354,49 +357,59 @@ async def test_a_stopping_server_sends_waiting_pilots_away_at_once(domain: Domai
         assert time.monotonic() - since < clock_limit(4)
 
 
-async def test_a_beat_is_answered_when_it_is_stored(server: RunningServer, other: RunningServer, tenant: str) -> None:
+async def test_a_heartbeat_is_answered_when_it_is_stored(
+    server: RunningServer, other: RunningServer, tenant: str
+) -> None:
     pilot = await ScriptedPilot.register(server, tenant)
     for counter in range(1, 4):
-        await pilot.beat("c1")
-        sheets = await other.services.components.pilots.sheets(fresh=True)
-        stored = [sheet.beats[pilot.name] for sheet in sheets if pilot.name in sheet.beats]
-        assert [(one.counter, one.claims) for one in stored] == [(counter, ("c1",))]
-    # An older beat that comes late takes nothing back.
+        await pilot.heartbeat("c1")
+        heartbeat_pages = await other.services.components.pilots.heartbeat_pages(fresh=True)
+        stored = [
+            heartbeat_page.heartbeats[pilot.name]
+            for heartbeat_page in heartbeat_pages
+            if pilot.name in heartbeat_page.heartbeats
+        ]
+        assert [(heartbeat.counter, heartbeat.claims) for heartbeat in stored] == [(counter, ("c1",))]
+    # An older heartbeat that comes late takes nothing back.
     pilot.counter = 0
-    await pilot.beat("old")
-    sheets = await other.services.components.pilots.sheets(fresh=True)
-    assert [sheet.beats[pilot.name].counter for sheet in sheets if pilot.name in sheet.beats] == [3]
+    await pilot.heartbeat("old")
+    heartbeat_pages = await other.services.components.pilots.heartbeat_pages(fresh=True)
+    assert [
+        heartbeat_page.heartbeats[pilot.name].counter
+        for heartbeat_page in heartbeat_pages
+        if pilot.name in heartbeat_page.heartbeats
+    ] == [3]
 
 
 @far
-async def test_a_beat_that_cannot_be_stored_is_not_acknowledged(domain: Domain, tenant: str) -> None:
+async def test_a_heartbeat_that_cannot_be_stored_is_not_acknowledged(domain: Domain, tenant: str) -> None:
     async with line_to_store(domain) as (reached, line), reached.server() as server:
         pilot = await ScriptedPilot.register(server, tenant)
-        await pilot.beat()
+        await pilot.heartbeat()
         line.cut()
-        answer = await pilot.post("beat", {"counter": 2, "session": 0, "claims": []})
+        answer = await pilot.post("heartbeat", {"counter": 2, "session": 0, "claims": []})
         problem(answer, 503)
-        line.mend()
+        line.recover()
 
         async def stored() -> bool:
-            return (await pilot.post("beat", {"counter": 2, "session": 0, "claims": []})).status_code == 200
+            return (await pilot.post("heartbeat", {"counter": 2, "session": 0, "claims": []})).status_code == 200
 
-        await until(stored, "the beat to be stored")
+        await until(stored, "the heartbeat to be stored")
 
 
-async def test_a_pilots_token_is_renewed_by_its_beats(domain: Domain, tenant: str) -> None:
+async def test_a_pilots_token_is_renewed_by_its_heartbeats(domain: Domain, tenant: str) -> None:
     async with domain.server(token_seconds=6) as server:
         pilot = await ScriptedPilot.register(server, tenant)
-        assert (await pilot.beat())["token"] is None
+        assert (await pilot.heartbeat())["token"] is None
 
         async def renewed() -> str | None:
-            token: str | None = (await pilot.beat())["token"]
+            token: str | None = (await pilot.heartbeat())["token"]
             return token
 
         first = pilot.token
         pilot.token = await until(renewed, "a new token")
         assert pilot.token != first
-        await pilot.beat()
+        await pilot.heartbeat()
 
 
 async def test_a_pilot_that_says_goodbye_gives_its_claims_back(server: RunningServer, tenant: str) -> None:
@@ -410,7 +423,7 @@ async def test_a_pilot_that_says_goodbye_gives_its_claims_back(server: RunningSe
         assert (await story(ada, job))[-1]["words"].endswith("its pilot deregistered.")
     await server.refresh()
     pilots = (await ada.get("/v1/pilots", params={"state": "gone"})).json()["pilots"]
-    assert [(one["id"], one["note"]) for one in pilots] == [(pilot.name, "it deregistered")]
+    assert [(other_pilot["id"], other_pilot["note"]) for other_pilot in pilots] == [(pilot.name, "it deregistered")]
 
 
 async def test_two_channels_of_one_pilot_are_one_life(server: RunningServer, tenant: str) -> None:

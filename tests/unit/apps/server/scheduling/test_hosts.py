@@ -11,14 +11,14 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.domain.scheduling.host_health import HealthPolicy
 
-FAILED: dict[str, Any] = {"outcome": "fault", "exit_code": 1, "wall": 0.1}
+FAILED: dict[str, Any] = {"outcome": "failure", "exit_code": 1, "wall": 0.1}
 
 
 async def _shown(server: RunningServer, tenant: str, host: str) -> dict[str, Any]:
     answer = await server.person("viewer", tenant=tenant).get("/v1/hosts")
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = next(one for one in answer.json()["hosts"] if one["host"] == host)
-    return found
+    result: dict[str, Any] = next(other_host for other_host in answer.json()["hosts"] if other_host["host"] == host)
+    return result
 
 
 async def _black_hole(server: RunningServer, tenant: str) -> tuple[ScriptedPilot, ScriptedPilot, int]:
@@ -42,14 +42,14 @@ async def test_a_host_that_fails_everything_eats_five_jobs_and_gets_no_more(serv
     assert eaten <= 5
     assert len(await good.claim(most=8)) == 8
     shown = await _shown(server, tenant, "bad")
-    assert (shown["standing"], shown["failures"]) == ("closed", 5)
+    assert (shown["status"], shown["failures"]) == ("closed", 5)
     assert "5 jobs failed there" in shown["words"]
-    assert (await _shown(server, tenant, "good"))["standing"] == "open"
+    assert (await _shown(server, tenant, "good"))["status"] == "open"
     viewer = server.person("viewer", tenant=tenant)
 
     async def told() -> bool:
         alerts = (await viewer.get("/v1/alerts")).json()["alerts"]
-        return any(one["alert"] == "host-closed" for one in alerts)
+        return any(alert["alert"] == "host-closed" for alert in alerts)
 
     await until(told, "the alert to be found")
 
@@ -63,7 +63,7 @@ async def test_a_probe_that_goes_well_opens_the_host(server: RunningServer, tena
         await bad.end(probe, host="bad")
 
         async def opened() -> bool:
-            return bool((await _shown(server, tenant, "bad"))["standing"] == "open")
+            return bool((await _shown(server, tenant, "bad"))["status"] == "open")
 
         await until(opened, "the host to be open")
         assert len(await bad.claim(most=8)) == 8
@@ -83,7 +83,7 @@ async def test_a_program_that_fails_everywhere_closes_no_host(server: RunningSer
             (claim,) = await pilot.claim(most=1, wait=5)
             await pilot.end(claim, host=host, **FAILED)
     for host in ("one", "two"):
-        assert (await _shown(server, tenant, host))["standing"] == "open"
+        assert (await _shown(server, tenant, host))["status"] == "open"
 
 
 async def test_a_person_closes_and_opens_a_host(server: RunningServer, tenant: str) -> None:
@@ -92,10 +92,10 @@ async def test_a_person_closes_and_opens_a_host(server: RunningServer, tenant: s
     pilot = await ScriptedPilot.register(server, tenant, host="n1")
     closed = await operator.post("/v1/hosts/n1/close", json={"reason": "a disk is changed", "seconds": 600})
     assert closed.status_code == 200, closed.text
-    assert closed.json()["standing"] == "closed"
+    assert closed.json()["status"] == "closed"
     assert await pilot.claim(wait=0.5) == []
     opened = await operator.post("/v1/hosts/n1/open", json={"reason": "done"})
-    assert opened.json()["standing"] == "open"
+    assert opened.json()["status"] == "open"
     assert len(await pilot.claim(wait=5)) == 1
     problem(await ada.post("/v1/hosts/n1/close", json={"reason": "x"}), 403)
 

@@ -106,7 +106,7 @@ async def test_producers_and_their_consumer_meet_on_one_host(server: RunningServ
     }
     for pilot in [*pilots["h1"], *pilots["h2"]]:
         await told(pilot)
-    spec = {"command": ["true"], "meet": {"key": "pair-{pair}", "room": 2, "of": 3}}
+    spec = {"command": ["true"], "colocate": {"key": "pair-{pair}", "room": 2, "of": 3}}
     jobs = [await submit_one(ada, {"parameters": {"pair": pair}}, **spec) for pair in (1, 2, 1, 2)]
     await queued(server, tenant, 4)
     got = {}
@@ -143,7 +143,7 @@ async def test_sites_get_the_jobs_whose_data_are_there_and_share_the_rest(server
     assert (await cern[1].claim_one())["job"] in plain | {there["c"]}
     rest = {(await ciemat[0].claim_one())["job"], (await cern[0].claim_one())["job"]}
     assert rest & set(there.values())
-    assert there["c"] not in {one["job"] for one in await ciemat[0].claim(wait=0)}
+    assert there["c"] not in {record["job"] for record in await ciemat[0].claim(wait=0)}
 
 
 async def test_a_peer_of_the_site_is_named_with_a_ticket(server: RunningServer, tenant: str) -> None:
@@ -154,8 +154,8 @@ async def test_a_peer_of_the_site_is_named_with_a_ticket(server: RunningServer, 
     elsewhere = await ScriptedPilot.register(server, tenant, host="h3", site="s2")
     share = {"url": "http://10.0.0.5:4711", "secret": secret}
     await told(has, added=[["https://data.example/x", MB]], share=share)
-    for one in (wants, elsewhere):
-        await told(one)
+    for pilot in (wants, elsewhere):
+        await told(pilot)
     (source,) = server.services.caches.peers_for("https://data.example/x", wants.name)
     expiry = int(str(source["ticket"]).partition(".")[0])
     assert source == {
@@ -178,5 +178,5 @@ async def test_no_job_is_given_that_cannot_end_in_the_time_left(server: RunningS
     long = await submit_one(ada, {"resources": {"cpus": 1, "wall": 3600}}, **reading("/x"))
     short = await submit_one(ada, {"resources": {"cpus": 1, "wall": 60}}, command=["true"])
     await queued(server, tenant, 2)
-    assert [one["job"] for one in await pilot.claim(most=2, time_left=600, resources=PLENTY)] == [short]
+    assert [record["job"] for record in await pilot.claim(most=2, time_left=600, resources=PLENTY)] == [short]
     assert (await pilot.claim_one(time_left=7200))["job"] == long

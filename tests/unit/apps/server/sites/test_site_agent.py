@@ -96,7 +96,7 @@ class Site:
             spool.close()
 
     async def launches(self) -> Counter[str]:
-        return Counter(one.state.value for one in (await self.api.demand()).launches)
+        return Counter(launch.state.value for launch in (await self.api.demand()).launches)
 
 
 @pytest.fixture
@@ -140,12 +140,12 @@ async def test_killed_between_any_two_steps_it_submits_nothing_twice(site: Site,
         await asyncio.sleep(dice.choice([0.0, 0.1, 0.25]))
         if not kills and await site.launches() == {"submitted": min(4, tasks)}:
             break
-    names = Counter(one.name for one in site.batch.jobs.values())
+    names = Counter(job.name for job in site.batch.jobs.values())
     assert max(names.values()) == 1, names
     assert len(names) == min(4, tasks)
     assert await site.launches() == {"submitted": min(4, tasks)}
-    told = {one.name: one.batch_job for one in (await site.api.demand()).launches}
-    assert told == {one.name: one.id for one in site.batch.jobs.values()}
+    batch_jobs = {launch.name: launch.batch_job for launch in (await site.api.demand()).launches}
+    assert batch_jobs == {job.name: job.id for job in site.batch.jobs.values()}
     assert {"greeted", "measured", "planned"} <= points
 
 
@@ -188,7 +188,7 @@ async def test_a_scheduler_that_refuses_is_not_stormed(site: Site) -> None:
             await another.look()
         assert site.batch.asked <= 10, "one that starts anew reads the waits from the launches"
     ended = await site.api.ended()
-    assert {one.word for one in ended} <= {"refused", "given up"}
+    assert {launch.word for launch in ended} <= {"refused", "given up"}
     assert await site.launches() == {}
 
 
@@ -200,11 +200,13 @@ async def test_the_batch_systems_word_is_told_and_its_silence_is_not(site: Site)
         site.batch.become(first, BatchState.ENDED, "FAILED", exit_code=2, nodes=("n1",))
         site.batch.become(second, BatchState.LOST, "NODE_FAIL", node_events=("n2: DOWN",))
         site.batch.become(third, BatchState.UNKNOWN, "")
-        launch = next(one for one in (await site.api.demand()).launches if one.batch_job == first)
+        launch = next(
+            seen_launch for seen_launch in (await site.api.demand()).launches if seen_launch.batch_job == first
+        )
         (site.folder / "spool/logs" / f"{launch.id}.log").write_text("forestay-pilot: no space\n")
         await agent.look()
     answer = await site.server.person("operator", tenant=await _tenant(site)).get("/v1/sites/hall")
-    ends = {one["batch_job"]: one["end"] for one in answer.json()["ended"]}
+    ends = {entry["batch_job"]: entry["end"] for entry in answer.json()["ended"]}
     assert ends.keys() == {first, second}
     assert (ends[first]["word"], ends[first]["exit_code"], ends[first]["nodes"]) == ("FAILED", 2, ["n1"])
     assert "no space" in ends[first]["reason"]
@@ -254,7 +256,7 @@ async def test_what_came_twice_after_all_is_cancelled(site: Site) -> None:
     async with site.agent() as agent:
         await agent.look()
     (left,) = site.batch.alive
-    assert [one.batch_job for one in (await site.api.demand()).launches] == [left.id]
+    assert [launch.batch_job for launch in (await site.api.demand()).launches] == [left.id]
 
 
 async def test_two_agents_are_kept_apart(site: Site) -> None:
@@ -274,8 +276,8 @@ async def test_idle_pilots_are_kept(site: Site) -> None:
         for _ in range(3):
             await agent.look()
     assert len(site.batch.jobs) == 3
-    said: dict[str, Any] = (await site.server.person("viewer", tenant=await _tenant(site)).get("/v1/sites/hall")).json()
-    assert (said["said"]["min_idle"], said["demand"]["pilots"]["inactive"]) == (2, 3)
+    body: dict[str, Any] = (await site.server.person("viewer", tenant=await _tenant(site)).get("/v1/sites/hall")).json()
+    assert (body["said"]["min_idle"], body["demand"]["pilots"]["inactive"]) == (2, 3)
 
 
 async def test_what_the_scheduler_forgot_is_lost_after_a_while_and_the_rest_goes_on(site: Site) -> None:
@@ -299,15 +301,17 @@ async def test_the_batch_job_of_a_silent_pilot_is_cancelled_until_it_is_over(sit
     async with site.agent() as agent:
         await agent.look()
         doomed, kept = site.batch.jobs
-        for one in (doomed, kept):
-            site.batch.become(one, BatchState.RUNNING, "RUNNING")
+        for job in (doomed, kept):
+            site.batch.become(job, BatchState.RUNNING, "RUNNING")
         keep = site.server.services.launches
-        (launch,) = [one for one in (await site.api.demand()).launches if one.batch_job == doomed]
+        (launch,) = [
+            seen_launch for seen_launch in (await site.api.demand()).launches if seen_launch.batch_job == doomed
+        ]
         known = await keep.get(site.tenant, "hall", launch.id)
         assert known is not None
         await keep.cancel(known)
         await agent.look()
-        assert [one.id for one in site.batch.alive] == [kept]
+        assert [job.id for job in site.batch.alive] == [kept]
         await agent.look()
         (ended,) = await site.api.ended()
         assert ended.batch_job == doomed

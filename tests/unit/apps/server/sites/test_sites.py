@@ -18,7 +18,7 @@ def said(agent: str = "a-1", **changes: Any) -> dict[str, Any]:
 
 
 async def plan(agent: httpx.AsyncClient, *launches: str, site: str = "hall") -> list[dict[str, Any]]:
-    body = {"launches": [{"launch": one, "size": "small"} for one in launches]}
+    body = {"launches": [{"launch": launch, "size": "small"} for launch in launches]}
     answer = await agent.post(f"/v1/sites/{site}/launches", json=body)
     assert answer.status_code == 201, answer.text
     planned: list[dict[str, Any]] = answer.json()["launches"]
@@ -34,8 +34,8 @@ async def tell(agent: httpx.AsyncClient, launch: str, state: str, **more: Any) -
 
 
 async def open_launches(agent: httpx.AsyncClient, site: str = "hall") -> dict[str, dict[str, Any]]:
-    found = (await agent.get(f"/v1/sites/{site}/launches")).json()["launches"]
-    return {one["launch"]: one for one in found}
+    launches = (await agent.get(f"/v1/sites/{site}/launches")).json()["launches"]
+    return {launch["launch"]: launch for launch in launches}
 
 
 async def test_a_launch_is_planned_once_and_goes_forward_only(server: RunningServer, tenant: str) -> None:
@@ -69,11 +69,11 @@ async def test_a_second_try_is_written_down_before_it_is_made(server: RunningSer
 async def test_two_that_make_the_same_try_at_once_are_told_apart(
     server: RunningServer, other: RunningServer, tenant: str
 ) -> None:
-    one, two = server.person("site", tenant=tenant), other.person("site", tenant=tenant)
-    await plan(one, "l-1")
+    client, two = server.person("site", tenant=tenant), other.person("site", tenant=tenant)
+    await plan(client, "l-1")
     for tries in range(2, 12):
-        told = [await tell(one, "l-1", "planned", tries=tries), await tell(two, "l-1", "planned", tries=tries)]
-        assert sorted(told) == ["noted: planned", f"refused: {tries} tries are recorded"]
+        names = [await tell(client, "l-1", "planned", tries=tries), await tell(two, "l-1", "planned", tries=tries)]
+        assert sorted(names) == ["noted: planned", f"refused: {tries} tries are recorded"]
 
 
 async def test_demand_is_queued_jobs_by_need_and_pilots_by_state(server: RunningServer, tenant: str) -> None:
@@ -88,13 +88,13 @@ async def test_demand_is_queued_jobs_by_need_and_pilots_by_state(server: Running
     async def counted() -> dict[str, Any] | None:
         await server.refresh()
         demand: dict[str, Any] = (await agent.get("/v1/sites/hall/demand")).json()
-        groups = [(one["tasks"], one["need"]["cpus"], one["need"].get("wall")) for one in demand["groups"]]
+        groups = [(group["tasks"], group["need"]["cpus"], group["need"].get("wall")) for group in demand["groups"]]
         return demand if groups == [(1, 4, None), (3, 1, 600)] else None
 
     demand = await until(counted, "the queue is counted, the urgent first and the held one left out")
     assert demand["pilots"] == {"inactive": 2, "idle": 0, "busy": 0}
     assert demand["sizes"] == {"small": {"inactive": 2, "idle": 0, "busy": 0}}
-    assert {one["launch"] for one in demand["launches"]} == {"l-1", "l-2"}
+    assert {launch["launch"] for launch in demand["launches"]} == {"l-1", "l-2"}
     elsewhere = (await agent.get("/v1/sites/cave/demand")).json()
     assert elsewhere["launches"] == []
 
@@ -169,8 +169,8 @@ async def test_several_sites_are_each_asked_for_their_share(server: RunningServe
         server.services.demand._queues.clear()
         server.services.demand._counted.clear()
         await server.refresh()
-        found = (await agent.get(f"/v1/sites/{site}/demand")).json()["groups"]
-        return {one["need"]["cpus"]: one["tasks"] for one in found}
+        groups = (await agent.get(f"/v1/sites/{site}/demand")).json()["groups"]
+        return {group["need"]["cpus"]: group["tasks"] for group in groups}
 
     assert await asked("hall") == {1: 2, 99: 1}, "a quarter of the room; what nobody can run is shown to all"
     assert await asked("cave") == {1: 6, 99: 1}

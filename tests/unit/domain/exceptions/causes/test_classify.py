@@ -23,7 +23,7 @@ from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_js
 from forestay.formats.rules.pack_folder import shipped_packs
 from forestay.formats.rules.pack_yaml import read_pack_text
 
-HOUSE = """
+DEFAULT_POLICY = """
 pack: house
 version: 1
 patterns:
@@ -33,17 +33,17 @@ patterns:
   - {name: state-oom, cause: memory, retry: changed, confidence: 0.9, weight: 60, when: {scheduler_state: [OUT_OF_MEMORY]}, words: w, matches: [{scheduler_state: OUT_OF_MEMORY}], passes: [{}]}
   - {name: exited, cause: code, retry: no, confidence: 0.5, weight: 10, when: {lines: ['exited with']}, words: w, matches: [{log_tail: exited with 1}], passes: [{}]}
 """
-HOUSE_CLASSIFIER = Classifier(one.pattern for one in read_pack_text(HOUSE).patterns)
+DEFAULT_CLASSIFIER = Classifier(pack_pattern.pattern for pack_pattern in read_pack_text(DEFAULT_POLICY).patterns)
 
 
 def asked(**plain: Any) -> CauseFinding:
-    return HOUSE_CLASSIFIER.classify(read_evidence(plain))
+    return DEFAULT_CLASSIFIER.classify(read_evidence(plain))
 
 
 def test_the_nearer_to_the_root_wins() -> None:
-    found = asked(exit_code=1, log_tail="task 3 exited with 1\nout of memory")
-    assert (found.cause, found.pattern, found.lines) == (Cause.MEMORY, "out-of-memory", ("out of memory",))
-    assert [one.pattern for one in found.also] == ["exited"]
+    finding = asked(exit_code=1, log_tail="task 3 exited with 1\nout of memory")
+    assert (finding.cause, finding.pattern, finding.lines) == (Cause.MEMORY, "out-of-memory", ("out of memory",))
+    assert [cause_finding.pattern for cause_finding in finding.also] == ["exited"]
 
 
 def test_of_two_errors_the_first_is_the_root() -> None:
@@ -54,8 +54,8 @@ def test_of_two_errors_the_first_is_the_root() -> None:
 
 
 def test_behind_caused_by_stands_the_root() -> None:
-    found = asked(log_tail="KeyError: outer\n  at a\n  at b\nCaused by: No space left")
-    assert found.cause is Cause.DISK
+    finding = asked(log_tail="KeyError: outer\n  at a\n  at b\nCaused by: No space left")
+    assert finding.cause is Cause.DISK
 
 
 def test_an_early_warning_does_not_win() -> None:
@@ -68,12 +68,12 @@ def test_an_error_after_which_much_was_done_does_not_win() -> None:
 
 
 def test_two_of_one_strength_are_unknown_and_both_named() -> None:
-    found = asked(scheduler_state="OUT_OF_MEMORY", log_tail="KeyError: 'x'")
-    assert found.cause is Cause.UNKNOWN
-    assert found.confidence < 0.5
-    assert {one.cause for one in found.also} == {Cause.MEMORY, Cause.CODE}
-    assert "memory" in found.words
-    assert "code" in found.words
+    finding = asked(scheduler_state="OUT_OF_MEMORY", log_tail="KeyError: 'x'")
+    assert finding.cause is Cause.UNKNOWN
+    assert finding.confidence < 0.5
+    assert {cause_finding.cause for cause_finding in finding.also} == {Cause.MEMORY, Cause.CODE}
+    assert "memory" in finding.words
+    assert "code" in finding.words
 
 
 def test_tellers_that_agree_are_surer() -> None:
@@ -85,9 +85,9 @@ def test_tellers_that_agree_are_surer() -> None:
 
 def test_nothing_known_is_unknown() -> None:
     for plain in ({}, {"exit_code": 1}, {"exit_code": 1, "log_tail": "zyx"}):
-        found = asked(**plain)
-        assert (found.cause, found.pattern, found.retry) == (Cause.UNKNOWN, "", RetryNeed.NO)
-        assert found.confidence <= 0.3
+        finding = asked(**plain)
+        assert (finding.cause, finding.pattern, finding.retry) == (Cause.UNKNOWN, "", RetryNeed.NO)
+        assert finding.confidence <= 0.3
 
 
 JSON = some.recursive(
@@ -112,11 +112,11 @@ TELLING = some.deferred(
 def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]) -> None:
     for record in (plain, {**telling, **plain}, {**plain, **telling}):
         evidence = read_evidence(record)
-        found = classifier().classify(evidence)
-        assert found.cause in set(Cause)
-        assert found.retry in set(RetryNeed)
-        assert 0.0 <= found.confidence <= 1.0
-        assert finding_to_json(found).keys() == {
+        finding = classifier().classify(evidence)
+        assert finding.cause in set(Cause)
+        assert finding.retry in set(RetryNeed)
+        assert 0.0 <= finding.confidence <= 1.0
+        assert finding_to_json(finding).keys() == {
             "cause",
             "confidence",
             "retry",
@@ -137,7 +137,7 @@ def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]
 @settings(deadline=None, max_examples=examples(6))
 @given(some.randoms(use_true_random=False), TELLING)
 def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dict[str, Any]) -> None:
-    patterns = [one.pattern for one in shipped_packs().patterns]
+    patterns = [pack_pattern.pattern for pack_pattern in shipped_packs().patterns]
     dice.shuffle(patterns)
     evidence = read_evidence(telling)
     assert Classifier(patterns).classify(evidence) == classifier().classify(evidence)

@@ -14,7 +14,7 @@ from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Tok
 
 
 def ending(reason: str, error: str | None = None, file: str | None = None, **more: object) -> AttemptResult:
-    return AttemptResult(Token(1, 1), "c", AttemptOutcome.FAULT, reason, error=error, file=file, **more)  # type: ignore[arg-type]
+    return AttemptResult(Token(1, 1), "c", AttemptOutcome.FAILURE, reason, error=error, file=file, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def ending(reason: str, error: str | None = None, file: str | None = None, **mor
     ],
 )
 def test_what_the_system_says_decides(reason: str, error: str | None, file: str | None, expected: str) -> None:
-    found = pilot_finding(ending(reason, error, file))
-    assert found is not None
-    assert f"{found.cause} {found.retry}" == expected
-    assert found.words
-    assert found.advice
+    finding = pilot_finding(ending(reason, error, file))
+    assert finding is not None
+    assert f"{finding.cause} {finding.retry}" == expected
+    assert finding.words
+    assert finding.advice
 
 
 @pytest.mark.parametrize(

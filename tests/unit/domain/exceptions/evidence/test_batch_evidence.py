@@ -16,10 +16,12 @@ from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Job
 
 def lost(document: JobDocument) -> JobDocument:
     """The same job after so many of its pilots died that it is held back."""
-    for one in range(MAX_RELEASES):
-        taken = claim(document, claim_id=f"c-{one}", pilot=f"p-{one}", host=f"n{one}", now=one + 1)
+    for number in range(MAX_RELEASES):
+        taken = claim(document, claim_id=f"c-{number}", pilot=f"p-{number}", host=f"n{number}", now=number + 1)
         assert isinstance(taken, JobDocument)
-        again = release(taken, claim_id=f"c-{one}", now=one + 1, by="watch", reason="gone", overlap_possible=False)
+        again = release(
+            taken, claim_id=f"c-{number}", now=number + 1, by="watch", reason="gone", overlap_possible=False
+        )
         assert isinstance(again, JobDocument)
         document = again
     assert document.state is State.FAULTED
@@ -44,21 +46,23 @@ async def test_the_cause_is_the_batch_systems_word(word: str, cause: Cause) -> N
     assert find_cause(document, evidence, await Patterns().classifier()).cause is cause
 
 
-async def test_without_a_word_that_says_why_a_lost_job_is_the_nodes_fault() -> None:
+async def test_without_a_word_that_says_why_a_lost_job_is_the_nodes_failure() -> None:
     document = lost(job("one"))
     classifier = await Patterns().classifier()
-    said = with_batch_word(evidence_of(document, ""), word="COMPLETED", reason="", nodes=(), pilot="p", batch_job="1")
-    for evidence in (evidence_of(document, ""), said):
-        found = find_cause(document, evidence, classifier)
-        assert (found.cause, found.confidence) == (Cause.NODE, 0.7)
+    returned_evidence = with_batch_word(
+        evidence_of(document, ""), word="COMPLETED", reason="", nodes=(), pilot="p", batch_job="1"
+    )
+    for evidence in (evidence_of(document, ""), returned_evidence):
+        finding = find_cause(document, evidence, classifier)
+        assert (finding.cause, finding.confidence) == (Cause.NODE, 0.7)
 
 
 def test_the_pilots_of_its_attempts_the_newest_first() -> None:
     assert lost_with(lost(job("one")))[:2] == (f"p-{MAX_RELEASES - 1}", f"p-{MAX_RELEASES - 2}")
 
 
-def test_an_earlier_fault_is_no_evidence_of_how_it_was_lost() -> None:
+def test_an_earlier_failure_is_no_evidence_of_how_it_was_lost() -> None:
     document = lost(job("one"))
-    before = AttemptResult(token=document.token, claim="c", outcome=AttemptOutcome.FAULT, reason="exit", exit_code=3)
-    found = evidence_of(replace(document, last=before), "Traceback")
-    assert (found.exit_code, found.more["reason"]) == (None, "lost")
+    before = AttemptResult(token=document.token, claim="c", outcome=AttemptOutcome.FAILURE, reason="exit", exit_code=3)
+    evidence = evidence_of(replace(document, last=before), "Traceback")
+    assert (evidence.exit_code, evidence.more["reason"]) == (None, "lost")

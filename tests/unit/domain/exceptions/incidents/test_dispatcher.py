@@ -1,4 +1,4 @@
-"""The dispatcher: what may pass goes to a ladder, what will not is rolled back, and the house may say otherwise by cause."""
+"""The dispatcher: what may pass goes to a retry policy, what will not is rolled back, and the default policy may say otherwise by cause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from tests.unit.domain.exceptions.incidents.test_house_policy import faulted, findings
+from tests.unit.domain.exceptions.incidents.test_default_policy import faulted, findings
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.incidents.dispatcher import (
@@ -24,15 +24,15 @@ from forestay.domain.jobs.job_document import FlowRef
 @pytest.mark.parametrize(
     ("cause", "retry", "sure", "way"),
     [
-        (Cause.NETWORK, RetryNeed.SAME, 0.9, FailureRoute.LADDER),
-        (Cause.NODE, RetryNeed.ELSEWHERE, 0.9, FailureRoute.LADDER),
+        (Cause.NETWORK, RetryNeed.SAME, 0.9, FailureRoute.RETRY),
+        (Cause.NODE, RetryNeed.ELSEWHERE, 0.9, FailureRoute.RETRY),
         (Cause.CODE, RetryNeed.NO, 0.9, FailureRoute.ROLLBACK),
         (Cause.MEMORY, RetryNeed.CHANGED, 0.9, FailureRoute.ROLLBACK),
-        (Cause.CODE, RetryNeed.NO, 0.5, FailureRoute.LADDER),
-        (Cause.UNKNOWN, RetryNeed.NO, 0.0, FailureRoute.LADDER),
+        (Cause.CODE, RetryNeed.NO, 0.5, FailureRoute.RETRY),
+        (Cause.UNKNOWN, RetryNeed.NO, 0.0, FailureRoute.RETRY),
     ],
 )
-def test_recoverable_and_unrecoverable_faults_are_told_apart(
+def test_recoverable_and_unrecoverable_failures_are_told_apart(
     cause: Cause, retry: RetryNeed, sure: float, way: FailureRoute
 ) -> None:
     assert (
@@ -42,33 +42,31 @@ def test_recoverable_and_unrecoverable_faults_are_told_apart(
 
 
 @given(findings)
-def test_every_fault_goes_some_way_and_by_itself_the_jobs_own(finding: CauseFinding) -> None:
+def test_every_failure_goes_some_way_and_by_itself_the_jobs_own(finding: CauseFinding) -> None:
     assert Dispatcher().send(finding).way is FailureRoute.OWN
-    told = Dispatcher(
-        {finding.cause.value: RoutedFailure(FailureRoute.LADDER, "short"), "*": RoutedFailure(FailureRoute.FAIL)}
+    failure = Dispatcher(
+        {finding.cause.value: RoutedFailure(FailureRoute.RETRY, "short"), "*": RoutedFailure(FailureRoute.FAIL)}
     ).send(finding)
-    assert (told.way, told.ladder) == (FailureRoute.LADDER, "short")
+    assert (failure.way, failure.retry_policy) == (FailureRoute.RETRY, "short")
     assert Dispatcher({"*": RoutedFailure(FailureRoute.DISPATCH)}).send(finding).way in (
-        FailureRoute.LADDER,
+        FailureRoute.RETRY,
         FailureRoute.ROLLBACK,
     )
 
 
 def test_ways_are_read_as_people_write_them() -> None:
-    assert read_way("ladder patient") == RoutedFailure(FailureRoute.LADDER, "patient")
+    assert read_way("retry patient") == RoutedFailure(FailureRoute.RETRY, "patient")
     assert read_way(" hold ") == RoutedFailure(FailureRoute.HOLD)
     assert read_way("dispatch") == RoutedFailure(FailureRoute.DISPATCH)
     assert read_way("hold patient") is read_way("climb") is read_way("") is None
-    wrong = Dispatcher(
-        {"netwrok": RoutedFailure(FailureRoute.HOLD), "node": RoutedFailure(FailureRoute.LADDER, "tall")}
-    )
-    assert dict(check_dispatcher(wrong, frozenset({"house"}))).keys() == {"netwrok", "node"}
+    wrong = Dispatcher({"netwrok": RoutedFailure(FailureRoute.HOLD), "node": RoutedFailure(FailureRoute.RETRY, "tall")})
+    assert dict(check_dispatcher(wrong, frozenset({"default"}))).keys() == {"netwrok", "node"}
 
 
-def test_only_the_end_of_what_a_case_waits_for_is_the_cases() -> None:
+def test_only_the_end_of_what_a_run_waits_for_is_the_runs() -> None:
     job = faulted()
-    tie = FlowRef("case", "publish@1", "flow", -1, 0, 1)
+    flow_ref = FlowRef("run", "publish@1", "flow", -1, 0, 1)
     assert not can_roll_back(job)
-    assert can_roll_back(replace(job, tie=tie))
-    assert not can_roll_back(replace(job, tie=tie._replace(of=0)))
-    assert not can_roll_back(replace(job, tie=tie._replace(work="publish@1!3.0")))
+    assert can_roll_back(replace(job, flow_ref=flow_ref))
+    assert not can_roll_back(replace(job, flow_ref=flow_ref._replace(of=0)))
+    assert not can_roll_back(replace(job, flow_ref=flow_ref._replace(work="publish@1!3.0")))

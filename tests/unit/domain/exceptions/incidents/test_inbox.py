@@ -10,7 +10,7 @@ from forestay.domain.exceptions.incidents.incident import IncidentState, Inciden
 
 
 def _held(number: int, **changed: object) -> IncidentStatus:
-    one = IncidentStatus(
+    status = IncidentStatus(
         f"i{number}",
         "lab",
         "ada",
@@ -20,14 +20,14 @@ def _held(number: int, **changed: object) -> IncidentStatus:
         cause="code",
         job=f"j{number}",
     )
-    return replace(one, **changed)  # type: ignore[arg-type]
+    return replace(status, **changed)  # type: ignore[arg-type]
 
 
-def test_a_storm_is_one_group_whatever_its_faults_wait_for_and_whoever_owns_them() -> None:
+def test_a_storm_is_one_group_whatever_its_failures_wait_for_and_whoever_owns_them() -> None:
     storm = [
         _held(n, state=IncidentState.WAITING, group="cause:node@1", cause="node", owner=f"o{n % 3}") for n in range(5)
     ]
-    (group,) = grouped(inbox_tally_of(replace(one, core_seconds=3600)) for one in storm)
+    (group,) = grouped(inbox_tally_of(replace(status, core_seconds=3600)) for status in storm)
     assert (group.count, group.core_seconds, group.owners, group.place.owner) == (5, 5 * 3600, 3, "")
     assert group.place.waits is WaitsFor.CANARY
     (tried,) = grouped(map(inbox_tally_of, [*storm, _held(9, group="cause:node@1", cause="node")]))
@@ -44,14 +44,14 @@ def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_fi
         _held(5, state=IncidentState.WAITING),
         _held(6, state=IncidentState.COMPLETE),
     ]
-    found = grouped(map(inbox_tally_of, waiting))
-    assert [(one.place.owner, one.count, one.place.waits) for one in found] == [
+    groups = grouped(map(inbox_tally_of, waiting))
+    assert [(group.place.owner, group.count, group.place.waits) for group in groups] == [
         ("ben", 1, WaitsFor.PERSON),
         ("ada", 2, WaitsFor.PERSON),
-        ("ada", 1, WaitsFor.SECOND_PERSON),
+        ("ada", 1, WaitsFor.APPROVAL),
     ]
-    assert (found[1].oldest, found[1].at) == ("i1", 1001)
-    assert found[1].next_step(waiting[0]) == "forestay explain j1"
-    of_another_engine = replace(waiting[0], job="", case="c1")
-    assert found[1].next_step(of_another_engine) == f"forestay explain {waiting[0].id[:8]}"
-    assert found[2].next_step(waiting[3]) == "forestay approvals"
+    assert (groups[1].oldest, groups[1].at) == ("i1", 1001)
+    assert groups[1].next_step(waiting[0]) == "forestay explain j1"
+    of_another_engine = replace(waiting[0], job="", run="c1")
+    assert groups[1].next_step(of_another_engine) == f"forestay explain {waiting[0].id[:8]}"
+    assert groups[2].next_step(waiting[3]) == "forestay approvals"

@@ -1,4 +1,4 @@
-"""What needs a second person, and whose agreement counts."""
+"""What needs approval, and whose agreement counts."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from forestay.domain.exceptions.safeguards.approval_policy import (
     needed,
 )
 
-DECISION = digest_of({"incident": "i1", "n": 1, "steps": [{"action": "remove", "target": "case"}]})
-ASKING = ApprovalRequest("alpha", DECISION, "remove case c1", "ann", at=100, until=1_000)
+DECISION = digest_of({"incident": "i1", "n": 1, "steps": [{"action": "remove", "target": "run"}]})
+ASKING = ApprovalRequest("alpha", DECISION, "remove run c1", "ann", at=100, until=1_000)
 
 
 @pytest.mark.parametrize(
     ("action", "target", "needs"),
     [
         ("force-complete", "job", True),
-        ("force-complete", "item", True),
+        ("force-complete", "task", True),
         ("release", "job", True),
-        ("remove", "item", False),
-        ("remove", "case", True),
+        ("remove", "task", False),
+        ("remove", "run", True),
         ("remove", "ancestors", True),
-        ("remove", "all-cases", True),
-        ("restart", "item", False),
-        ("force-fail", "item", False),
-        ("suspend", "all-cases", False),
+        ("remove", "all-runs", True),
+        ("restart", "task", False),
+        ("force-fail", "task", False),
+        ("suspend", "all-runs", False),
     ],
 )
 def test_which_acts_need_one(action: str, target: str, needs: bool) -> None:
@@ -47,15 +47,15 @@ def test_a_rule_that_acts_on_anothers_job_needs_one() -> None:
 
 
 def test_another_person_with_the_role_approves_exactly_this_decision() -> None:
-    given = approve(ASKING, by="bob", tenant="alpha", approver=True, now=200)
-    assert given == Approval("alpha", DECISION, "ann", "bob", 200, 200 + LASTS)
-    assert approved(given, tenant="alpha", decision=DECISION, now=300) is None
-    other = digest_of({"incident": "i1", "n": 2, "steps": [{"action": "remove", "target": "case"}]})
+    approval = approve(ASKING, by="bob", tenant="alpha", approver=True, now=200)
+    assert approval == Approval("alpha", DECISION, "ann", "bob", 200, 200 + LASTS)
+    assert approved(approval, tenant="alpha", decision=DECISION, now=300) is None
+    other = digest_of({"incident": "i1", "n": 2, "steps": [{"action": "remove", "target": "run"}]})
     for wrong in (
-        approved(given, tenant="alpha", decision=other, now=300),
-        approved(given, tenant="beta", decision=DECISION, now=300),
-        approved(given, tenant="alpha", decision=DECISION, now=200 + LASTS),
-        approved(replace(given, approved_by="ann"), tenant="alpha", decision=DECISION, now=300),
+        approved(approval, tenant="alpha", decision=other, now=300),
+        approved(approval, tenant="beta", decision=DECISION, now=300),
+        approved(approval, tenant="alpha", decision=DECISION, now=200 + LASTS),
+        approved(replace(approval, approved_by="ann"), tenant="alpha", decision=DECISION, now=300),
         approved(None, tenant="alpha", decision=DECISION, now=300),
     ):
         assert isinstance(wrong, NotApproved)

@@ -43,9 +43,9 @@ def chain(count: int = 6) -> list[AuditEntry]:
 
 def test_entries_follow_on_each_other() -> None:
     entries = chain()
-    assert [one.number for one in entries] == [1, 2, 3, 4, 5, 6]
+    assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[0].before == START
-    assert [one.before for one in entries[1:]] == [one.hash for one in entries[:-1]]
+    assert [entry.before for entry in entries[1:]] == [entry.hash for entry in entries[:-1]]
     assert check(entries, AuditHead()) == AuditHead(0, 6, entries[-1].hash)
     assert check(entries[3:], AuditHead(0, 3, entries[2].hash)) == AuditHead(0, 6, entries[-1].hash)
 
@@ -63,10 +63,10 @@ def test_one_changed_value_is_found_and_named(place: int, field: str) -> None:
 
 @given(st.integers(0, 5), st.data())
 def test_one_changed_byte_of_what_is_shown_is_found(place: int, data: st.DataObject) -> None:
-    shown = [entry_public(one) for one in chain()]
+    shown = [entry_public(entry) for entry in chain()]
     text = json.dumps(shown[place])
     at = data.draw(st.integers(0, len(text) - 1))
-    other = data.draw(st.characters(codec="ascii").filter(lambda one: one != text[at]))
+    other = data.draw(st.characters(codec="ascii").filter(lambda value: value != text[at]))
     changed = text[:at] + other + text[at + 1 :]
     try:
         read = json.loads(changed)
@@ -75,10 +75,10 @@ def test_one_changed_byte_of_what_is_shown_is_found(place: int, data: st.DataObj
     if read == shown[place]:
         return  # another way to write the same
     shown[place] = read
-    found = check_public(shown)
-    assert found.broken is not None
-    assert found.broken == place + 1
-    assert found.words
+    checked_chain = check_public(shown)
+    assert checked_chain.broken is not None
+    assert checked_chain.broken == place + 1
+    assert checked_chain.words
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_is_stored_and_shown_keeps_its_hash() -> None:
     page = next_page(AuditHead(), [note], tenant="alpha", name="n", now=1_700_000_000_123)
     stored = json.loads(json.dumps(page_to_json(page)))
     assert page_from_json(stored) == page
-    assert check_public([json.loads(json.dumps(entry_public(one))) for one in page.entries]).broken is None
+    assert check_public([json.loads(json.dumps(entry_public(entry))) for entry in page.entries]).broken is None
 
 
 def test_nothing_grows_without_end() -> None:
@@ -123,6 +123,6 @@ def test_nothing_grows_without_end() -> None:
 
 
 def test_what_cannot_be_read_is_broken() -> None:
-    shown = [entry_public(one) for one in chain(2)]
+    shown = [entry_public(entry) for entry in chain(2)]
     del shown[1]["by"]
     assert check_public(shown).broken == 2

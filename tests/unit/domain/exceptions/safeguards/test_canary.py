@@ -124,6 +124,6 @@ def test_it_never_jumps(steps: list[tuple[str, int, bool]]) -> None:
             assert before.step >= len(STEPS) or ended[before.step] >= STEPS[before.step]
         if canary.step < len(STEPS):
             assert len(canary.pending) + canary.well + canary.bad <= STEPS[canary.step]
-            assert canary.let <= 1 + 10 + sum(1 for one in steps if one[0] == "forget")
+            assert canary.let <= 1 + 10 + sum(1 for step in steps if step[0] == "forget")
         if before.held:
             assert canary.held

@@ -77,7 +77,7 @@ def test_in_no_window_is_more_spent_than_the_limit(limit: RateLimit, steps: list
         else:
             bucket = Bucket.from_plain(bucket.as_plain())
         assert 0 <= bucket.free <= limit.tokens
-        out = sum(one.tokens for one in bucket.leases) + sum(n for _, n in bucket.returning)
+        out = sum(token_lease.tokens for token_lease in bucket.leases) + sum(n for _, n in bucket.returning)
         assert out <= limit.tokens
         assert len(bucket.returning) <= (limit.window + LASTS) // max(1, limit.window // SLICES) + 2
     assert most_in_a_window(spent, limit.window) <= limit.tokens

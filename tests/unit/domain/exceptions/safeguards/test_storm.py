@@ -1,4 +1,4 @@
-"""Storms: many faults of a kind are one group, and what is usual is none."""
+"""Storms: many failures of a kind are one group, and what is usual is none."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_faults_below_the_least_are_no_storm() -> None:
     assert notice(Storms(), [FailureSignature("node", "s1", "h1")] * 49, START).groups == ()
 
 
-def test_five_thousand_faults_of_one_cause_over_many_hosts_are_one_group() -> None:
+def test_five_thousand_failures_of_one_cause_over_many_hosts_are_one_group() -> None:
     storms = Storms()
     for batch in range(50):
         signs = [FailureSignature("network", f"s{n % 3}", f"h{(batch * 100 + n) % 400}") for n in range(100)]
         storms = notice(storms, signs, START + batch * 20)
     (group,) = storms.groups
     assert group.key == StormGroupKey(Trait.CAUSE, "network")
-    assert group.faults == 5_000
+    assert group.failures == 5_000
     assert str(group.key) == "cause network"
     assert storms.group_of(FailureSignature("network", "elsewhere")) == group
     assert storms.group_of(FailureSignature("memory", "s1", "h1")) is None
@@ -52,7 +52,7 @@ def test_one_storm_is_one_group_however_it_comes(order: list[int], batch: int, h
         assert len(storms.groups) <= 1
         grouped = max(grouped, len(storms.groups))
     assert grouped == 1
-    assert storms.groups[0].faults == 600
+    assert storms.groups[0].failures == 600
 
 
 def test_a_host_on_which_everything_fails_is_a_group_of_its_host() -> None:
@@ -61,14 +61,14 @@ def test_a_host_on_which_everything_fails_is_a_group_of_its_host() -> None:
         FailureSignature(causes[n % 4], "s1" if n < 60 else f"s{n}", "h7" if n < 60 else f"h{n}") for n in range(120)
     ]
     storms = notice(Storms(), signs, START)
-    assert [one.key for one in storms.groups] == [StormGroupKey(Trait.SITE, "s1")], "asked before the host"
+    assert [group.key for group in storms.groups] == [StormGroupKey(Trait.SITE, "s1")], "asked before the host"
     alone = [sign._replace(site="") for sign in signs]
-    assert [one.key for one in notice(Storms(), alone, START).groups] == [StormGroupKey(Trait.HOST, "h7")]
+    assert [group.key for group in notice(Storms(), alone, START).groups] == [StormGroupKey(Trait.HOST, "h7")]
 
 
 def test_two_causes_at_once_are_two_groups() -> None:
     signs = [FailureSignature("node", "s1", "h1")] * 60 + [FailureSignature("memory", "s1", "h1")] * 70
-    assert {one.key.value for one in notice(Storms(), signs, START).groups} == {"node", "memory"}
+    assert {group.key.value for group in notice(Storms(), signs, START).groups} == {"node", "memory"}
 
 
 def test_what_comes_every_day_is_usual() -> None:
@@ -88,9 +88,9 @@ def test_what_comes_every_day_is_usual() -> None:
 def test_a_storm_whose_canary_let_all_through_is_over_when_it_is_calm() -> None:
     storms = notice(Storms(), [FailureSignature("node")] * 100, START)
     group = storms.groups[0]
-    mended = with_canary(storms, group.id, "r1", let_all(Canary()))
-    assert pass_time(mended, START + MINUTE).groups, "not calm yet"
-    assert pass_time(mended, START + 7 * MINUTE).groups == ()
+    recovered = with_canary(storms, group.id, "r1", let_all(Canary()))
+    assert pass_time(recovered, START + MINUTE).groups, "not calm yet"
+    assert pass_time(recovered, START + 7 * MINUTE).groups == ()
 
 
 def test_a_group_that_waits_for_an_outcome_or_a_person_stays() -> None:

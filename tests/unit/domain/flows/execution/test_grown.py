@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forestay.domain.flows.commands import CancelWork, Command, FinishCase, ListFiles, RunOutcome, SubmitJobs
+from forestay.domain.flows.commands import CancelWork, Command, FinishRun, ListFiles, RunOutcome, SubmitJobs
 from forestay.domain.flows.events import Event, FilesListed, JobsEnded, Verb, VerbKind
 from forestay.domain.flows.execution.advance import advance
 from forestay.domain.flows.execution.flow_run import FlowRun
@@ -25,21 +25,21 @@ class Restart(Exception):
     """The function has come to a checkpoint where a new run is to begin."""
 
 
-class Case(FlowContextBase):
-    """A case whose jobs end at once."""
+class RunDriver(FlowContextBase):
+    """A run whose jobs end at once."""
 
-    def __init__(self, fate: Fate, given: dict[str, Any] | None = None, *, anew: bool = False) -> None:
-        super().__init__(given or {})
+    def __init__(self, fate: Fate, fields: dict[str, Any] | None = None, *, anew: bool = False) -> None:
+        super().__init__(fields or {})
         self.fate = fate
         self.anew = anew
         self.events: list[Event] = []
         self.orders: list[SubmitJobs] = []
         self.listed: list[tuple[str, bool]] = []
-        self.finish: FinishCase | None = None
-        self.flow_run, _ = start_grown(grown_plan("made-up", "v1"), case="c", at=1, params={})
-        if given:
-            tasks = given["tasks"]
-            self.flow_run = FlowRun.from_plain(grown_plan("made-up", "v1", tasks), given["run"])
+        self.finish: FinishRun | None = None
+        self.flow_run, _ = start_grown(grown_plan("made-up", "v1"), run="c", at=1, params={})
+        if fields:
+            tasks = fields["tasks"]
+            self.flow_run = FlowRun.from_plain(grown_plan("made-up", "v1", tasks), fields["run"])
 
     def moment(self) -> int:
         return 2
@@ -64,7 +64,7 @@ class Case(FlowContextBase):
                     self.events.append(FilesListed(2, work, dimension, "listing-1", 3))
                 case CancelWork(work, count):
                     self.events.append(JobsEnded(3, work, bad=(1 << count) - 1, reason="cancelled"))
-                case FinishCase():
+                case FinishRun():
                     self.finish = command
                 case _:
                     continue
@@ -83,7 +83,7 @@ class Case(FlowContextBase):
         self.perform(commands)
         self.settle_ends()
 
-    async def run(self, function: Callable[[], Awaitable[Any]]) -> FinishCase | None:
+    async def run(self, function: Callable[[], Awaitable[Any]]) -> FinishRun | None:
         token = DESK.set(self)
         task = asyncio.ensure_future(function())
         try:
@@ -111,15 +111,15 @@ async def test_a_job_gives_its_result() -> None:
     async def function() -> dict[str, object]:
         first = await job("a", "echo ${HOME}", result="r.json")
         again = await job("a", ["cat", first.outputs["x"]] if first.outputs else ["cat"], outputs={"y": "y.txt"})
-        return {"first": first.result, "again": again.item}
+        return {"first": first.result, "again": again.instance}
 
-    case = Case(well)
-    finish = await case.run(function)
+    driver = RunDriver(well)
+    finish = await driver.run(function)
     assert finish is not None
     assert finish.outcome is RunOutcome.COMPLETED
     assert finish.outputs == {"first": {"work": "a@1", "index": 0}, "again": "a-2"}
-    assert '"command": ["sh", "-c", "echo $${HOME}"]' in case.orders[0].order.spelt
-    assert case.after == {"a": [], "a-2": ["a"]}
+    assert '"command": ["sh", "-c", "echo $${HOME}"]' in driver.orders[0].order.spelt
+    assert driver.after == {"a": [], "a-2": ["a"]}
 
 
 async def test_an_output_is_referred_to_by_later_jobs() -> None:
@@ -129,10 +129,10 @@ async def test_an_output_is_referred_to_by_later_jobs() -> None:
         with pytest.raises(KeyError):
             made.outputs["other"]
 
-    case = Case(well)
-    assert await case.run(function)
-    wanted = {"$output": {"case": "c", "work": "make@1", "output": "model"}}
-    assert case.orders[1].order.scope == {"tasks.make.outputs.model": wanted}
+    driver = RunDriver(well)
+    assert await driver.run(function)
+    wanted = {"$output": {"run": "c", "work": "make@1", "output": "model"}}
+    assert driver.orders[1].order.scope == {"tasks.make.outputs.model": wanted}
 
 
 async def test_side_by_side_and_what_comes_after() -> None:
@@ -141,9 +141,9 @@ async def test_side_by_side_and_what_comes_after() -> None:
         await gather([job("b", ["b"]), job("c", ["c"])])
         await gather(job("d", ["d"]), job("e", ["e"]))
 
-    case = Case(well)
-    assert await case.run(function)
-    assert case.after == {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["b", "c"]}
+    driver = RunDriver(well)
+    assert await driver.run(function)
+    assert driver.after == {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["b", "c"]}
 
 
 async def test_a_failure_is_an_exception_and_gather_waits_for_all() -> None:
@@ -152,11 +152,11 @@ async def test_a_failure_is_an_exception_and_gather_waits_for_all() -> None:
     async def function() -> None:
         with pytest.raises(JobFailed) as caught:
             await gather(job("bad", ["x"]), job("good", ["x"]))
-        ended.extend(item.id for item in case.flow_run.items.values() if item.ended)
-        assert (caught.value.item, caught.value.reason, caught.value.exit_code) == ("bad", "it is bad", 1)
+        ended.extend(instance.id for instance in driver.flow_run.instances.values() if instance.ended)
+        assert (caught.value.instance, caught.value.reason, caught.value.exit_code) == ("bad", "it is bad", 1)
 
-    case = Case(lambda work, _: ValueError if work.startswith("bad") else 1)
-    finish = await case.run(function)
+    driver = RunDriver(lambda work, _: ValueError if work.startswith("bad") else 1)
+    finish = await driver.run(function)
     assert finish is not None
     assert finish.outcome is RunOutcome.COMPLETED
     assert sorted(ended) == ["bad", "good"]
@@ -169,11 +169,11 @@ async def test_a_scatter_tolerates_what_it_says() -> None:
             await scatter("t", ["x"], {"n": range(4)}, tolerate=0)
         return {"count": some.count, "well": some.well, "bad": some.bad}
 
-    case = Case(lambda _, index: ValueError if index in (1, 5) else 1)
-    finish = await case.run(function)
+    driver = RunDriver(lambda _, index: ValueError if index in (1, 5) else 1)
+    finish = await driver.run(function)
     assert finish is not None
     assert finish.outputs == {"count": 8, "well": 6, "bad": 2}
-    assert '"${n}", "$${HOME}"' in case.orders[0].order.spelt
+    assert '"${n}", "$${HOME}"' in driver.orders[0].order.spelt
 
 
 async def test_a_scatter_over_what_is_listed_when_it_begins() -> None:
@@ -182,12 +182,12 @@ async def test_a_scatter_over_what_is_listed_when_it_begins() -> None:
         rest = await scatter("l", ["x", "${line}"], {"line": lines("list.txt")})
         return {"files": some.count, "lines": rest.count}
 
-    case = Case(well)
-    finish = await case.run(function)
+    driver = RunDriver(well)
+    finish = await driver.run(function)
     assert finish is not None
     assert finish.outputs == {"files": 3, "lines": 3}
-    assert case.listed == [("in/*.txt", False), ("list.txt", True)]
-    assert case.orders[0].order.listings == {"file": "listing-1"}
+    assert driver.listed == [("in/*.txt", False), ("list.txt", True)]
+    assert driver.orders[0].order.listings == {"file": "listing-1"}
 
 
 async def test_an_uncaught_failure_undoes_what_was_done() -> None:
@@ -196,12 +196,12 @@ async def test_an_uncaught_failure_undoes_what_was_done() -> None:
         await job("b", ["b"], compensate={"command": ["undo", "b"], "tries": 2})
         await job("bad", ["x"])
 
-    case = Case(lambda work, _: ValueError if work.startswith("bad") else 1)
-    finish = await case.run(function)
+    driver = RunDriver(lambda work, _: ValueError if work.startswith("bad") else 1)
+    finish = await driver.run(function)
     assert finish is not None
     assert finish.outcome is RunOutcome.FAILED
-    assert [one.order.work for one in case.orders] == ["a@1", "b@1", "bad@1", "b@1!2.1", "a@1!1.1"]
-    assert '["undo", "b"]' in case.orders[3].order.spelt
+    assert [jobs.order.work for jobs in driver.orders] == ["a@1", "b@1", "bad@1", "b@1!2.1", "a@1!1.1"]
+    assert '["undo", "b"]' in driver.orders[3].order.spelt
 
 
 async def test_a_checkpoint_carries_the_state_and_what_it_refers_to() -> None:
@@ -213,15 +213,15 @@ async def test_a_checkpoint_carries_the_state_and_what_it_refers_to() -> None:
             await checkpoint(at)
         return at
 
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for _ in range(3):
-        case = Case(well, given, anew=True)
+        driver = RunDriver(well, fields, anew=True)
         with pytest.raises(Restart):
-            await case.run(function)
-        given = case.carried_on() | {"run": case.flow_run.as_plain(), "tasks": grown_tasks(case.flow_run)}
-        assert list(case.flow_run.items) == [f"step-{case.kept['n']}" if case.kept["n"] > 1 else "step"]
-    assert len(given["tasks"]) == 3, "what may have to be undone is carried"
-    last = Case(well, given)
+            await driver.run(function)
+        fields = driver.carried_on() | {"run": driver.flow_run.as_plain(), "tasks": grown_tasks(driver.flow_run)}
+        assert list(driver.flow_run.instances) == [f"step-{driver.kept['n']}" if driver.kept["n"] > 1 else "step"]
+    assert len(fields["tasks"]) == 3, "what may have to be undone is carried"
+    last = RunDriver(well, fields)
     finish = await last.run(function)
     assert finish is not None
     assert finish.outputs == {"n": 3, "model": "${tasks.step-3.outputs.model}"}
@@ -234,7 +234,7 @@ async def test_a_checkpoint_wants_everything_ended() -> None:
         await checkpoint({})
 
     with pytest.raises(FlowStopped, match="slow has not"):
-        await Case(lambda *_: ...).run(function)
+        await RunDriver(lambda *_: ...).run(function)
 
 
 async def test_names_are_never_given_twice() -> None:
@@ -242,13 +242,13 @@ async def test_names_are_never_given_twice() -> None:
         for name in ("a-2", "a", "a", "a", "a-2"):
             await job(name, ["x"])
 
-    case = Case(well)
-    assert await case.run(function)
-    assert list(case.flow_run.items) == ["a-2", "a", "a-3", "a-4", "a-2-2"]
+    driver = RunDriver(well)
+    assert await driver.run(function)
+    assert list(driver.flow_run.instances) == ["a-2", "a", "a-3", "a-4", "a-2-2"]
 
 
 async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
-    case = Case(lambda work, _: ... if work.startswith("slow") else 1)
+    driver = RunDriver(lambda work, _: ... if work.startswith("slow") else 1)
     ends: list[Ended | JobFailed] = []
 
     async def function() -> None:
@@ -259,15 +259,15 @@ async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
             except JobFailed as error:
                 ends.append(error)
 
-    running = asyncio.ensure_future(case.run(function))
-    while "slow" not in case.flow_run.items:  # noqa: ASYNC110 - a turn of the loop, not time
+    running = asyncio.ensure_future(driver.run(function))
+    while "slow" not in driver.flow_run.instances:  # noqa: ASYNC110 - a turn of the loop, not time
         await asyncio.sleep(0)
-    case.take(Verb(3, "1", VerbKind.REDO, item="quick", by="ada"))
-    assert case.flow_run.verbs == ("-1",)
-    case.take(Verb(3, "2", VerbKind.SKIP, item="slow", by="ada"))
-    while "slow-2" not in case.flow_run.items:  # noqa: ASYNC110
+    driver.take(Verb(3, "1", VerbKind.REDO, instance="quick", by="ada"))
+    assert driver.flow_run.verbs == ("-1",)
+    driver.take(Verb(3, "2", VerbKind.SKIP, instance="slow", by="ada"))
+    while "slow-2" not in driver.flow_run.instances:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    case.take(Verb(3, "3", VerbKind.REMOVE, item="slow-2", by="ada"))
+    driver.take(Verb(3, "3", VerbKind.REMOVE, instance="slow-2", by="ada"))
     finish = await running
     assert finish is not None
     assert finish.outcome is RunOutcome.COMPLETED
@@ -297,9 +297,9 @@ async def test_what_cannot_be_asked_for_is_said(ask: Callable[[], object], words
         with pytest.raises((ValueError, TypeError), match=words):
             ask()
 
-    assert await Case(well).run(function)
+    assert await RunDriver(well).run(function)
 
 
-def test_outside_of_a_case_nothing_can_be_asked_for() -> None:
+def test_outside_of_a_run_nothing_can_be_asked_for() -> None:
     with pytest.raises(RuntimeError, match="inside a run"):
         job("a", ["x"])

@@ -55,15 +55,15 @@ def messages() -> st.SearchStrategy[Any]:
 
 def message_of(kind: type) -> st.SearchStrategy[Any]:
     made = {}
-    for name, one in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
+    for name, dataclass_field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
         if (
             name in BY_NAME
-            and not (name == "kind" and one.type == "str")
-            and not (name == "verb" and one.type == "str")
+            and not (name == "kind" and dataclass_field.type == "str")
+            and not (name == "verb" and dataclass_field.type == "str")
         ):
             made[name] = BY_NAME[name]
         else:
-            made[name] = BY_TYPE[str(one.type)]
+            made[name] = BY_TYPE[str(dataclass_field.type)]
     return st.builds(kind, **made)
 
 
@@ -74,7 +74,7 @@ def test_every_message_is_read_back_as_it_was(message: Message) -> None:
 
 @settings(max_examples=examples(50))
 @given(flows(), st.integers(0, 2**32), PARAMS)
-def test_what_a_case_says_and_hears_is_read_back(flow: Flow, seed: int, params: dict[str, object]) -> None:
+def test_what_a_run_says_and_hears_is_read_back(flow: Flow, seed: int, params: dict[str, object]) -> None:
     world = World(flow, seed=seed, fate=fates(seed, 20), params=params).run_out()
     for command in world.commands:
         assert command_from_plain(json.loads(json.dumps(as_plain(command)))) == command

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import StartCase, SubmitJobs
+from forestay.domain.flows.commands import StartRun, SubmitJobs
 from forestay.domain.flows.definition.flow import Compensation, Flow, Task
 from forestay.domain.flows.definition.flow_pattern import (
     Dimension,
@@ -18,7 +18,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     SubflowPattern,
 )
 from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.task_jobs import case_params, parameters, task_jobs
+from forestay.domain.flows.execution.task_jobs import parameters, run_params, task_jobs
 from forestay.domain.jobs.resources import Resources
 
 
@@ -28,11 +28,11 @@ def member(listing: str, place: int) -> object:
 
 def files(output: Mapping[str, object], several: bool) -> object:
     name = f"{output['work']}.{output['output']}"
-    return [f"{name}.{one}" for one in range(int(str(output["count"])))] if several else name
+    return [f"{name}.{number}" for number in range(int(str(output["count"])))] if several else name
 
 
 def orders(world: World) -> dict[str, SubmitJobs]:
-    return {one.order.work: one for one in world.commands if isinstance(one, SubmitJobs)}
+    return {command.order.work: command for command in world.commands if isinstance(command, SubmitJobs)}
 
 
 SCATTER = (Dimension("s", ListOf("${params.samples}")), Dimension("k", RangeOf(10, 30, 10)))
@@ -72,17 +72,17 @@ def test_the_elements_own_variables_stay_and_the_rest_is_filled_in(world: World)
 
 def test_each_job_has_its_element_the_last_variable_running_fastest(world: World) -> None:
     order = orders(world)["align@1"].order
-    found = list(parameters(world.plan, order, 0, 6, member=member))
-    assert found == [{"s": s, "k": k} for s in "abc" for k in (10, 20)]
-    assert list(parameters(world.plan, order, 3, 2, member=member)) == found[3:5]
+    found_parameters = list(parameters(world.plan, order, 0, 6, member=member))
+    assert found_parameters == [{"s": s, "k": k} for s in "abc" for k in (10, 20)]
+    assert list(parameters(world.plan, order, 3, 2, member=member)) == found_parameters[3:5]
 
 
 def test_a_word_that_is_a_list_becomes_many_words(world: World) -> None:
     jobs = task_jobs(world.plan, orders(world)["call@1"].order, tenant="lab", files=files)
-    places = [f"align@1.bam.{one}" for one in range(6)]
+    places = [f"align@1.bam.{number}" for number in range(6)]
     assert jobs.specification.command == ("call", "--", *places)
-    assert [(one.name, one.source) for one in jobs.specification.inputs] == [
-        (f"all/{place}-{one}", one) for place, one in enumerate(places)
+    assert [(job_input.name, job_input.source) for job_input in jobs.specification.inputs] == [
+        (f"all/{place}-{other_place}", other_place) for place, other_place in enumerate(places)
     ]
 
 
@@ -109,19 +109,19 @@ def test_a_scattered_sub_flow_gets_its_element() -> None:
         "t", SubflowPattern("inner", {"name": "${s}", "n": "${index}", "ref": "${params.ref}"}), scatter=SCATTER
     )
     world = World(Flow("f", (task,), flows={"inner": inner}), params=PARAMS).run_out()
-    starts = [one for one in world.commands if isinstance(one, StartCase)]
-    assert case_params(world.plan, starts[4], member=member, files=files) == {"name": "c", "n": 4, "ref": "hg38"}
+    starts = [command for command in world.commands if isinstance(command, StartRun)]
+    assert run_params(world.plan, starts[4], member=member, files=files) == {"name": "c", "n": 4, "ref": "hg38"}
 
 
 def test_changes_replace_fields_of_the_job() -> None:
     world = World(Flow("f", (Task("t", JobPattern(("true",))),)), repeats=False)
     changes = {"resources": {"memory": 5}, "command": ["x"]}
-    world.send(Verb(1, "v1", VerbKind.REPLACE, item="t", by="ann", changes=changes))
+    world.send(Verb(1, "v1", VerbKind.REPLACE, instance="t", by="ann", changes=changes))
     world.run_out()
     jobs = task_jobs(world.plan, orders(world)["t@2"].order, tenant="lab", files=files)
     assert jobs.specification.command == ("x",)
     assert jobs.specification.resources == Resources(memory=5)
-    wrong = Verb(1, "v2", VerbKind.REPLACE, item="t", by="ann", changes={"colour": "red"})
+    wrong = Verb(1, "v2", VerbKind.REPLACE, instance="t", by="ann", changes={"colour": "red"})
     world = World(Flow("f", (Task("t", JobPattern(("true",))),)), repeats=False)
     world.send(wrong)
     assert not world.answers["v2"].accepted
@@ -137,5 +137,5 @@ def test_an_element_that_is_a_record_can_be_looked_into() -> None:
         "{row.name}",
         "{row.lane}",
     )
-    (found,) = parameters(world.plan, order, 1, 1, member=member)
-    assert (found["row.name"], found["row.lane"]) == ("b", 2)
+    (fields,) = parameters(world.plan, order, 1, 1, member=member)
+    assert (fields["row.name"], fields["row.lane"]) == ("b", 2)

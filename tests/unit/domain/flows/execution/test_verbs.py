@@ -1,4 +1,4 @@
-"""What people and rules may do to a case, and that nothing they do leaves it stuck."""
+"""What people and rules may do to a run, and that nothing they do leaves it stuck."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forestay.domain.flows.commands import (
     SignalAncestors,
     StopWatch,
     SubmitJobs,
-    UndoCase,
+    UndoRun,
 )
 from forestay.domain.flows.definition.flow import Compensation, Deadline, Flow, Task, WhenFailed
 from forestay.domain.flows.definition.flow_pattern import (
@@ -36,7 +36,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.events import FilesAppeared, Verb, VerbKind
 from forestay.domain.flows.execution.advance import undo_run
-from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, ItemState, RunPhase
+from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, InstanceState, RunPhase
 from forestay.domain.flows.execution.messages import event_from_plain
 from forestay.domain.flows.execution.run_waits import WaitsOn, waits_for
 from forestay.domain.flows.scatter.elements import indexes
@@ -48,17 +48,17 @@ CHAIN = Flow("f", (Task("a", ECHO, compensation=UNDO), Task("b", ECHO, after=("a
 
 
 class Person:
-    """Sends verbs to a case."""
+    """Sends verbs to a run."""
 
     def __init__(self, world: World, name: str = "ann") -> None:
         self.world = world
         self.name = name
         self.sent = 0
 
-    def __call__(self, kind: VerbKind, item: str = "", **more: object) -> bool:
+    def __call__(self, kind: VerbKind, instance: str = "", **more: object) -> bool:
         self.sent += 1
         self.world.now += 1
-        verb = Verb(self.world.now, f"{self.name}-{self.sent}", kind, item, by=self.name, **more)  # type: ignore[arg-type]
+        verb = Verb(self.world.now, f"{self.name}-{self.sent}", kind, instance, by=self.name, **more)  # type: ignore[arg-type]
         self.world.send(verb)
         return self.world.answers[verb.id].accepted
 
@@ -68,10 +68,10 @@ def end(world: World, work: str) -> None:
 
 
 def states(world: World) -> dict[str, str]:
-    return {item.id: item.state.value for item in world.run.items.values()}
+    return {instance.id: instance.state.value for instance in world.run.instances.values()}
 
 
-def test_a_suspended_item_may_finish_and_its_end_is_held() -> None:
+def test_a_suspended_instance_may_finish_and_its_end_is_held() -> None:
     world = World(CHAIN, repeats=False)
     ann = Person(world)
     assert ann(VerbKind.SUSPEND, "a")
@@ -90,7 +90,7 @@ def test_continue_takes_away_the_own_holder_only() -> None:
     assert bob(VerbKind.SUSPEND, "a")
     assert not bob(VerbKind.CONTINUE)
     assert ann(VerbKind.CONTINUE)
-    assert ContinueWork("a@1", "case/ann", 1, 0) in world.commands
+    assert ContinueWork("a@1", "run/ann", 1, 0) in world.commands
     assert world.batches["a@1", None].holders == {"a/bob"}
     end(world, "a@1")
     assert states(world)["b"] == "waiting"
@@ -98,7 +98,7 @@ def test_continue_takes_away_the_own_holder_only() -> None:
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
-def test_a_suspended_case_begins_nothing_and_does_not_finish() -> None:
+def test_a_suspended_run_begins_nothing_and_does_not_finish() -> None:
     world = World(CHAIN, repeats=False)
     ann = Person(world)
     ann(VerbKind.SUSPEND)
@@ -108,18 +108,18 @@ def test_a_suspended_case_begins_nothing_and_does_not_finish() -> None:
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
-def test_redo_runs_an_item_and_all_that_came_after_it_again() -> None:
+def test_redo_runs_an_instance_and_all_that_came_after_it_again() -> None:
     world = World(CHAIN, repeats=False)
     end(world, "a@1")
     end(world, "b@1")
     assert Person(world)(VerbKind.REDO, "a")
     assert CancelWork("c@1", 1, 0) in world.commands
     world.run_out()
-    assert {item.id: item.round for item in world.run.items.values()} == {"a": 2, "b": 2, "c": 2}
+    assert {instance.id: instance.round for instance in world.run.instances.values()} == {"a": 2, "b": 2, "c": 2}
     assert [entry.work for entry in world.run.stack] == ["a@1", "a@2"]
 
 
-def test_a_skipped_item_lets_the_next_go_on() -> None:
+def test_a_skipped_instance_lets_the_next_go_on() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.SKIP, "a")
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
@@ -134,7 +134,7 @@ def test_a_skipped_item_lets_the_next_go_on() -> None:
         (VerbKind.REMOVE, {"a": "cancelled", "b": "cancelled", "c": "cancelled"}),
     ],
 )
-def test_an_item_is_ended_by_hand(kind: VerbKind, expected: dict[str, str]) -> None:
+def test_an_instance_is_ended_by_hand(kind: VerbKind, expected: dict[str, str]) -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(kind, "a")
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
@@ -149,7 +149,7 @@ def test_an_item_is_ended_by_hand(kind: VerbKind, expected: dict[str, str]) -> N
         (VerbKind.REMOVE, RunOutcome.REMOVED, []),
     ],
 )
-def test_a_case_is_ended_by_hand(kind: VerbKind, outcome: RunOutcome, undone: list[str]) -> None:
+def test_a_run_is_ended_by_hand(kind: VerbKind, outcome: RunOutcome, undone: list[str]) -> None:
     world = World(CHAIN, repeats=False)
     end(world, "a@1")
     assert Person(world)(kind)
@@ -159,7 +159,7 @@ def test_a_case_is_ended_by_hand(kind: VerbKind, outcome: RunOutcome, undone: li
     assert world.finished.left == 1 - len(undone)
 
 
-def test_a_restarted_case_begins_anew_and_can_still_be_undone() -> None:
+def test_a_restarted_run_begins_anew_and_can_still_be_undone() -> None:
     world = World(CHAIN, repeats=False)
     ann = Person(world)
     end(world, "a@1")
@@ -172,7 +172,7 @@ def test_a_restarted_case_begins_anew_and_can_still_be_undone() -> None:
     assert world.undone == ["a@2!2.1", "a@1!1.1"]
 
 
-def test_a_failed_item_is_mended_before_the_case_is_undone() -> None:
+def test_a_failed_instance_is_recovered_before_the_run_is_undone() -> None:
     flow = Flow("f", (Task("a", ECHO), Task("b", ECHO, after=("a",)), Task("other", ECHO)))
     world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a")
     end(world, "a@1")
@@ -182,21 +182,21 @@ def test_a_failed_item_is_mended_before_the_case_is_undone() -> None:
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
-def test_an_item_that_is_held_when_it_fails_waits_for_a_word() -> None:
+def test_an_instance_that_is_held_when_it_fails_waits_for_a_word() -> None:
     flow = Flow("f", (Task("a", ECHO, when_failed=WhenFailed.HOLD), Task("b", ECHO, after=("a",))))
     world = World(flow, repeats=False, fate=lambda task, index, undo: task != "a").run_out()
-    assert world.run.items["a"].state is ItemState.FAULTED
+    assert world.run.instances["a"].state is InstanceState.FAULTED
     assert [wait.what for wait in waits_for(world.run)] == [WaitsOn.VERDICT]
-    assert [report.kind for report in world.reports] == ["item-faulted"]
+    assert [report.kind for report in world.reports] == ["task-faulted"]
     assert Person(world)(VerbKind.FORCE_COMPLETE, "a")
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
 
 
-def test_replace_runs_another_flow_in_the_place_of_an_item() -> None:
+def test_replace_runs_another_flow_in_the_place_of_an_instance() -> None:
     world = World(CHAIN, repeats=False)
     assert Person(world)(VerbKind.REPLACE, "b", changes={"flow": "e" * 64, "params": {"x": 1}})
     assert world.run_out().run.outcome is RunOutcome.COMPLETED
-    assert world.run.items["b"].outputs == {"n": 0}
+    assert world.run.instances["b"].outputs == {"n": 0}
 
 
 def test_a_loop_is_redone_as_a_whole_and_inside() -> None:
@@ -218,11 +218,15 @@ def test_raise_reports_and_changes_nothing_else() -> None:
     world = World(CHAIN, repeats=False)
     before = states(world)
     assert Person(world)(VerbKind.RAISE, "a", changes={"type": "constraint"}, reason="too hot")
-    assert (world.reports[-1].kind, world.reports[-1].item, world.reports[-1].detail) == ("constraint", "a", "too hot")
+    assert (world.reports[-1].kind, world.reports[-1].instance, world.reports[-1].detail) == (
+        "constraint",
+        "a",
+        "too hot",
+    )
     assert states(world) == before
 
 
-def test_a_verb_for_all_cases_is_not_for_those_that_began_later() -> None:
+def test_a_verb_for_all_runs_is_not_for_those_that_began_later() -> None:
     world = World(CHAIN, repeats=False)
     assert not Person(world)(VerbKind.REMOVE, begun_by=world.run.started - 1)
     assert world.run.phase is RunPhase.RUNNING
@@ -231,7 +235,7 @@ def test_a_verb_for_all_cases_is_not_for_those_that_began_later() -> None:
 
 
 @pytest.mark.parametrize(("kind", "remove"), [(VerbKind.REMOVE, True), (VerbKind.FORCE_FAIL, False)])
-def test_what_a_removed_case_started_is_removed_too(kind: VerbKind, remove: bool) -> None:
+def test_what_a_removed_run_started_is_removed_too(kind: VerbKind, remove: bool) -> None:
     world = World(CHAIN, repeats=False)
     Person(world)(kind)
     assert CancelWork("a@1", 1, 0, remove) in world.commands
@@ -245,7 +249,7 @@ def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "item", "more", "words"),
+    ("kind", "instance", "more", "words"),
     [
         (VerbKind.SKIP, "nothing", {}, "no task"),
         (VerbKind.SKIP, "", {}, "to tasks only"),
@@ -255,10 +259,10 @@ def test_a_verb_for_ancestors_is_handed_on_with_its_id() -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(
-    kind: VerbKind, item: str, more: dict[str, object], words: str
+    kind: VerbKind, instance: str, more: dict[str, object], words: str
 ) -> None:
     world = World(CHAIN, repeats=False)
-    assert not Person(world)(kind, item, **more)
+    assert not Person(world)(kind, instance, **more)
     assert words in world.answers["ann-1"].detail
 
 
@@ -283,7 +287,7 @@ def test_a_compensation_that_fails_is_tried_again_then_held_never_dropped() -> N
     assert world.run.phase is RunPhase.COMPENSATING
     assert [wait.what for wait in waits_for(world.run)] == [WaitsOn.COMPENSATION]
     assert world.reports[-1].kind == "compensation-held"
-    assert [entry.item for entry in world.run.stack] == ["a", "b"]
+    assert [entry.instance for entry in world.run.stack] == ["a", "b"]
     ann = Person(world)
     assert not ann(VerbKind.SKIP, "!1")
     assert ann(VerbKind.REDO, "!2")
@@ -299,7 +303,7 @@ def test_a_compensation_is_settled_only_by_a_person_and_on_record() -> None:
     assert Person(world)(VerbKind.SKIP, "!1", reason="done by hand")
     assert world.run.outcome is RunOutcome.FAILED
     (settled,) = world.run.settled
-    assert (settled.item, settled.verb, settled.by, settled.reason) == ("a", "skip", "ann", "done by hand")
+    assert (settled.instance, settled.verb, settled.by, settled.reason) == ("a", "skip", "ann", "done by hand")
 
 
 def test_only_the_elements_that_ended_well_are_undone() -> None:
@@ -313,7 +317,7 @@ def test_only_the_elements_that_ended_well_are_undone() -> None:
 
 @settings(max_examples=examples(200))
 @given(flows(), st.integers(0, 2**32), st.sampled_from([0, 10, 40]), PARAMS)
-def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params: dict[str, object]) -> None:
+def test_no_verb_leaves_a_run_stuck(flow: Flow, seed: int, badness: int, params: dict[str, object]) -> None:
     undo_failures = {f"t{number}": seed % 4 for number in range(0, 20, 3)}
     world = World(flow, seed=seed, fate=fates(seed, badness), params=params, undo_failures=undo_failures)
     chance = Random(seed)
@@ -324,19 +328,19 @@ def test_no_verb_leaves_a_case_stuck(flow: Flow, seed: int, badness: int, params
         if chance.random() < 0.3:
             top = world.run.stack[-1].number if world.run.stack else 1
             kinds = [kind for kind in VerbKind if kind is not VerbKind.REMOVE or chance.random() < 0.1]
-            item = chance.choice(["", f"!{top}", *world.run.items, *world.run.items, *world.run.items])
+            instance = chance.choice(["", f"!{top}", *world.run.instances, *world.run.instances, *world.run.instances])
             kind = chance.choice(kinds)
-            if not item and kind in (VerbKind.FORCE_COMPLETE, VerbKind.REMOVE) and chance.random() < 0.8:
+            if not instance and kind in (VerbKind.FORCE_COMPLETE, VerbKind.REMOVE) and chance.random() < 0.8:
                 continue
             changes = {"priority": 3} if kind is VerbKind.REPLACE else {}
-            chance.choice(people)(kind, item, changes=changes, only_failed=chance.random() < 0.3)
+            chance.choice(people)(kind, instance, changes=changes, only_failed=chance.random() < 0.3)
         if world.timers and chance.random() < 0.05:
             world.fire(chance.choice(sorted(world.timers)))
     settle_everything(world, people[0])
     assert world.finished is not None
     if world.run.outcome is RunOutcome.FAILED:
         undone = [int(work.rpartition("!")[2].partition(".")[0]) for work in world.undone]
-        settled = [one.number for one in world.run.settled]
+        settled = [other_settled.number for other_settled in world.run.settled]
         assert sorted(undone + settled) == list(range(1, world.run.pushed + 1))
         assert undone == sorted(undone, reverse=True)
 
@@ -349,12 +353,12 @@ def settle_everything(world: World, person: Person) -> None:
             return
         for wait in waits_for(world.run):
             if wait.what is WaitsOn.HOLDER:
-                person(VerbKind.CONTINUE, wait.item, holder=wait.detail)
+                person(VerbKind.CONTINUE, wait.instance, holder=wait.detail)
             elif wait.what is WaitsOn.VERDICT:
-                person(VerbKind.SKIP, wait.item)
+                person(VerbKind.SKIP, wait.instance)
             elif wait.what is WaitsOn.COMPENSATION:
                 person(VerbKind.SKIP, wait.detail)
-    raise AssertionError(f"the case waits for ever: {waits_for(world.run)}")
+    raise AssertionError(f"the run waits for ever: {waits_for(world.run)}")
 
 
 def test_a_verdict_counts_also_for_what_is_suspended() -> None:
@@ -369,7 +373,7 @@ def test_a_verdict_counts_also_for_what_is_suspended() -> None:
 def test_a_watch_that_nobody_needs_is_stopped() -> None:
     task = Task("w", ECHO, scatter=(Dimension("file", WatchOf("*.root", until_quiet=60)),))
     world = World(Flow("f", (task,)), repeats=False, files=100)
-    while not world.run.items["w"].fan:
+    while not world.run.instances["w"].fan_out:
         world.step()
     assert Person(world)(VerbKind.SKIP, "w")
     assert StopWatch("w@1") in world.commands
@@ -391,8 +395,8 @@ def test_only_what_failed_of_a_scatter_is_done_again(source: Source) -> None:
     world = World(
         Flow("f", (make, use)), repeats=False, files=40, fate=lambda task, index, undo: index % 7 != 3
     ).run_out()
-    count = world.run.items["a"].count
-    assert world.run.items["a"].state is ItemState.FAULTED
+    count = world.run.instances["a"].count
+    assert world.run.instances["a"].state is InstanceState.FAULTED
     world.fate = lambda task, index, undo: index != 3
     ann = Person(world)
     assert ann(VerbKind.REDO, "a", only_failed=True)
@@ -404,9 +408,15 @@ def test_only_what_failed_of_a_scatter_is_done_again(source: Source) -> None:
         {i for (work, _), batch in world.batches.items() if work == f"a@{n}" for i in batch.ends} for n in (1, 2, 3)
     ]
     assert again == [set(range(count)), {i for i in range(count) if i % 7 == 3}, {3}]
-    assert (world.run.items["a"].well, world.run.items["a"].bad, world.run.items["a"].count) == (count, 0, count)
-    order = next(one.order for one in world.commands if isinstance(one, SubmitJobs) and one.order.item == "b")
-    outputs = {"case": "c1", "work": "a@3", "output": "out", "count": count, "well": count, "earlier": ["a@2", "a@1"]}
+    assert (world.run.instances["a"].well, world.run.instances["a"].bad, world.run.instances["a"].count) == (
+        count,
+        0,
+        count,
+    )
+    order = next(
+        command.order for command in world.commands if isinstance(command, SubmitJobs) and command.order.instance == "b"
+    )
+    outputs = {"run": "c1", "work": "a@3", "output": "out", "count": count, "well": count, "earlier": ["a@2", "a@1"]}
     assert order.scope == {"tasks.a.outputs.out": {"$outputs": outputs}}
     undone = [i for entry in world.run.stack for piece in entry.pieces for i in indexes(bits_of(piece) << piece.first)]
     assert sorted(undone) == list(range(count))
@@ -418,28 +428,28 @@ def test_what_did_not_fail_in_part_is_redone_whole() -> None:
     assert "redo it completely" in world.answers["ann-1"].detail
 
 
-def test_jobs_that_appear_while_a_case_is_suspended_are_held() -> None:
+def test_jobs_that_appear_while_a_run_is_suspended_are_held() -> None:
     task = Task("w", ECHO, scatter=(Dimension("file", WatchOf("*", until_quiet=60)),))
     world = World(Flow("f", (task,)), repeats=False, files=9)
     Person(world)(VerbKind.SUSPEND)
     Person(world, "bob")(VerbKind.SUSPEND, "w")
     world.send(FilesAppeared(9, "w@1", "file", "l", 4))
-    (submitted,) = (one for one in world.commands if isinstance(one, SubmitJobs))
-    assert (submitted.count, submitted.holders) == (4, ("case/ann", "w/bob"))
+    (submitted,) = (command for command in world.commands if isinstance(command, SubmitJobs))
+    assert (submitted.count, submitted.holders) == (4, ("run/ann", "w/bob"))
 
 
 @pytest.mark.parametrize("pattern", [SubflowPattern("inner"), WorkletPattern("place")])
-def test_a_sub_case_that_completed_is_undone_by_its_own_compensations(pattern: Pattern) -> None:
+def test_a_sub_run_that_completed_is_undone_by_its_own_compensations(pattern: Pattern) -> None:
     inner = Flow("inner", (Task("x", ECHO, compensation=UNDO),))
     tasks = (Task("a", ECHO, compensation=UNDO), Task("sub", pattern, after=("a",)), Task("bad", ECHO, after=("sub",)))
     flows = {"inner": inner} if isinstance(pattern, SubflowPattern) else {}
     world = World(Flow("f", tasks, flows=flows), fate=lambda task, index, undo: task != "bad").run_out()
     assert world.undone == ["sub@1!2.1", "a@1!1.1"]
-    assert UndoCase("sub@1!2.1", "sub@1", 0) in world.commands
+    assert UndoRun("sub@1!2.1", "sub@1", 0) in world.commands
     assert world.run.outcome is RunOutcome.FAILED
 
 
-def test_a_completed_case_is_undone_from_its_last_state() -> None:
+def test_a_completed_run_is_undone_from_its_last_state() -> None:
     world = World(CHAIN, repeats=False).run_out()
     assert world.finished is not None
     assert world.finished.left == 1
@@ -458,10 +468,10 @@ def test_a_compensation_of_the_task_itself_comes_instead_of_those_inside() -> No
     tasks = (Task("sub", SubflowPattern("inner"), compensation=UNDO), Task("bad", ECHO, after=("sub",)))
     world = World(Flow("f", tasks, flows={"inner": inner}), fate=lambda task, index, undo: task != "bad").run_out()
     assert world.undone == ["sub@1!1.1"]
-    assert not any(isinstance(one, UndoCase) for one in world.commands)
+    assert not any(isinstance(command, UndoRun) for command in world.commands)
 
 
-def test_no_timer_of_what_is_inside_outlives_a_stopped_case() -> None:
+def test_no_timer_of_what_is_inside_outlives_a_stopped_run() -> None:
     late = Deadline(60)
     inner = Task("inner", LoopPattern((Task("x", ECHO),), 2), deadline=late)
     flow = Flow("f", (Task("outer", LoopPattern((inner,), 2)), Task("bad", ECHO)))
@@ -484,13 +494,13 @@ def test_data_that_are_set_are_seen_by_what_begins_afterwards() -> None:
     assert ann(VerbKind.SET_DATA, changes={"venue": "hall"})
     assert world.run.params == {"venue": "hall", "seats": 9}
     end(world, "a@1")
-    orders = {one.order.work: one.order.scope for one in world.commands if isinstance(one, SubmitJobs)}
+    orders = {command.order.work: command.order.scope for command in world.commands if isinstance(command, SubmitJobs)}
     assert "arena" in str(orders["a@1"])
     assert "hall" in str(orders["b@1"])
     assert world.run_out().run.outputs == {"venue": "hall"}
 
 
-def test_only_parameters_of_the_case_can_be_set_and_not_without_end() -> None:
+def test_only_parameters_of_the_run_can_be_set_and_not_without_end() -> None:
     world = World(Flow("f", (Task("a", ECHO),), params={"venue": "arena"}), repeats=False)
     ann = Person(world)
     assert not ann(VerbKind.SET_DATA, changes={"other": 1})

@@ -62,14 +62,14 @@ def test_batches_in_any_order_come_to_the_same(count: int, first: int, random: o
         assert run.finished
         runs.append(run)
     assert runs[0] == runs[1]
-    said = shard_ended(runs[0], at=1, work="a@1", shard=0)
-    assert (said.well, said.bad) == (well.bit_count(), count - well.bit_count())
-    assert said.done == (None if said.well in (0, count) else well)
+    value = shard_ended(runs[0], at=1, work="a@1", shard=0)
+    assert (value.well, value.bad) == (well.bit_count(), count - well.bit_count())
+    assert value.done == (None if value.well in (0, count) else well)
 
 
 def test_a_full_shard_is_submitted_in_batches_and_stays_small() -> None:
     run, commands = start_shard(first=10_000, count=SHARD_JOBS)
-    assert [(one.first, one.count) for one in commands if isinstance(one, SubmitBatch)] == [
+    assert [(command.first, command.count) for command in commands if isinstance(command, SubmitBatch)] == [
         (10_000 + BATCH_JOBS * n, BATCH_JOBS) for n in range(5)
     ]
     run = feed(run, BatchEnded(well=elements(range(0, SHARD_JOBS, 2)), bad=elements(range(1, SHARD_JOBS, 2))))

@@ -1,4 +1,4 @@
-"""What an exlet does to a job is one write, and leaves no fault unseen."""
+"""What a playbook does to a job is one write, and leaves no failure unseen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
-from forestay.domain.exlets.primitive import Action, Amount, NeedChange, Resubmission, Resubmit, Steer
-from forestay.domain.jobs.claim import leave_fault
+from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Claim, State, Token
 from forestay.domain.jobs.resources import Resources
+from forestay.domain.playbooks.action import ActionKind, Amount, NeedChange, Resubmission, Resubmit, Steer
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.jobs.job_control import JobControl
@@ -24,21 +24,23 @@ from forestay.services.shared.checked_writer import CheckedWriter
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqlJobStore]:
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'mend.db'}")
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'recover.db'}")
     await store.open()
     yield store
     await store.close()
 
 
-async def test_the_fault_of_a_job_that_an_exlet_continues_is_left_to_the_handler_of_faults(store: SqlJobStore) -> None:
-    """By its own retry policy it would be tried again at once, and nobody would hear of the fault."""
+async def test_the_failure_of_a_job_that_a_playbook_continues_is_left_to_the_failure_handler(
+    store: SqlJobStore,
+) -> None:
+    """By its own retry policy it would be tried again at once, and nobody would hear of the failure."""
     clock, writer = SystemClock(), CheckedWriter(store)
-    mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
-    ended = AttemptResult(Token(0, 1), "claim-1", AttemptOutcome.FAULT, exit_code=1, host="n17")
-    held = job("one", tenant="lab", state=State.RUNNING, attempt=1, holders=("step-1",), held_end=ended)
+    recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+    ended = AttemptResult(Token(0, 1), "claim-1", AttemptOutcome.FAILURE, exit_code=1, host="n17")
+    held = job("one", tenant="lab", state=State.RUNNING, attempt=1, holders=("step-1",), held_completion=ended)
     await store.write([DocumentChange(held, None)])
     incident = Incident("i1", "lab", "ann", ExceptionType.ABORT, at=1, job="one", attempt=1)
-    outcome = await mend.mend(incident, Steer(Action.CONTINUE), step="step-2", release_of="step-1")
+    outcome = await recover.recover(incident, Steer(ActionKind.CONTINUE), step="step-2", release_of="step-1")
     assert outcome.done, outcome.detail
     document = (await store.get(["one"]))["one"].document
     assert (document.state, document.last) == (State.FAULTED, ended)
@@ -48,19 +50,19 @@ async def test_the_fault_of_a_job_that_an_exlet_continues_is_left_to_the_handler
 async def test_a_job_in_which_nothing_failed_is_taken_back_and_sent_off_with_more(
     store: SqlJobStore, state: State
 ) -> None:
-    """A limit that was passed, or a resource that nobody has, is answered while the job runs or waits; a fault never is."""
+    """A limit that was passed, or a resource that nobody has, is answered while the job runs or waits; a failure never is."""
     clock, writer = SystemClock(), CheckedWriter(store)
-    mend = JobActions(writer, JobControl(store, writer, clock, leave_fault), clock)
+    recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
     needs = Resources(cpus=1, memory=1 << 30)
     claim = Claim("claim-1", "p-1", "n17", granted=1) if state is State.RUNNING else None
     known = job("one", tenant="lab", state=state, attempt=1, resources=needs, claim=claim, phase=None)
     await store.write([DocumentChange(known, None)])
     more = Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(factor=2, at_most=1 << 40)})
-    fault = Incident("i0", "lab", "ann", ExceptionType.ABORT, at=1, job="one", attempt=1)
-    assert not (await mend.mend(fault, more, step="step-0")).done
+    failure = Incident("i0", "lab", "ann", ExceptionType.ABORT, at=1, job="one", attempt=1)
+    assert not (await recover.recover(failure, more, step="step-0")).done
     incident = Incident("i1", "lab", "ann", ExceptionType.CONSTRAINT_VIOLATION, at=1, job="one", attempt=1)
     for _ in range(2):
-        outcome = await mend.mend(incident, more, step="step-1")
+        outcome = await recover.recover(incident, more, step="step-1")
         assert outcome.done, outcome.detail
     document = (await store.get(["one"]))["one"].document
     assert (document.state, document.claim, document.resources.memory) == (State.AVAILABLE, None, 2 << 30)

@@ -19,7 +19,7 @@ from forestay.domain.exceptions.safeguards.approval_policy import LASTS, Approva
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.exceptions.safeguards.approvals import ApprovalRecord, Approvals
 
-WAITS = "force-complete of this item needs an approval: nobody has approved it yet"
+WAITS = "force-complete of this task needs an approval: nobody has approved it yet"
 
 
 @dataclass
@@ -29,13 +29,13 @@ class Desk:
     close: ApprovalCloser
 
     async def asked(self, *, ago: int = 0, **act: Any) -> ApprovalRecord:
-        """A rule's decision that waits for a second person."""
+        """A rule's decision that waits for approval."""
         incident = Incident("i1", "lab", "ann", ExceptionType.ABORT, 1, job="one", attempt=1, cause="code")
         waiting = replace(status_of(incident), state=IncidentState.HELD, n=1, note=WAITS, group="g")
         await self.incidents.add_incidents([(incident, waiting)])
         at = SystemClock().now() - ago
         kind = {"kind": "decision", "incident": "i1", "n": 1, "job": "one"} | act
-        words = "force-complete item: force-complete of this item needs an approval"
+        words = "force-complete task: force-complete of this task needs an approval"
         return await self.approvals.ask(
             ApprovalRequest("lab", "d", words, "ann", at, at + LASTS, "one", "ann", "", kind)
         )
@@ -43,8 +43,8 @@ class Desk:
     async def refuse(self, known: ApprovalRecord, why: str) -> ApprovalRecord:
         return await self.approvals.answer("lab", known.id, agreed=False, by="ben", approver=True, why=why)
 
-    async def standing(self) -> IncidentStatus:
-        return (await self.incidents.get_standings(["i1"]))["i1"].standing
+    async def status(self) -> IncidentStatus:
+        return (await self.incidents.get_statuses(["i1"]))["i1"].status
 
 
 @pytest.fixture
@@ -61,25 +61,25 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_what_was_refused_waits_for_a_person(desk: Desk, why: str) -> None:
     known = await desk.refuse(await desk.asked(), why)
     await desk.close.close([known])
-    standing = await desk.standing()
-    assert standing.note.startswith("ben rejected the rule's action (force-complete item)")
-    place = group_key_of(standing)
+    status = await desk.status()
+    assert status.note.startswith("ben rejected the rule's action (force-complete task)")
+    place = group_key_of(status)
     assert place is not None
     assert place.waits is WaitsFor.GROUP, "it is of a group; one that is not waits for a person alone"
-    assert standing.state is IncidentState.HELD
+    assert status.state is IncidentState.HELD
 
 
-async def test_a_keeper_closes_what_nobody_answered_in_time_and_what_a_server_left(desk: Desk) -> None:
+async def test_a_reconciler_closes_what_nobody_answered_in_time_and_what_a_server_left(desk: Desk) -> None:
     await desk.asked(ago=LASTS + 1)
     for _ in range(2):
         await desk.close.look()
-    assert (await desk.standing()).note == "the request for the rule's action expired (force-complete item)"
+    assert (await desk.status()).note == "the request for the rule's action expired (force-complete task)"
 
 
 async def test_a_refusal_that_nobody_closed_is_found(desk: Desk) -> None:
     await desk.refuse(await desk.asked(), "no")
     await desk.close.look()
-    assert "ben rejected" in (await desk.standing()).note
+    assert "ben rejected" in (await desk.status()).note
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ async def test_what_still_waits_and_what_is_another_matter_is_left_alone(
 ) -> None:
     await desk.asked(ago=ago, **act)
     await desk.close.look()
-    assert (await desk.standing()).note == WAITS
+    assert (await desk.status()).note == WAITS
 
 
 async def test_what_has_moved_on_stays_so(desk: Desk) -> None:
     known = await desk.refuse(await desk.asked(), "no")
-    stored = (await desk.incidents.get_standings(["i1"]))["i1"]
-    moved = stored.standing.moved(IncidentState.COMPLETE, now=5, note="mended")
-    await desk.incidents.put_standings([(moved, stored.version)])
+    stored = (await desk.incidents.get_statuses(["i1"]))["i1"]
+    moved = stored.status.moved(IncidentState.COMPLETE, now=5, note="recovered")
+    await desk.incidents.put_statuses([(moved, stored.version)])
     await desk.close.close([known])
-    assert (await desk.standing()).note == "mended"
+    assert (await desk.status()).note == "recovered"

@@ -1,0 +1,30 @@
+"""Writes the JSON Schema of playbooks to docs/reference/playbook.schema.json; with ``--check`` says whether it is current."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from forestay.formats.rules.playbook_schema import playbook_schema
+
+PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "playbook.schema.json"
+
+
+def described() -> str:
+    """The schema of the code as it stands."""
+    return json.dumps(playbook_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        if PLACE.exists() and PLACE.read_text(encoding="utf-8") == described():
+            return 0
+        print(f"{PLACE.name} is not current; run: just playbook-schema", file=sys.stderr)
+        return 1
+    PLACE.write_text(described(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

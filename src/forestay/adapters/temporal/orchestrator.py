@@ -1,0 +1,72 @@
+"""The orchestrator: runs the workflows of runs and shards and their activities. Any number may run; none keeps anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from forestay.adapters.temporal.activities import Activities
+from forestay.adapters.temporal.activity_heartbeats import EVERY, ActivityHeartbeats
+from forestay.adapters.temporal.flow_engine import python_queue
+from forestay.adapters.temporal.workflows.bpel_run import BpelRunWorkflow
+from forestay.adapters.temporal.workflows.playbook import PlaybookWorkflow
+from forestay.adapters.temporal.workflows.python_run import PythonRunWorkflow
+from forestay.adapters.temporal.workflows.run import FlowRunWorkflow
+from forestay.adapters.temporal.workflows.shard import ShardWorkflow
+from forestay.adapters.temporal.workflows.temporal_runtime import waiting_queue
+
+WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow, BpelRunWorkflow)
+PYTHON_WORKFLOWS = (*WORKFLOWS, PythonRunWorkflow)
+STICKY = timedelta(seconds=5)
+"""How long a workflow waits for the orchestrator that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
+
+
+def runner() -> SandboxedWorkflowRunner:
+    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import."""
+    known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows")
+    return SandboxedWorkflowRunner(restrictions=known)
+
+
+async def run_orchestrator(client: Client, *, task_queue: str, activities: Activities, python: bool = False) -> None:
+    """Work off one task queue, and beside it wait for what runs wait for, until cancelled; with ``python`` the queue of Python flows too."""
+    async with asyncio.TaskGroup() as group:
+        for queue, workflows in [(task_queue, WORKFLOWS), (python_queue(task_queue), PYTHON_WORKFLOWS)][
+            : 2 if python else 1
+        ]:
+            for orchestrator in _orchestrators(client, queue, workflows, activities):
+                group.create_task(orchestrator.run())
+
+
+def _orchestrators(
+    client: Client, task_queue: str, workflows: Sequence[type[Any]], activities: Activities
+) -> tuple[Worker, Worker]:
+    working = Worker(
+        client,
+        task_queue=task_queue,
+        workflows=workflows,
+        activities=activities.all(),
+        workflow_runner=runner(),
+        interceptors=[ActivityHeartbeats()],
+        # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
+        max_concurrent_activities=300,
+        # Else Temporal's client keeps them back until it is nearly too late.
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=timedelta(seconds=10),
+    )
+    waiting = Worker(
+        client,
+        task_queue=waiting_queue(task_queue),
+        activities=activities.waiting(),
+        interceptors=[ActivityHeartbeats()],
+        max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
+        max_concurrent_activities=1000,
+        max_concurrent_activity_task_polls=2,
+    )
+    return working, waiting

@@ -1,0 +1,157 @@
+"""What happened to a run, read from the histories of its runs.
+
+A cursor names a run and an event of it, never one of Temporal's own: those name what they read, and come back from outside.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from forestay.adapters.temporal.codec import SealedPayloads
+from forestay.adapters.temporal.workflows import temporal_runtime
+from forestay.ports.errors import Permanent
+from forestay.ports.flows.flow_engine import HistoryPage, RunHistoryEvent
+
+ANSWER = timedelta(seconds=10)
+PAGE = 1000
+RUNS = 5
+"""Runs that one call reads through at most; each has some thousand events."""
+_USUAL = frozenset(
+    {
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+    }
+)
+"""No trouble: Temporal tries again by itself and nothing is wrong."""
+
+
+async def read_history(client: Client, flow_run: str, *, limit: int, cursor: str | None) -> HistoryPage:
+    """Some of what happened, the oldest first."""
+    run, after = _cursor(cursor) if cursor is not None else (await _first_run(client, flow_run), 0)
+    found_events: list[RunHistoryEvent] = []
+    codec = client.data_converter.payload_codec
+    for _ in range(RUNS):
+        following = ""
+        events = client.get_workflow_handle(flow_run, run_id=run or None).fetch_history_events(page_size=PAGE)
+        async for event in events:
+            following = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+            if event.event_id <= after:
+                continue
+            if isinstance(codec, SealedPayloads):
+                codec.open_all(event)
+            found_events += happenings(event)
+            if len(found_events) >= limit:
+                return HistoryPage(found_events, _as_cursor(run, event.event_id))
+        if not following:
+            return HistoryPage(found_events, None)
+        run, after = following, 0
+    return HistoryPage(found_events, _as_cursor(run, 0))
+
+
+async def _first_run(client: Client, flow_run: str) -> str:
+    """The Temporal run with which it began, or the oldest that is still kept."""
+    async for event in client.get_workflow_handle(flow_run).fetch_history_events(page_size=1):
+        first = event.workflow_execution_started_event_attributes.first_execution_run_id
+        try:
+            await client.get_workflow_handle(flow_run, run_id=first).describe(rpc_timeout=ANSWER)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return ""
+        return first
+    return ""
+
+
+def _as_cursor(run: str, event: int) -> str:
+    return urlsafe_b64encode(json.dumps([run, event]).encode()).decode()
+
+
+def _cursor(text: str) -> tuple[str, int]:
+    try:
+        run, event = json.loads(urlsafe_b64decode(text.encode("ascii")))
+    except (ValueError, TypeError) as error:
+        raise Permanent("invalid cursor") from error
+    if not isinstance(run, str) or not isinstance(event, int) or len(run) > 64:
+        raise Permanent("invalid cursor")
+    return run, event
+
+
+def happenings(event: HistoryEvent) -> Iterator[RunHistoryEvent]:
+    """What an event means for the run, if anything."""
+    at = event.event_time.ToMilliseconds()
+    match event.WhichOneof("attributes"):
+        case "workflow_execution_started_event_attributes":
+            started = event.workflow_execution_started_event_attributes
+            if not started.continued_execution_run_id:
+                data = _first(started.input.payloads)
+                facts = {name: data.get(name) for name in ("owner", "params", "parent", "undo")}
+                yield RunHistoryEvent(at, "started", facts | {"undo": "undo" in data})
+        case "activity_task_scheduled_event_attributes":
+            activity = event.activity_task_scheduled_event_attributes
+            yield RunHistoryEvent(at, activity.activity_type.name, _first(activity.input.payloads))
+        case "activity_task_failed_event_attributes":
+            yield RunHistoryEvent(
+                at, "refused", {"reason": event.activity_task_failed_event_attributes.failure.message}
+            )
+        case "start_child_workflow_execution_initiated_event_attributes":
+            child = event.start_child_workflow_execution_initiated_event_attributes
+            data = _first(child.input.payloads)
+            facts = {"id": child.workflow_id, "order": data.get("order") or {}, "start": data.get("start") or {}}
+            facts |= {"parent": data.get("parent") or {}, "shard": data.get("shard")}
+            yield RunHistoryEvent(at, f"start-{child.workflow_type.name}", facts)
+        case "workflow_execution_signaled_event_attributes":
+            for message in _messages(event.workflow_execution_signaled_event_attributes.input.payloads):
+                yield RunHistoryEvent(at, str(message.get("type")), message)
+        case "workflow_execution_update_accepted_event_attributes":
+            request = event.workflow_execution_update_accepted_event_attributes.accepted_request
+            yield RunHistoryEvent(at, "Verb", _first(request.input.args.payloads))
+        case "upsert_workflow_search_attributes_event_attributes":
+            fields = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+            if temporal_runtime.STATUS.name in fields:
+                yield RunHistoryEvent(at, "state", {"state": _decoded(fields[temporal_runtime.STATUS.name])})
+        case "workflow_task_failed_event_attributes":
+            failed = event.workflow_task_failed_event_attributes
+            if failed.cause not in _USUAL:
+                yield RunHistoryEvent(at, "trouble", {"reason": failed.failure.message})
+        case "workflow_execution_completed_event_attributes":
+            yield RunHistoryEvent(
+                at, "ended", _first(event.workflow_execution_completed_event_attributes.result.payloads)
+            )
+        case "workflow_execution_failed_event_attributes":
+            failure = event.workflow_execution_failed_event_attributes.failure
+            yield RunHistoryEvent(at, "ended", {"outcome": "broken", "reason": failure.message})
+        case "workflow_execution_terminated_event_attributes":
+            reason = event.workflow_execution_terminated_event_attributes.reason
+            yield RunHistoryEvent(at, "ended", {"outcome": "terminated", "reason": reason})
+        case "workflow_execution_timed_out_event_attributes":
+            yield RunHistoryEvent(at, "ended", {"outcome": "terminated", "reason": "it took too long"})
+        case _:
+            return
+
+
+def _first(payloads: Sequence[Payload]) -> dict[str, Any]:
+    value = _decoded(payloads[0]) if payloads else None
+    return value if isinstance(value, dict) else {}
+
+
+def _messages(payloads: Sequence[Payload]) -> list[dict[str, Any]]:
+    value = _decoded(payloads[0]) if payloads else None
+    return [message for message in value if isinstance(message, dict)] if isinstance(value, list) else []
+
+
+def _decoded(payload: Payload) -> Any:
+    try:
+        return json.loads(payload.data)
+    except ValueError:
+        return None

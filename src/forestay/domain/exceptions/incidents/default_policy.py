@@ -1,0 +1,91 @@
+"""What the default policy does about a job's failure for which there is no rule: the job's own retry policy, which infrastructure never pays with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
+from forestay.domain.jobs.claim import MAX_RELEASES, retry_policy
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.lifecycle import Event, step
+
+SURE = 0.8
+"""With less confidence nobody else's attempt is spared for it."""
+FREE_TRIES = (0, 60, 600, 3600)
+"""Seconds before each further try for which nobody pays."""
+NEVER = 253_402_300_799_000
+"""The end of the year 9999: when a failure is due that waits for a person."""
+
+
+class DefaultAction(StrEnum):
+    """What is done."""
+
+    RETRY = "retry"
+    HOLD = "hold"
+    FAIL = "fail"
+
+
+_COURSES = {Event.RETRY: DefaultAction.RETRY, Event.GIVE_UP: DefaultAction.FAIL, None: DefaultAction.HOLD}
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultAnswer:
+    """What the default policy decided."""
+
+    course: DefaultAction
+    words: str
+    wait: int = 0
+    """Seconds."""
+    charged: bool = True
+    """Whether the attempt counts against the job's own policy."""
+
+
+def default_answer(
+    document: JobDocument, finding: CauseFinding, free_tries: Sequence[int] = FREE_TRIES
+) -> DefaultAnswer:
+    """Pure: the same failure gives the same answer."""
+    if is_lost(document):
+        return DefaultAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; a person must check")
+    ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
+    if ours and document.releases < len(free_tries):
+        reason = (
+            f"{finding.cause} failure of the infrastructure: free retry {document.releases + 1} of {len(free_tries)}"
+        )
+        return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
+    own = retry_policy(document)
+    return DefaultAnswer(_COURSES[own.event], own.words, own.wait)
+
+
+def is_lost(document: JobDocument) -> bool:
+    """Whether its claims are lost again and again: nobody knows what became of it, and a person is asked."""
+    return document.last is None or document.releases >= MAX_RELEASES
+
+
+def carried_out(
+    document: JobDocument,
+    answer: DefaultAnswer,
+    *,
+    now: int,
+    by: str,
+    cause: str = "unknown",
+    retries: Mapping[Layer, int] | None = None,
+) -> JobDocument:
+    """The faulted document after the answer. A try goes into the ledger of all retries, with those that other layers are known to have made."""
+    assert document.state is State.FAULTED  # noqa: S101 - the caller looked
+    if answer.course is DefaultAction.HOLD:
+        return document.having(not_before=NEVER, changed=now)
+    if answer.course is DefaultAction.FAIL:
+        return step(document, Event.GIVE_UP, now=now, by=by, note=answer.words, not_before=0)
+    spent: dict[str, Any] = (
+        {} if answer.charged else {"failures": max(0, document.failures - 1), "releases": document.releases + 1}
+    )
+    ledger = with_told(
+        Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, []))), cause, retries or {}
+    )
+    spent["extra"] = {**document.extra, RETRIES: entered(ledger, cause).as_plain()}
+    due = now + 1000 * answer.wait
+    return step(document, Event.RETRY, now=now, by=by, note=answer.words, not_before=due, **spent)

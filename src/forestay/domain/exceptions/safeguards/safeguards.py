@@ -1,0 +1,387 @@
+"""Safeguards: what has to let an act through before it is done. `permit` asks all of them.
+
+In this order: the global stop, approval, the loop depth, the storm's canary, and the tokens of every rate limit. An act that is refused
+is not lost: its failure is due again when the refusal says, or held for a person where only a person can help.
+
+A handler has its tokens in *local tokens*: what it leased from the buckets (`rate_limit`). No token, no act. Where the local tokens lacks tokens the answer is
+`Lacking`; whoever asks leases them and asks again, or is refused because a bucket is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from forestay.domain.exceptions.safeguards.approval_policy import Approval, approved, needed
+from forestay.domain.exceptions.safeguards.canary import Canary, NotYet, let_through
+from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE, NEVER, SECOND, NoTokens, RateLimit, TokenLease
+from forestay.domain.exceptions.safeguards.storm import MAX_CANARIES, FailureSignature, Storms, with_canary
+
+EVERY_TENANT = ""
+"""The tenant of what is for all tenants."""
+CORE_HOUR = 3600
+"""Core-hours are counted in core-seconds."""
+UNKNOWN_WALL = 3600
+"""Seconds that a run is taken to last when nothing is known of it."""
+
+
+class Safeguard(StrEnum):
+    """Which safeguard refused."""
+
+    STOP = "stop"
+    APPROVAL = "approval"
+    LOOP = "loop"
+    STORM = "storm"
+    CANARY = "canary"
+    """The group's canary failed."""
+    RATE = "rate"
+    CORE_HOURS = "core-hours"
+
+
+class Meter(StrEnum):
+    """What a bucket limits: acts, or the core-seconds that they cost."""
+
+    GLOBAL = "global"
+    """All acts of all tenants."""
+    OWNER = "owner"
+    SITE = "site"
+    RULE = "rule"
+    TENANT_HOURS = "tenant-hours"
+    OWNER_HOURS = "owner-hours"
+
+
+class BucketName(NamedTuple):
+    """One bucket; the tenant of the global one is empty."""
+
+    meter: Meter
+    tenant: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.meter}:{self.tenant}:{self.key}"
+
+
+ALL_ACTS = RateLimit(2_000, 10 * MINUTE)
+OWNER_ACTS = RateLimit(500, 10 * MINUTE)
+SITE_ACTS = RateLimit(1_000, 10 * MINUTE)
+RULE_ACTS = RateLimit(500, 10 * MINUTE)
+TENANT_HOURS = RateLimit(10_000 * CORE_HOUR, DAY)
+OWNER_HOURS = RateLimit(2_000 * CORE_HOUR, DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class SafeguardPolicy:
+    """The default limits."""
+
+    all_acts: RateLimit = ALL_ACTS
+    owner_acts: RateLimit = OWNER_ACTS
+    site_acts: RateLimit = SITE_ACTS
+    rule_acts: RateLimit = RULE_ACTS
+    tenant_hours: RateLimit = TENANT_HOURS
+    """In any 24 hours, not from midnight to midnight."""
+    owner_hours: RateLimit = OWNER_HOURS
+    max_depth: int = 8
+    """Acts of rules that follow one from the other."""
+    max_by_rule: int = 5
+    """Acts of one rule on one job."""
+    lasts: int = 30 * SECOND
+    """How long a lease of tokens is good for."""
+    bunch: int = 20
+    """Tokens that are leased at a time."""
+    approvals: bool = True
+    """Whether some acts needs approval; a domain of one person has none."""
+    stopped_wait: int = MINUTE
+    """When to ask again while a stop holds, a canary runs or an approval is missing."""
+
+    def limit(self, meter: Meter) -> RateLimit:
+        return {
+            Meter.GLOBAL: self.all_acts,
+            Meter.OWNER: self.owner_acts,
+            Meter.SITE: self.site_acts,
+            Meter.RULE: self.rule_acts,
+            Meter.TENANT_HOURS: self.tenant_hours,
+            Meter.OWNER_HOURS: self.owner_hours,
+        }[meter]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A global stop: nothing acts in a tenant, or anywhere."""
+
+    tenant: str
+    """`EVERY_TENANT`: all of them."""
+    by: str
+    why: str
+    at: int
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"tenant": self.tenant, "by": self.by, "why": self.why, "at": self.at}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Stop:
+        return cls(data["tenant"], data["by"], data["why"], data["at"])
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The acts that came before on the way to a failure, each on the consequences of the one before."""
+
+    by_rule: int = 0
+    """Acts of the same rule on the same job."""
+    on_job: int = 0
+    """Acts of any rule on the job since a person last touched it."""
+    on_instance: int = 0
+    """Acts that made its task, or its run, begin anew."""
+    above: int = 0
+    """The depth at which a playbook launched the run."""
+
+    @property
+    def depth(self) -> int:
+        return self.on_job + self.on_instance + self.above
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRequest:
+    """An act that a rule or the default policy wants to do."""
+
+    tenant: str
+    owner: str
+    """Of the job."""
+    job: str
+    attempt: int
+    """The one that faulted; with the job it names the act in a canary."""
+    sign: FailureSignature
+    action: str
+    target: str = ""
+    rule: str = ""
+    """Rule set and rule; empty: Retries of the default policy."""
+    rule_owner: str = ""
+    """Empty: a rule of the domain or of a pack."""
+    core_seconds: int = 0
+    """What the act costs beyond what the job has cost already; see `core_seconds`."""
+    charged: bool = True
+    """Whether the owner's limits pay for it. Infrastructure is never theirs."""
+    chain: Chain = Chain()
+    also: tuple[tuple[str, str], ...] = ()
+    """Further steps of the same playbook, each its action and target: one of them may needs approval too."""
+    decision: str = ""
+    """The digest of the decision, for an approval."""
+    approval: Approval | None = None
+
+    @property
+    def act(self) -> str:
+        return f"{self.job}/{self.attempt}"
+
+
+class LeasedTokens(NamedTuple):
+    """What is left of a lease."""
+
+    lease: TokenLease
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class SafeguardState:
+    """All that the safeguards of one tenant know, as one handler sees it."""
+
+    policy: SafeguardPolicy = SafeguardPolicy()
+    stops: tuple[Stop, ...] = ()
+    storms: Storms = field(default_factory=Storms)
+    local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionGranted:
+    """The act may be done. The safeguards are those after it."""
+
+    safeguards: SafeguardState
+    tokens: tuple[tuple[BucketName, int], ...]
+    group: str = ""
+    """The group whose canary let it through: its outcome must be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRefused:
+    """The act must not be done now."""
+
+    safeguard: Safeguard
+    words: str
+    again: int | None
+    """When to ask again; None: it is held until a person has done something."""
+    group: str = ""
+    """The group of the storm, if one is on."""
+
+
+class Lacking(NamedTuple):
+    """The local tokens has not enough tokens of these buckets."""
+
+    tokens: tuple[tuple[BucketName, int], ...]
+
+
+def passes(safeguards: SafeguardState, request: ActionRequest, now: int) -> tuple[Storms, str] | ActionRefused:
+    """Whether all but the rate limits let an act through; the storms after it, and the group whose canary let it."""
+    refused = _stopped(safeguards, request, now) or _alone(safeguards, request, now) or _looping(safeguards, request)
+    return refused if refused is not None else _tried(safeguards, request, now)
+
+
+def permit(safeguards: SafeguardState, request: ActionRequest, now: int) -> ActionGranted | ActionRefused | Lacking:
+    """Whether an act may be done now, and what it uses up."""
+    passed = passes(safeguards, request, now)
+    if isinstance(passed, ActionRefused):
+        return passed
+    storms, group = passed
+    wanted = prices(request)
+    lacking = tuple(
+        (name, tokens) for name, tokens in wanted if tokens_left(safeguards.local_tokens, name, now) < tokens
+    )
+    if lacking:
+        return Lacking(lacking)
+    local_tokens = dict(safeguards.local_tokens)
+    for name, tokens in wanted:
+        local_tokens[name] = spend(local_tokens[name], tokens, now)
+    return ActionGranted(replace(safeguards, storms=storms, local_tokens=MappingProxyType(local_tokens)), wanted, group)
+
+
+def prices(request: ActionRequest) -> tuple[tuple[BucketName, int], ...]:
+    """The tokens that an act costs, bucket by bucket."""
+    tenant = request.tenant
+    wanted = [(BucketName(Meter.GLOBAL, EVERY_TENANT), 1)]
+    if request.charged:
+        wanted.append((BucketName(Meter.OWNER, tenant, request.owner), 1))
+    if request.sign.site:
+        wanted.append((BucketName(Meter.SITE, tenant, request.sign.site), 1))
+    if request.rule:
+        wanted.append((BucketName(Meter.RULE, tenant, request.rule), 1))
+    if request.core_seconds > 0:
+        wanted.append((BucketName(Meter.TENANT_HOURS, tenant), request.core_seconds))
+        if request.charged:
+            wanted.append((BucketName(Meter.OWNER_HOURS, tenant, request.owner), request.core_seconds))
+    return tuple(wanted)
+
+
+def bunch(policy: SafeguardPolicy, name: BucketName, least: int) -> int:
+    """How many tokens to lease when some are lacking: more than one act needs, and a small part of the whole."""
+    part = policy.limit(name.meter).tokens // 50
+    hours = name.meter in (Meter.TENANT_HOURS, Meter.OWNER_HOURS)
+    return max(least, min(part, policy.bunch * max(1, least)) if hours else min(max(1, part), policy.bunch))
+
+
+def empty(name: BucketName, limit: RateLimit, tokens: NoTokens) -> ActionRefused:
+    """The refusal when a bucket has no more tokens."""
+    whose = {
+        Meter.GLOBAL: "all acts",
+        Meter.OWNER: f"acts on jobs of {name.key}",
+        Meter.SITE: f"acts on site {name.key}",
+        Meter.RULE: f"acts of rule {name.key}",
+        Meter.TENANT_HOURS: "extra core-hours of the tenant",
+        Meter.OWNER_HOURS: f"extra core-hours of {name.key}",
+    }[name.meter]
+    hours = name.meter in (Meter.TENANT_HOURS, Meter.OWNER_HOURS)
+    allowed = f"{limit.tokens // CORE_HOUR:,} in a day" if hours else str(limit)
+    words = f"{whose}: {allowed} are used up"
+    if tokens.again >= NEVER:
+        words = f"{whose}: this action alone costs more than the {allowed} that are allowed"
+    return ActionRefused(
+        Safeguard.CORE_HOURS if hours else Safeguard.RATE, words, None if tokens.again >= NEVER else tokens.again
+    )
+
+
+def core_seconds(cpus: int, *, expected: float | None, past: float | None, limit: float | None) -> int:
+    """What another attempt costs: its cores times the longest that it is known to run; seconds in, core-seconds out.
+
+    `past`: the wall time of an earlier attempt, `expected`: what the job says, `limit`: after which it is killed.
+    """
+    known = [estimate for estimate in (expected, past) if estimate is not None]
+    wall = max(known) if known else limit if limit is not None else UNKNOWN_WALL
+    return max(1, cpus) * max(1, round(wall))
+
+
+def tokens_left(local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]], name: BucketName, now: int) -> int:
+    """How many tokens of a bucket can be spent now."""
+    return sum(local_token.left for local_token in local_tokens.get(name, ()) if local_token.lease.until > now)
+
+
+def add_tokens(safeguards: SafeguardState, name: BucketName, leased: TokenLease, now: int) -> SafeguardState:
+    """The safeguards with leased tokens in the local tokens; those that ran out are thrown away."""
+    kept = tuple(
+        local_token
+        for local_token in safeguards.local_tokens.get(name, ())
+        if local_token.left and local_token.lease.until > now
+    )
+    local_tokens = MappingProxyType({**safeguards.local_tokens, name: (*kept, LeasedTokens(leased, leased.tokens))})
+    return replace(safeguards, local_tokens=local_tokens)
+
+
+def spend(leased_tokens: tuple[LeasedTokens, ...], tokens: int, now: int) -> tuple[LeasedTokens, ...]:
+    """Take tokens from leases that hold, the one that ends first first."""
+    out: list[LeasedTokens] = []
+    for leased_token in sorted(leased_tokens, key=lambda other_leased_token: other_leased_token.lease.until):
+        take = min(tokens, leased_token.left) if leased_token.lease.until > now else 0
+        tokens -= take
+        out.append(LeasedTokens(leased_token.lease, leased_token.left - take))
+    return tuple(out)
+
+
+def _stopped(safeguards: SafeguardState, request: ActionRequest, now: int) -> ActionRefused | None:
+    for stop in safeguards.stops:
+        if stop.tenant in (EVERY_TENANT, request.tenant):
+            where = "everywhere" if stop.tenant == EVERY_TENANT else f"in tenant {stop.tenant}"
+            words = f"{stop.by} stopped all actions {where}: {stop.why or 'no reason given'}"
+            return ActionRefused(Safeguard.STOP, words, now + safeguards.policy.stopped_wait)
+    return None
+
+
+def _alone(safeguards: SafeguardState, request: ActionRequest, now: int) -> ActionRefused | None:
+    why = why_alone(request)
+    if why is None or not safeguards.policy.approvals:
+        return None
+    missing = approved(request.approval, tenant=request.tenant, decision=request.decision, now=now)
+    group = safeguards.storms.group_of(request.sign)
+    named = group.id if group is not None else ""
+    return None if missing is None else ActionRefused(Safeguard.APPROVAL, f"{why}: {missing.words}", None, named)
+
+
+def why_alone(request: ActionRequest) -> str | None:
+    """Why one person's rule may not do this alone; None: it may."""
+    steps = ((request.action, request.target), *request.also)
+    owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
+    return next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
+
+
+def _looping(safeguards: SafeguardState, request: ActionRequest) -> ActionRefused | None:
+    policy, chain = safeguards.policy, request.chain
+    if request.action == "retry" and not request.also:
+        # A retry policy counts its own tries, on the job's document, and comes to its end by itself.
+        chain = replace(chain, by_rule=0, on_job=0)
+    if request.rule and chain.by_rule >= policy.max_by_rule:
+        words = f"rule {request.rule} acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
+        return ActionRefused(Safeguard.LOOP, words, None)
+    if chain.depth >= policy.max_depth:
+        words = f"{chain.depth} actions followed from each other; {policy.max_depth} are allowed"
+        return ActionRefused(Safeguard.LOOP, words, None)
+    return None
+
+
+def _tried(safeguards: SafeguardState, request: ActionRequest, now: int) -> tuple[Storms, str] | ActionRefused:
+    storms = safeguards.storms
+    group = storms.group_of(request.sign)
+    if group is None:
+        return storms, ""
+    about = f"a storm is active ({group.key}, {group.failures:,} failures)"
+    known = group.canaries.get(request.rule)
+    if known is None and len(group.canaries) >= MAX_CANARIES:
+        return ActionRefused(
+            Safeguard.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person must decide", None, group.id
+        )
+    canary = let_through(known or Canary(), request.act)
+    if isinstance(canary, NotYet):
+        again = None if canary.held else now + safeguards.policy.stopped_wait
+        return ActionRefused(
+            Safeguard.CANARY if canary.held else Safeguard.STORM, f"{about}: {canary.words}", again, group.id
+        )
+    if canary is known:
+        return storms, group.id
+    return with_canary(storms, group.id, request.rule, canary), group.id

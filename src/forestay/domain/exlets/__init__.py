@@ -1,1 +1,0 @@
-"""Exlets: what is done about an exception, step by step."""

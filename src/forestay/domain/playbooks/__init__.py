@@ -1,0 +1,1 @@
+"""Playbooks: what is done about an exception, step by step."""

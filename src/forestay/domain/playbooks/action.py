@@ -1,0 +1,357 @@
+"""The actions that playbooks are made of: each one thing that is done, with its arguments.
+
+The thirteen of paper P1 are `Steer` (remove, suspend and continue of a task, a run or all runs; restart, force-complete and force-fail of an
+task) and `CompensateAction`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,
+`Repoll` and `Reregister`. `RetryByPolicy`, `Rollback`, `Notify`, `AvoidHost` and `Hold` are additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MAX_WORKLETS = 16
+"""Worklets that one step runs together."""
+MAX_MAPPINGS = 64
+MAX_WAIT = 30 * 86_400
+"""Seconds that a step may put something off."""
+MAX_SIZE = 1 << 50
+MAX_FACTOR = 64
+MAX_TEXT = 500
+MAX_RECIPIENTS = 16
+
+
+class ActionKind(StrEnum):
+    """What is done; the value is its name in documents."""
+
+    REMOVE = "remove"
+    SUSPEND = "suspend"
+    CONTINUE = "continue"
+    """Takes away what this very playbook has suspended, and nothing else."""
+    RESTART = "restart"
+    FORCE_COMPLETE = "force-complete"
+    FORCE_FAIL = "force-fail"
+    COMPENSATE = "compensate"
+    """Runs worklets, and goes on when all of them have ended."""
+    SELECT = "select"
+    """Runs a worklet for the late-bound task."""
+    RESTAGE = "restage"
+    FREE_SPACE = "free-space"
+    RESERVE_SPACE = "reserve-space"
+    RESUBMIT = "resubmit"
+    REPOLL = "repoll"
+    """Answers polls for the job that was submitted first with what the one in its place is at."""
+    REREGISTER = "reregister"
+    """Has the end of the job in its place told to whoever waits for the first one."""
+    RETRY = "retry"
+    """Tries again after the wait of the level that comes next."""
+    ROLLBACK = "rollback"
+    """Fails the run: what it did is compensated, the last thing first."""
+    NOTIFY = "notify"
+    AVOID_HOST = "avoid-host"
+    HOLD = "hold"
+    """Keeps it for a person: it stays suspended, and is shown in the inbox."""
+
+
+class ActionTarget(StrEnum):
+    """What is meant, from the small to the large."""
+
+    SUBJECT = "subject"
+    """What the exception is about: its job, or its task if it is about no job. The default. A decision has one of the others in its place."""
+    JOB = "job"
+    """The one job that the exception is about; of a scatter one element."""
+    TASK = "task"
+    """The task; of a job that no run asked for, the job itself."""
+    RUN = "run"
+    ANCESTORS = "ancestors"
+    """The run, the run that started it, and on upwards: all runs, restricted to ancestors."""
+    ALL_RUNS = "all-runs"
+    """Every run of the same version of the flow; suspended, also those that start later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Does something to a task, a run, all runs or the ancestors."""
+
+    action: ActionKind
+    target: ActionTarget = ActionTarget.SUBJECT
+
+
+STEERING = frozenset(
+    {
+        ActionKind.REMOVE,
+        ActionKind.SUSPEND,
+        ActionKind.CONTINUE,
+        ActionKind.RESTART,
+        ActionKind.FORCE_COMPLETE,
+        ActionKind.FORCE_FAIL,
+    }
+)
+"""The actions of `Steer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worklet:
+    """A flow that is run as a run of its own, and the data that go in and come back."""
+
+    flow: str
+    """The version of a stored flow."""
+    give: Mapping[str, object] = field(default_factory=dict)
+    """Its parameters. In a text, ``${params.NAME}``, ``${tasks.NAME.result…}`` or ``${incident.…}`` stands for a value of the run or incident."""
+    take: Mapping[str, str] = field(default_factory=dict)
+    """What comes back: the run's parameter, and the worklet's output that it is set to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensateAction:
+    """Runs worklets together; the playbook goes on when all have ended well."""
+
+    worklets: tuple[Worklet, ...]
+
+    action = ActionKind.COMPENSATE
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Chooses the worklet that a late-bound task runs, or that runs in the place of a task."""
+
+    worklet: Worklet
+
+    action = ActionKind.SELECT
+
+
+class Restaging(StrEnum):
+    """How files are brought again."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    """With another protocol, buffer or time limit."""
+    OTHER_REPLICA = "other-replica"
+    OTHER_TARGET = "other-target"
+
+
+@dataclass(frozen=True, slots=True)
+class Restage:
+    """Stages the job's files again."""
+
+    how: Restaging = Restaging.SAME
+    protocol: str = ""
+    buffer: int | None = None
+    """Bytes."""
+    timeout: int | None = None
+    """Seconds."""
+    place: str = ""
+    """The other target; empty: any that fits."""
+
+    action = ActionKind.RESTAGE
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Makes room where the job's files are to go, by removing what may be removed."""
+
+    size: int
+    """Bytes."""
+
+    action = ActionKind.FREE_SPACE
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveSpace:
+    """Reserves space for the job's files."""
+
+    size: int
+    seconds: int = 86_400
+
+    action = ActionKind.RESERVE_SPACE
+
+
+class Resubmission(StrEnum):
+    """Where and how a job is tried again."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    """With other needs."""
+    OTHER_DOMAIN = "other-domain"
+
+
+class Amount(StrEnum):
+    """A need of a job that may be changed."""
+
+    CPUS = "cpus"
+    MEMORY = "memory"
+    DISK = "disk"
+    GPUS = "gpus"
+    WALL = "wall"
+
+
+@dataclass(frozen=True, slots=True)
+class NeedChange:
+    """How a need changes: times a factor, or to an amount; never above the bound, and never below what it was."""
+
+    factor: float | None = None
+    to: int | None = None
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Retries the job."""
+
+    how: Resubmission = Resubmission.SAME
+    needs: Mapping[Amount, NeedChange] = field(default_factory=dict)
+    wait: int = 0
+    """Seconds."""
+    domain: str = ""
+    """The other domain; empty: any that can take it."""
+
+    action = ActionKind.RESUBMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Repoll:
+    action = ActionKind.REPOLL
+
+
+@dataclass(frozen=True, slots=True)
+class Reregister:
+    action = ActionKind.REREGISTER
+
+
+@dataclass(frozen=True, slots=True)
+class RetryByPolicy:
+    """Tries the job again by a retry policy: its level's wait, then the next level, then what the retry policy says."""
+
+    retry_policy: str = ""
+    """Its name; empty: the default policy's."""
+
+    action = ActionKind.RETRY
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    action = ActionKind.ROLLBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Tells people. Nobody named: the owner."""
+
+    text: str
+    to: tuple[str, ...] = ()
+
+    action = ActionKind.NOTIFY
+
+
+class AvoidScope(StrEnum):
+    """What is avoided."""
+
+    HOST = "host"
+    SITE = "site"
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidHost:
+    """Keeps the job away from where it failed, for some time."""
+
+    seconds: int = 3600
+    scope: AvoidScope = AvoidScope.HOST
+
+    action = ActionKind.AVOID_HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Suspends it for a person; the last step of its playbook."""
+
+    target: ActionTarget = ActionTarget.SUBJECT
+    reason: str = ""
+
+    action = ActionKind.HOLD
+
+
+Action = (
+    Steer
+    | CompensateAction
+    | Select
+    | Restage
+    | FreeSpace
+    | ReserveSpace
+    | Resubmit
+    | Repoll
+    | Reregister
+    | RetryByPolicy
+    | Rollback
+    | Notify
+    | AvoidHost
+    | Hold
+)
+
+KINDS: Mapping[ActionKind, type[Action]] = {
+    **dict.fromkeys(sorted(STEERING), Steer),
+    ActionKind.COMPENSATE: CompensateAction,
+    ActionKind.SELECT: Select,
+    ActionKind.RESTAGE: Restage,
+    ActionKind.FREE_SPACE: FreeSpace,
+    ActionKind.RESERVE_SPACE: ReserveSpace,
+    ActionKind.RESUBMIT: Resubmit,
+    ActionKind.REPOLL: Repoll,
+    ActionKind.REREGISTER: Reregister,
+    ActionKind.RETRY: RetryByPolicy,
+    ActionKind.ROLLBACK: Rollback,
+    ActionKind.NOTIFY: Notify,
+    ActionKind.AVOID_HOST: AvoidHost,
+    ActionKind.HOLD: Hold,
+}
+"""The record of arguments that belongs to each action."""
+
+INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
+    ActionTarget.SUBJECT: frozenset({ActionTarget.SUBJECT, ActionTarget.JOB}),
+    ActionTarget.JOB: frozenset({ActionTarget.JOB}),
+    ActionTarget.TASK: frozenset({ActionTarget.JOB, ActionTarget.TASK}),
+    ActionTarget.RUN: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN}),
+    ActionTarget.ANCESTORS: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN, ActionTarget.ANCESTORS}),
+    ActionTarget.ALL_RUNS: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN, ActionTarget.ALL_RUNS}),
+}
+"""What is part of each target: what ends a run ends its tasks."""
+
+RESENDING = frozenset({ActionKind.RESTART, ActionKind.RESUBMIT, ActionKind.RESTAGE, ActionKind.RETRY})
+"""Those that send the work off again; a playbook has at most one of them."""
+JOB_PATTERNS = frozenset(
+    {
+        ActionKind.RESTAGE,
+        ActionKind.FREE_SPACE,
+        ActionKind.RESERVE_SPACE,
+        ActionKind.RESUBMIT,
+        ActionKind.REPOLL,
+        ActionKind.REREGISTER,
+        ActionKind.RETRY,
+        ActionKind.AVOID_HOST,
+    }
+)
+"""Those that are about a job; no run as a whole has one."""
+
+
+def target_of(action: Action) -> ActionTarget | None:
+    """What an action is about; ``None``: nothing that can be suspended or ended."""
+    match action:
+        case Steer(target=target) | Hold(target=target):
+            return target
+        case Rollback():
+            return ActionTarget.RUN
+        case Restage() | Resubmit() | Repoll() | Reregister() | RetryByPolicy() | AvoidHost():
+            return ActionTarget.JOB
+        case _:
+            return None
+
+
+def worklets_of(action: Action) -> tuple[Worklet, ...]:
+    """The worklets that an action runs."""
+    match action:
+        case CompensateAction(worklets):
+            return worklets
+        case Select(worklet):
+            return (worklet,)
+        case _:
+            return ()

@@ -1,0 +1,73 @@
+"""What the default policy does by itself about files that could not be brought, where no rule concludes: the re-stage patterns of paper P0, section 4.
+
+Pure: what must be looked up (whether another good replica is known) is told. Each job is helped so a bounded number of times; after that its own
+retry policy answers, as for any failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forestay.domain.data.staging_terms import USUAL_PIECE, USUAL_TIMEOUT, free_of, restaged, transfer_of
+from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.playbooks.action import FreeSpace, Restage, Restaging
+from forestay.domain.playbooks.playbook import PlaybookStep, WhenRefused
+
+MOST = 3
+"""How often the default policy brings the files of one job again by itself."""
+LONGEST = 3_600
+"""Seconds; a time limit grows no further."""
+LEAST_FREED = 1 << 20
+_SOURCE = frozenset({Cause.DATA_MISSING, Cause.DATA_CORRUPT, Cause.TRANSFER, Cause.NETWORK, Cause.POLICY})
+"""Causes that are about where a file came from."""
+_SLOW = frozenset({"ETIMEDOUT", "TimeoutError", "timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileFailure:
+    """A failure that is about files."""
+
+    stage: str
+    cause: Cause
+    error: str
+    other_replica: bool
+    """Whether a replica of the file is known that did not fail."""
+    room: str = ""
+    """What can be freed where there was no room: `cache`, `element`; empty: nothing is known that could."""
+    several_hosts: bool = False
+    """Whether there is another host to go to."""
+    wanted: int = 0
+    """Bytes of all inputs, as far as they are known."""
+
+
+def default_steps(document: JobDocument, failure: FileFailure) -> tuple[PlaybookStep, ...]:
+    """What is done; nothing: the job's own retry policy answers."""
+    done = restaged(document.extra)
+    if done >= MOST:
+        return ()
+    if failure.cause is Cause.DISK:
+        return _room(document, failure)
+    if failure.stage != "staging-in" or failure.cause not in _SOURCE:
+        return ()
+    if failure.other_replica:
+        return (PlaybookStep(Restage(Restaging.OTHER_REPLICA)),)
+    if failure.error in _SLOW:
+        before = transfer_of(document.extra)
+        timeout = min(LONGEST, 4 * int(before.get("timeout", USUAL_TIMEOUT)))
+        piece = max(1 << 16, int(before.get("piece", USUAL_PIECE)) // 4)
+        return (PlaybookStep(Restage(Restaging.CHANGED, buffer=piece, timeout=timeout)),)
+    return ()
+
+
+def _room(document: JobDocument, failure: FileFailure) -> tuple[PlaybookStep, ...]:
+    """Free what can be freed there, then try it again; what nothing can be freed for goes elsewhere."""
+    # If nothing may be removed after all, others may have made room meanwhile.
+    free = PlaybookStep(FreeSpace(max(failure.wanted, LEAST_FREED)), WhenRefused.GO_ON)
+    if failure.stage == "staging-out":
+        return (free, PlaybookStep(Restage(Restaging.SAME))) if failure.room == "element" else ()
+    if failure.stage != "staging-in":
+        return ()
+    if failure.room == "cache" and not free_of(document.extra):
+        return (free, PlaybookStep(Restage(Restaging.SAME)))
+    return (PlaybookStep(Restage(Restaging.OTHER_TARGET)),) if failure.several_hosts else ()

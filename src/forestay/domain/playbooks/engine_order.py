@@ -1,0 +1,135 @@
+"""Orders to other engines: what a playbook or a person wants done to one of their runs or tasks, in words that any engine can obey.
+
+An order is written once, under an id that says where it comes from; whoever repeats a step finds the order that was written first. An engine answers each by
+*done* or *refused*, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid5
+
+from forestay.domain.flows.events import Verb, VerbKind
+from forestay.domain.playbooks.action import Amount, NeedChange
+
+MAX_OPEN = 500
+"""Orders that may wait for one engine to obey."""
+MAX_ORDER = 32_768
+"""Bytes of an order as JSON."""
+_SPACE = UUID("f2a7a2fe-1df0-5d3e-9a3b-7f0a8f1b8f33")
+
+
+class OrderVerb(StrEnum):
+    """What is to be done; an engine that cannot do one refuses it."""
+
+    SUSPEND = "suspend"
+    """Do not go on with it; what runs may end."""
+    CONTINUE = "continue"
+    """The holder of a suspension lets go; others may still hold."""
+    RESTART = "restart"
+    """Task: run it again, as it began. Run: begin it anew."""
+    RESUBMIT = "resubmit"
+    """Task: run it again after `wait` seconds, with `needs` changed."""
+    REDO = "redo"
+    SKIP = "skip"
+    REPLACE = "replace"
+    FORCE_COMPLETE = "force-complete"
+    """It counts as done; `data.result`, where there is one, is what it came to."""
+    FORCE_FAIL = "force-fail"
+    REMOVE = "remove"
+    SET_DATA = "set-data"
+    """Data of the run have other values from now on."""
+
+
+SETTLING = frozenset(OrderVerb) - {OrderVerb.SUSPEND, OrderVerb.CONTINUE, OrderVerb.SET_DATA}
+"""Those that say what becomes of a task."""
+
+
+class OrderOutcome(StrEnum):
+    """How an engine answers."""
+
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOrder:
+    """One order."""
+
+    id: str
+    run: str
+    """Our id of the run."""
+    key: str
+    """The engine's own name of it."""
+    verb: OrderVerb
+    at: int
+    instance: str = ""
+    """Empty: the run."""
+    holder: str = ""
+    """Of suspend and continue."""
+    wait: int = 0
+    """Seconds."""
+    needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """How needs change: by a ``factor``, or ``to`` an amount, ``at_most`` so much."""
+    data: Mapping[str, object] = field(default_factory=dict)
+    by: str = ""
+    reason: str = ""
+    incident: str = ""
+    step: str = ""
+    """The step of a playbook that it is of; empty: a person's."""
+
+    def as_plain(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "id": self.id,
+            "run": self.run,
+            "key": self.key,
+            "verb": self.verb.value,
+            "at": self.at,
+        }
+        more: dict[str, Any] = {
+            "instance": self.instance, "holder": self.holder, "wait": self.wait, "by": self.by, "reason": self.reason, "incident": self.incident,
+            "step": self.step, "needs": {name: dict(record) for name, record in self.needs.items()}, "data": dict(self.data),
+        }  # fmt: skip
+        return plain | {name: value for name, value in more.items() if value}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> EngineOrder:
+        known = {name: plain[name] for name in cls.__slots__ if name in plain}
+        return cls(**known | {"verb": OrderVerb(plain["verb"])})
+
+
+def order_id(run: str, verb: str) -> str:
+    """The same verb to the same run is one order."""
+    return str(uuid5(_SPACE, f"{len(run)}:{run}{verb}"))
+
+
+def order_of(verb: Verb, *, run: str, key: str, incident: str = "") -> EngineOrder | None:
+    """A verb as an order; ``None``: there is nothing in it that an engine could do."""
+    if verb.kind is VerbKind.RAISE:
+        return None
+    return EngineOrder(
+        id=order_id(run, verb.id),
+        run=run,
+        key=key,
+        verb=OrderVerb(verb.kind.value),
+        at=verb.at,
+        instance=verb.instance,
+        holder=(verb.holder or verb.by) if verb.kind in (VerbKind.SUSPEND, VerbKind.CONTINUE) else "",
+        data=dict(verb.changes),
+        by=verb.by,
+        reason=verb.reason,
+        incident=incident,
+        step=verb.id if incident else "",
+    )
+
+
+def needs_as_plain(needs: Mapping[Amount, NeedChange]) -> dict[str, dict[str, float]]:
+    """Changed needs as an engine reads them."""
+    plain: dict[str, dict[str, float]] = {}
+    for amount, need in needs.items():
+        fields = {"factor": need.factor, "to": need.to, "at_most": need.at_most}
+        plain[amount.value] = {name: value for name, value in fields.items() if value is not None}
+    return plain

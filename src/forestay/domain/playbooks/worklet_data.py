@@ -1,0 +1,20 @@
+"""The data that go into a worklet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from forestay.domain.flows.definition.expression import Values, fill
+
+
+def filled(value: object, values: Values) -> object:
+    """A value with what its texts refer to filled in, however deep."""
+    match value:
+        case str():
+            return fill(value, values)
+        case Mapping():
+            return {name: filled(entry, values) for name, entry in value.items()}
+        case list() | tuple():
+            return [filled(entry, values) for entry in value]
+        case _:
+            return value

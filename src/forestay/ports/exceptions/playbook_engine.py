@@ -1,0 +1,20 @@
+"""The engine in which playbooks of several steps live. `Transient`: it did not answer; the same call again is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forestay.domain.playbooks.playbook_run import Event
+
+
+class PlaybookEngine(Protocol):
+    """The port."""
+
+    async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
+        """Carry out the playbook of a recorded decision; False if it had been begun before. The same decision is never carried out twice."""
+        ...
+
+    async def tell_playbook(self, incident: str, n: int, events: Sequence[Event]) -> None:
+        """Let a run take events in, such as that a person stops it; `NotFound` if it is over or never was."""
+        ...

@@ -1,0 +1,89 @@
+"""The incident that the failure of a job is: everything that it is decided by, as it is then."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.pilot_finding import execution_failure
+from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident, incident_id
+from forestay.domain.flows.execution.run_names import instance_of
+from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.formats.jobs.job_public import job_public
+from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json
+
+LOG_KEPT = 8_000
+"""Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
+PARAMETERS_KEPT = 4_000
+"""Bytes of a job's parameters as JSON that go into the incident; larger ones are left out."""
+KEPT = (
+    "name", "labels", "resources", "priority", "attempt", "generation", "failures", "releases", "max_attempts", "index", "team",
+)  # fmt: skip
+
+
+def failure_incident_id(document: JobDocument) -> str:
+    """The id of the incident that the last attempt of a faulted job is, whether it was recorded or not."""
+    flow_ref, event = document.flow_ref, _event(document)
+    run = flow_ref.run if flow_ref is not None else ""
+    instance, _ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
+    return incident_id(
+        ExceptionType.ABORT, run=run, instance=instance, job=document.id, attempt=document.attempt, event=event
+    )
+
+
+def failure_incident(document: JobDocument, evidence: Evidence, finding: CauseFinding, now: int) -> Incident:
+    """The incident of a faulted job's last attempt: the same one, whoever makes it."""
+    flow_ref, event = document.flow_ref, _event(document)
+    run = flow_ref.run if flow_ref is not None else ""
+    instance, round_ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
+    log_tails = evidence_to_json(evidence)
+    if "log_tail" in log_tails:
+        log_tails["log_tail"] = log_tails["log_tail"][-LOG_KEPT:]
+    shown = job_public(document)
+    context: dict[str, Any] = {
+        "job": {name: shown[name] for name in KEPT} | _more(document, now),
+        "evidence": log_tails,
+        "finding": finding_to_json(finding),
+        "failure": execution_failure(evidence.stage, finding.cause).value,
+    }
+    kind = ExceptionType.ABORT
+    return Incident(
+        id=failure_incident_id(document),
+        tenant=document.tenant,
+        owner=document.owner,
+        kind=kind,
+        at=now,
+        run=run,
+        instance=instance,
+        job=document.id,
+        attempt=document.attempt,
+        event=event,
+        cause=str(finding.cause),
+        flow=flow_ref.flow if flow_ref is not None else "",
+        round=round_,
+        context=context,
+    )
+
+
+def _more(document: JobDocument, now: int) -> dict[str, Any]:
+    """What rules are asked with beside what is shown of a job, so that a replay decides by the same."""
+    more: dict[str, Any] = {
+        "age": max(0.0, (now - document.created) / 1000),
+        "when_exhausted": document.retry.when_exhausted.value,
+    }
+    parameters = dict(document.parameters)
+    return more | ({"parameters": parameters} if len(json.dumps(parameters)) <= PARAMETERS_KEPT else {})
+
+
+def is_about(incident: Incident, document: JobDocument) -> bool:
+    """Whether the job still stands in the failure of an incident."""
+    same = (document.attempt, _event(document)) == (incident.attempt, incident.event)
+    return document.state is State.FAULTED and same
+
+
+def _event(document: JobDocument) -> str:
+    """What happened, by the claim whose end it was; of a job that was lost with its pilots, by how often."""
+    return document.last.claim if document.last is not None else f"lost-{document.releases}"
