@@ -1,0 +1,57 @@
+"""A newcomer's questions are each answered by one search for the field's word, and a name in the code has one meaning."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[3] / "src"
+FIRST = 5
+MOST_FILES = 24
+
+QUESTIONS = [
+    ("Where are heartbeats received?", "heartbeat", "services/pilots/heartbeats.py"),
+    ("Where is a retry's wait decided?", "retry", "domain/exceptions/incidents/retry_policy.py"),
+    ("Where does a notification leave?", "notif", "services/operations/notifier.py"),
+    ("Where is a job claimed?", "claim", "domain/jobs/claim.py"),
+    ("Where are orphans found?", "orphan", "services/pilots/orphan_scanner.py"),
+    ("Where is a rule replayed over past failures?", "replay", "services/rules/rule_replay.py"),
+    ("Where does an action wait for an approval?", "approval", "services/exceptions/safeguards/approvals.py"),
+    ("Where is a failure storm detected?", "storm", "domain/exceptions/safeguards/storm.py"),
+    ("Where is a callback sent?", "callback", "services/jobs/callback_sender.py"),
+    ("Where is a request authenticated?", "authenticat", "services/operations/authenticator.py"),
+]
+
+
+def hits(word: str) -> list[str]:
+    """The first files that a search for a word finds: by their names, then by how often it is in them."""
+    found = []
+    for path in SRC.rglob("*.py"):
+        times = len(re.findall(word, path.read_text(encoding="utf-8"), re.IGNORECASE))
+        if times or word in path.stem:
+            found.append((word not in path.stem, -times, path.relative_to(SRC).as_posix().removeprefix("forestay/")))
+    return [name for _, _, name in sorted(found)[:FIRST]]
+
+
+@pytest.mark.parametrize(("question", "word", "answer"), QUESTIONS, ids=[word for _, word, _ in QUESTIONS])
+def test_a_question_is_answered_by_one_search(question: str, word: str, answer: str) -> None:
+    assert answer in hits(word), question
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = Counter(
+        node.name
+        for path in SRC.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name: times for name, times in names.items() if times > 1} == {}
+
+
+def test_no_folder_is_crowded() -> None:
+    files = Counter(path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+    assert {folder: number for folder, number in files.items() if number > MOST_FILES} == {}
