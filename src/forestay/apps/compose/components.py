@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -32,7 +32,7 @@ from forestay.domain.playbooks.action import ActionKind
 from forestay.ports.data.storage import ElementFiles
 from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.incident_store import IncidentStore
-from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.callback_transport import CallbackTransport
 from forestay.ports.operations.identity import Identity
 from forestay.ports.pilots.pilot_store import PilotStore
@@ -109,6 +109,7 @@ class Components:
     peer_hosts: OutboundPolicy
     elements: StorageAccess
     catalogue: StoredCatalogue
+    data_actions: DataActions
     audit: AuditLog
     stops: EmergencyStop
     safeguards: ActionLimits
@@ -132,6 +133,14 @@ class Components:
     tracing: JobTracer | None = None
     unreadable: Callable[[], int] = lambda: 0
     """How many documents of the store could not be read."""
+
+    def traced_jobs(self) -> list[Callable[[Sequence[Stored]], None]]:
+        """Who is told of new jobs so that they are traced."""
+        return [] if self.tracing is None else [self.tracing.created]
+
+    def current_trace(self) -> str:
+        """The trace in which this process works; empty without one."""
+        return "" if self.traces is None else self.traces.current()
 
     def samples(self) -> Iterator[Sample]:
         """What servers and reconcilers both do: whoever learns of a failure answers it."""
@@ -207,7 +216,26 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     )
     release = ClaimReleaser(store, stores.pilots, writer, clock)
     batch = BatchStatus(stores.pilots, PilotLaunches(documents, clock), release)
-    deciding = FailureDecider(flows, rules, playbooks, settings.free_tries, settings.dispatcher)
+    catalogue = StoredCatalogue(documents, clock, elements.elements)
+    job_actions = JobActions(
+        writer,
+        JobControl(store, writer, clock, leave_failure),
+        clock,
+        settings.retry_policy_table,
+        settings.budgets.budgets,
+    )
+    data_actions = DataActions(
+        job_actions,
+        store,
+        stores.pilots,
+        catalogue,
+        ReplicaHealth(catalogue, store, clock),
+        StorageCleaner(store, elements),
+        clock,
+    )
+    deciding = FailureDecider(
+        flows, rules, playbooks, settings.free_tries, settings.dispatcher, FileFailurePolicy(data_actions)
+    )
     failures = FailureHandler(
         store,
         stores.incidents,
@@ -249,7 +277,8 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         peers=PeerRegistry(documents, clock, Ed25519Tokens(settings.peer_key_file, clock)),
         peer_hosts=OutboundPolicy(settings.peer_hosts, setting="peer_hosts"),
         elements=elements,
-        catalogue=StoredCatalogue(documents, clock, elements.elements),
+        catalogue=catalogue,
+        data_actions=data_actions,
         audit=audit,
         stops=EmergencyStop(documents, clock),
         safeguards=safeguards,
@@ -278,12 +307,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     )
     if relay is not None:
         relay.checks = components.checks
-    failure_acts.playbooks = acting.playbooks = build_playbook_runner(
-        components, JobControl(store, writer, clock, leave_failure)
-    )
-    recover_data = failure_acts.playbooks.others[ActionKind.RESTAGE]
-    if isinstance(recover_data, DataActions):
-        deciding.files = FileFailurePolicy(recover_data)
+    failure_acts.playbooks = acting.playbooks = build_playbook_runner(components, job_actions.steer)
     return components
 
 
@@ -334,37 +358,21 @@ def build_storage_access(settings: Settings) -> StorageAccess:
 def build_playbook_runner(components: Components, steer: JobControl) -> PlaybookRunner:
     """The service that carries playbooks out, for any process."""
     settings = components.settings
-    recover = JobActions(
-        components.writer, steer, components.clock, settings.retry_policy_table, settings.budgets.budgets
-    )
-    suspensions = FlowSuspensions(components.documents)
-    made = PlaybookRunner(
+    data_actions = components.data_actions
+    data_actions = replace(data_actions, jobs=replace(data_actions.jobs, steer=steer))
+    return PlaybookRunner(
         components.incidents,
         components.store,
         components.engine,
         components.flows,
-        suspensions,
-        recover,
+        FlowSuspensions(components.documents),
+        data_actions.jobs,
         components.clock,
+        others=dict.fromkeys((ActionKind.RESTAGE, ActionKind.FREE_SPACE, ActionKind.AVOID_HOST), data_actions),
         checks=components.checks,
+        elsewhere=components.engines,
+        abroad=EngineActions(components.engines, settings.retry_policy_table, settings.budgets.budgets),
     )
-    recover_data = DataActions(
-        recover,
-        components.store,
-        components.pilots,
-        components.catalogue,
-        ReplicaHealth(components.catalogue, components.store, components.clock),
-        StorageCleaner(components.store, components.elements),
-        components.clock,
-    )
-    made.others = {
-        ActionKind.RESTAGE: recover_data,
-        ActionKind.FREE_SPACE: recover_data,
-        ActionKind.AVOID_HOST: recover_data,
-    }
-    made.elsewhere = components.engines
-    made.abroad = EngineActions(components.engines, settings.retry_policy_table, settings.budgets.budgets)
-    return made
 
 
 def build_worklet_selector(components: Components) -> WorkletSelector | None:

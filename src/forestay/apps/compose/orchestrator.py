@@ -38,11 +38,15 @@ class OrchestratorComponents:
         submit = (
             server.submit
             if server
-            else JobSubmitter(components.store, components.clock, components.ids, documents=components.documents)
+            else JobSubmitter(
+                components.store,
+                components.clock,
+                components.ids,
+                offered=components.traced_jobs(),
+                documents=components.documents,
+                trace=components.current_trace,
+            )
         )
-        if server is None and components.traces is not None and components.tracing is not None:
-            submit.offered.append(components.tracing.created)
-            submit.trace = components.traces.current
         steer = JobControl(components.store, components.writer, components.clock, leave_failure, components.incidents)
         settings = components.settings
         shared = SharedFiles(settings.flow_files, hidden=(settings.state,))
@@ -81,7 +85,7 @@ class OrchestratorComponents:
                 client = await self.engine.client()
                 break
             except Transient as error:
-                log.warning("the orchestrator waits for Temporal for Temporal", detail=str(error))
+                log.warning("the orchestrator waits for Temporal", detail=str(error))
                 await asyncio.sleep(1.0)
         assert self.components.checks is not None  # noqa: S101 - there is an engine
         components = self.components

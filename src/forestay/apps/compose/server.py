@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -59,6 +59,7 @@ from forestay.services.rules.rule_proposals import RuleProposals
 from forestay.services.rules.rule_replay import RuleReplay
 from forestay.services.rules.rule_store import RuleStore
 from forestay.services.rules.worklet_bindings import WorkletBindings
+from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher, policy_of
@@ -68,32 +69,43 @@ from forestay.services.sites.demand_meter import DemandMeter
 from forestay.services.sites.fleet_view import FleetView
 from forestay.services.sites.site_registry import SiteRegistry
 
+if TYPE_CHECKING:
+    from forestay.apps.compose.reconciler import ReconcilerComponents
+
 log = structlog.get_logger()
 
 
 class ServerComponents:
     """The services of one server, joined."""
 
-    beside: Callable[[], Iterable[Sample]] = staticmethod(lambda: ())
-    """Figures of what else runs in this process."""
-
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: Components, beside: ReconcilerComponents | None = None) -> None:
+        """``beside``: the reconciler that runs in the same process."""
         self.components = components
+        self.beside = beside
         self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         store, clock, writer = components.store, components.clock, components.writer
-        self.claims = ClaimDispatcher(store, writer, clock, components.ids)
+        candidates = CandidateSignal()
         self.match = JobMatcher(store, clock, policy_of(components.settings.matching))
-        self.claims.weigh(self.match)
         self.caches = PilotCaches(clock, [CacheListener(self.match.told, self.match.forgotten)])
         self.hosts = HostHealthTracker(
             components.documents,
             store,
             clock,
             components.failures.classifier,
-            changed=self.claims.buffers.look_anew,
+            changed=candidates.look_anew,
             troubled=lambda text: log.warning("a host", detail=text),
         )
-        self.claims.hosts = self.hosts
+        self.suspensions = FlowSuspensions(components.documents, changed=candidates.look_anew)
+        self.claims = ClaimDispatcher(
+            store,
+            writer,
+            clock,
+            components.ids,
+            match=self.match,
+            hosts=self.hosts,
+            suspensions=self.suspensions,
+            signal=candidates,
+        )
         self.completions = JobCompletions(
             store,
             writer,
@@ -111,13 +123,11 @@ class ServerComponents:
             store,
             clock,
             components.ids,
-            offered=[self.claims.offer, self.job_events.created, recall.created],
+            offered=[self.claims.offer, self.job_events.created, recall.created, *components.traced_jobs()],
             documents=components.documents,
+            trace=components.current_trace,
             claim_first=self.claims.claim_first,
         )
-        if components.traces is not None and components.tracing is not None:
-            self.submit.offered.append(components.tracing.created)
-            self.submit.trace = components.traces.current
         self.requests = ApprovalCloser(components.approvals, components.incidents, clock)
         playbooks = components.exceptions.acting.playbooks
         released = playbooks.release if playbooks is not None and components.engine is not None else None
@@ -161,7 +171,7 @@ class ServerComponents:
             components.peers.tokens, components.peer_hosts, peer_certificates(components.settings)
         )
         self.offer = PeerCapacity(store, components.pilots, self.sites, clock)
-        self.failed_checks = NodeCheckFailures(store, clock)
+        self.failed_checks = NodeCheckFailures(store, clock, [self.hosts.unfit])
         self.drains = PilotDrain(store, components.pilots, clock, self.channels.order)
         self.revocations = PilotRevocations(
             store, components.pilots, clock, components.settings.token_seconds, hang_up=self.channels.hang_up
@@ -177,8 +187,6 @@ class ServerComponents:
         )
         self.attachments = FolderAttachments(components.settings.attachments_folder)
         self.worklets = WorkletBindings(components.documents, components.flows, build_worklet_selector(components))
-        self.suspensions = FlowSuspensions(components.documents, changed=self.claims.buffers.look_anew)
-        self.claims.buffers.suspended = self.suspensions.suspended
         self.conditions, self.trying = CelConditions(), CelSandbox()
         self.rules = RuleStore(components.documents)
         self.rule_cache = RuleCache(RuleStore(components.documents), self.conditions)
@@ -206,7 +214,6 @@ class ServerComponents:
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)
         self.usage_history = UsageHistory(store, components.incidents, clock)
         self.rule_proposals = RuleProposals(self.rule_replay)
-        self.failed_checks.listeners.append(self.hosts.unfit)
         writer.listeners += [self.hosts.notice, self.claims.notice, self.job_events.notice, self.outputs.notice]
         writer.listeners.append(self.tasks.notice)
         self.relays = ProxyComponents(self)
@@ -261,4 +268,5 @@ class ServerComponents:
             "forestay_intrusions_total", "Completions that named another tenant's job", self.completions.intrusions
         )
         yield Sample("forestay_servers_alive", "Servers seen alive", len(self.heartbeats.alive))
-        yield from self.beside()
+        if self.beside is not None:
+            yield from self.beside.samples()

@@ -58,7 +58,8 @@ async def _run_parts(
     settings: Settings, own: socket.socket, slots: int, temporal: DevServer | str, *, verbose: bool
 ) -> None:
     components = make_components(settings)
-    services = ServerComponents(components)
+    kept = ReconcilerComponents(components)
+    services = ServerComponents(components, kept)
     server = _Inside(server_config(make_app(services), settings))
     serving = asyncio.create_task(server.serve(sockets=[own]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
@@ -67,8 +68,6 @@ async def _run_parts(
         serving.result()
         raise Permanent("the server did not start; use -v for details")
     pilot = await _start_pilot(settings, slots, verbose=verbose)
-    kept = ReconcilerComponents(components)
-    services.beside = kept.samples
     loops = kept.loops()
     if components.engine is not None:
         loops["orchestrator"] = OrchestratorComponents(components, services).run

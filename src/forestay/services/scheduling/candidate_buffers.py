@@ -8,9 +8,11 @@ version check decides.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 from forestay.domain.jobs.claim import avoids, claimable
 from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
@@ -44,21 +46,63 @@ def _urgency(lane: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
     return lane[:3]
 
 
+class CandidateSignal:
+    """Wakes whoever gives jobs: there may be more to give.
+
+    What makes jobs available (hosts, suspensions) and what gives them share it, and are built without each other.
+    """
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._anew = False
+
+    def wake(self) -> None:
+        self._event.set()
+
+    def look_anew(self) -> None:
+        """What nobody could have may be available now: what was put aside is looked for at once."""
+        self._anew = True
+        self._event.set()
+
+    def take_anew(self) -> bool:
+        """Whether that was asked for since the last time."""
+        anew, self._anew = self._anew, False
+        return anew
+
+    async def wait(self, seconds: float) -> None:
+        """At most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
+
+
+class Suspensions(Protocol):
+    """Whoever knows that nobody may have a job for now, for a reason that is not in its document."""
+
+    def suspended(self, document: JobDocument) -> bool: ...
+
+
 class CandidateBuffers:
     """The candidate buffers of one server."""
 
     def __init__(
-        self, store: JobStore, clock: Clock, settings: ClaimSettings, tally: ClaimTally, changed: Callable[[], None]
+        self,
+        store: JobStore,
+        clock: Clock,
+        settings: ClaimSettings,
+        tally: ClaimTally,
+        signal: CandidateSignal,
+        match: JobMatcher | None = None,
+        suspensions: Suspensions | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
         self.settings = settings
         self.tally = tally
-        self.changed = changed
-        """Told when there may be more to give."""
-        self.suspended: Callable[[JobDocument], bool] = lambda _document: False
-        """Whether nobody may have a job for now, for a reason that is not on its document."""
-        self.match: JobMatcher | None = None
+        self.signal = signal
+        self.suspensions = suspensions
+        self.match = match
         """Weighs where the data are; None: nobody does."""
         self._data_first = 0
         self._slots: frozenset[int] | None = None
@@ -101,7 +145,7 @@ class CandidateBuffers:
         for key in [key for key in self._buffers if not key[1]]:
             del self._buffers[key]
         self._looked_at[False] = -1e9
-        self.changed()
+        self.signal.wake()
 
     def promote_pending(self, now: float) -> None:
         """Take over slots whose time has come; forget what the store itself shows as taken by now."""
@@ -144,10 +188,8 @@ class CandidateBuffers:
                     self.match.offer(stored)
                 room[lane.tenant] -= 1
 
-    def look_anew(self) -> None:
-        """What nobody might have may be to be had now: what was put aside for it is looked for at once."""
-        self._looked_at = {False: -1e9, True: -1e9}
-        self.changed()
+    def suspended(self, document: JobDocument) -> bool:
+        return self.suspensions is not None and self.suspensions.suspended(document)
 
     def free(self, job: str) -> None:
         """The job is to be had again."""
@@ -237,6 +279,7 @@ class CandidateBuffers:
 
         Known only while lanes are looked for regularly, as they are for whoever waits in vain; otherwise it is not so.
         """
+        self._look_anew_if_asked()
         if self._looking[False] or self.clock.monotonic() - self._looked_at[False] > 2 * self.settings.settle:
             return False
         for buffer in self._buffers.values():
@@ -281,6 +324,7 @@ class CandidateBuffers:
         `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `hunger` is for how
         long the one who has waited longest has found nothing.
         """
+        self._look_anew_if_asked()
         self._far = hunger >= self.settings.far_after
         foreign = hunger >= self.settings.foreign_after
         for buffer in self._low(waiting, now):
@@ -296,6 +340,10 @@ class CandidateBuffers:
         if foreign and not all_mine and now - self._looked_at[True] >= self.settings.settle and not self._looking[True]:
             self._looking[True] = True
             self._background.begin(self._look(foreign=True))
+
+    def _look_anew_if_asked(self) -> None:
+        if self.signal.take_anew():
+            self._looked_at = {False: -1e9, True: -1e9}
 
     def _low(self, waiting: set[str], now: float) -> list[LaneBuffer]:
         """The candidate buffers to read on in: the most urgent ones, as many as there is memory for."""
@@ -334,7 +382,7 @@ class CandidateBuffers:
         finally:
             self._looked_at[foreign] = self.clock.monotonic()
             self._looking[foreign] = False
-            self.changed()
+            self.signal.wake()
 
     async def _read(self, buffer: LaneBuffer) -> None:
         self.tally.pages += 1
@@ -357,7 +405,7 @@ class CandidateBuffers:
             buffer.cursor, buffer.ended_at = None, self.clock.monotonic()
         finally:
             buffer.reading = False
-            self.changed()
+            self.signal.wake()
 
     def _query(self, *, foreign: bool, lane: str | None = None) -> JobQuery:
         slots = (None if self._far else self._fallback) if foreign else self._slots

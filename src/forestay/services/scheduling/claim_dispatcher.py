@@ -21,7 +21,7 @@ from forestay.domain.pilots.lifetime import ends_in_time
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write
-from forestay.services.scheduling.candidate_buffers import CandidateBuffers
+from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal, Suspensions
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.first_claims import FirstClaims
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
@@ -59,28 +59,35 @@ class ClaimDispatcher:
     """The claim dispatcher of one server."""
 
     def __init__(
-        self, store: JobStore, writer: Writer, clock: Clock, ids: Ids, settings: ClaimSettings | None = None
+        self,
+        store: JobStore,
+        writer: Writer,
+        clock: Clock,
+        ids: Ids,
+        settings: ClaimSettings | None = None,
+        *,
+        match: JobMatcher | None = None,
+        hosts: HostHealthTracker | None = None,
+        suspensions: Suspensions | None = None,
+        signal: CandidateSignal | None = None,
     ) -> None:
+        """``match`` weighs where the data are, ``hosts`` which hosts are healthy; without them nobody does."""
         self.store = store
         self.writer = writer
         self.clock = clock
         self.ids = ids
         self.settings = settings or ClaimSettings()
         self.tally = ClaimTally()
-        self._wake = asyncio.Event()
-        self.buffers = CandidateBuffers(store, clock, self.settings, self.tally, self._wake.set)
-        self.match: JobMatcher | None = None
-        self.hosts: HostHealthTracker | None = None
+        self.signal = signal or CandidateSignal()
+        self.buffers = CandidateBuffers(store, clock, self.settings, self.tally, self.signal, match, suspensions)
+        self.match = match
+        self.hosts = hosts
         self._waiting: list[ClaimRequest] = []
         self._flying = 0
         self._took_off = -1e9
         self._background = BackgroundTasks()
         self._hungry: OrderedDict[str, float] = OrderedDict()
         """Since when each pilot has asked in vain."""
-
-    def weigh(self, match: JobMatcher) -> None:
-        """From now on where the data are is weighed too."""
-        self.match = self.buffers.match = match
 
     # -- asked by pilots ---------------------------------------------------------------------------------------
 
@@ -103,7 +110,7 @@ class ClaimDispatcher:
         if self.match is not None and not downstream:
             self.match.asks(pilot, tenant, host, site, slots, most)
         self._waiting.append(request)
-        self._wake.set()
+        self.signal.wake()
         try:
             done, _ = await asyncio.wait({request.answer}, timeout=wait)
             while not done and request.busy:  # its claims are being written: they must not be lost
@@ -144,7 +151,7 @@ class ClaimDispatcher:
                 room[request.queue] = room.get(request.queue, 0) + request.most
         self.buffers.offer([job for job in jobs if job.document.state is State.AVAILABLE], room)
         if room:
-            self._wake.set()
+            self.signal.wake()
 
     def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[ClaimRequest] | None:
         """Give jobs that are about to be created to pilots that wait here, in the write that creates them.
@@ -204,7 +211,7 @@ class ClaimDispatcher:
             self._answer(request, [status[job] for job in mine if job in status])
         if claims.strays:
             self._background.begin(self._give_back(claims.strays))
-        self._wake.set()
+        self.signal.wake()
 
     def notice(self, stored: Stored) -> None:
         """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
@@ -231,13 +238,7 @@ class ClaimDispatcher:
             self._background.stop()
 
     async def _wait_for_work(self) -> None:
-        idle = self.settings.idle if self._waiting else 1.0
-        try:
-            async with asyncio.timeout(idle):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
+        await self.signal.wait(self.settings.idle if self._waiting else 1.0)
         if self._waiting and self.settings.gather and self.clock.monotonic() - self._took_off < BUSY:
             await asyncio.sleep(self.settings.gather)
 
@@ -332,7 +333,7 @@ class ClaimDispatcher:
             for request, _ in batch:
                 request.busy = False
             self._flying -= 1
-            self._wake.set()
+            self.signal.wake()
 
     def _answer(self, request: ClaimRequest, jobs: list[Stored]) -> None:
         """Hand over what was written for a request."""

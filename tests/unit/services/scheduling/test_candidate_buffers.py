@@ -10,10 +10,12 @@ from tests.system.simulation.server import SimClock, SimIds
 from tests.system.simulation.store import Client, Cluster
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
+from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.resources import Resources, resource_class
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.jobs.job_store import DocumentChange
+from forestay.services.scheduling.candidate_buffers import Suspensions
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.claim_settings import ClaimSettings
 from forestay.services.shared.checked_writer import CheckedWriter
@@ -21,16 +23,27 @@ from forestay.services.shared.checked_writer import CheckedWriter
 LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)
 
 
+class Suspension:
+    """Of all jobs, while it is closed."""
+
+    closed = True
+
+    def suspended(self, _document: JobDocument) -> bool:
+        return self.closed
+
+
 class Desk:
     """A claim desk on a store without failures."""
 
-    def __init__(self, settings: ClaimSettings) -> None:
+    def __init__(self, settings: ClaimSettings, suspensions: Suspensions | None = None) -> None:
         self.loop = VirtualLoop(Random(1))  # type: ignore[abstract]
         self.actor = Actor(self.loop, "server")
         self.store = Client(Cluster(Actor(self.loop, "store"), Random(2), Counter(), fields={}))
         clock = SimClock(self.loop, Random(3))
         self.clock = clock
-        self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, SimIds(Random(4)), settings)
+        self.claims = ClaimDispatcher(
+            self.store, CheckedWriter(self.store), clock, SimIds(Random(4)), settings, suspensions=suspensions
+        )
         self.actor.spawn(self.claims.run())
 
     async def put(self, *needs: Resources) -> list[str]:
@@ -89,9 +102,8 @@ def test_a_lane_behind_a_suspension_is_found_as_soon_as_it_opens_though_another_
     assert resource_class(tiny) != resource_class(LARGE), "two lanes"
 
     def opened_at(moment: float) -> float:
-        desk = Desk(ClaimSettings())
-        suspension = {"closed": True}
-        desk.claims.buffers.suspended = lambda _document: suspension["closed"]
+        suspension = Suspension()
+        desk = Desk(ClaimSettings(), suspension)
         identifiers: list[str] = []
 
         async def pilot(name: str) -> None:
@@ -106,8 +118,8 @@ def test_a_lane_behind_a_suspension_is_found_as_soon_as_it_opens_though_another_
             await desk.put(*[LARGE] * 2000)
             await asyncio.sleep(moment)
             assert not identifiers
-            suspension["closed"], began = False, desk.clock.monotonic()
-            desk.claims.buffers.look_anew()
+            suspension.closed, began = False, desk.clock.monotonic()
+            desk.claims.signal.look_anew()
             while small not in identifiers:  # noqa: ASYNC110 - in virtual time
                 await asyncio.sleep(0.01)
             for task in pilots:

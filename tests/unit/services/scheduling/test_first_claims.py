@@ -65,6 +65,13 @@ class Store(Client):
         return [Unknown("lost")] * len(changes)
 
 
+class FlowsSuspended:
+    """No job of a flow may be had."""
+
+    def suspended(self, document: JobDocument) -> bool:
+        return document.flow_ref is not None
+
+
 class Server:
     """The desks of one server, and pilots that wait at it."""
 
@@ -73,7 +80,7 @@ class Server:
         self.actor = Actor(self.loop, "server")
         self.store = Store(Cluster(Actor(self.loop, "store"), Random(2), Counter(), fields={}))
         clock, ids = SimClock(self.loop, Random(3)), SimIds(Random(4))
-        self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, ids)
+        self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, ids, suspensions=FlowsSuspended())
         self.submit = JobSubmitter(
             self.store, clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
         )
@@ -165,7 +172,6 @@ def test_a_job_that_the_pilot_may_not_have_is_created_without_a_claim(asked: Sub
     server = Server()
 
     async def story() -> None:
-        server.claims.buffers.suspended = lambda document: document.flow_ref is not None
         waiting = server.pilot(wait=6.0)
         await asyncio.sleep(2.0)
         (accepted,) = await server.submit.submit([asked], by="ann")
