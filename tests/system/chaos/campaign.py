@@ -189,7 +189,8 @@ class Campaign:
         """SIGSTOP for less than the lease: nothing may come of it."""
         ready = self.site.crew.ready(what)
         if ready and (what != "server" or len(ready) > 1):
-            longest = min(20.0, 0.6 * self.site.size.lease) if what == "pilot" else 20.0
+            # A claim that its pilot has not heard of is released after two of its heartbeats, which are a third of the lease apart.
+            longest = min(20.0, 0.6 * self.site.size.lease)
             self._aside(self.site.crew.pause(self.site.chance.choice(ready), self.site.chance.uniform(1.0, longest)))
 
     async def _silences(self, until: float) -> None:
