@@ -83,7 +83,7 @@ def _step(facts: Facts) -> str:
 
 def _order(facts: Facts) -> str:
     waiting = f" after {facts['wait']} s" if facts.get("wait") else ""
-    return f"Command to the engine {facts.get('engine')}: {facts.get('verb')} {_about(facts)}{waiting}"
+    return f"Command to the engine {facts.get('engine')}: {facts.get('verb')} {facts.get('instance') or 'the run'}{waiting}"
 
 
 _WORDS: dict[str, Callable[[Facts], str]] = {
