@@ -79,7 +79,7 @@ def test_after_the_last_level_the_compensations_run(laptop: Laptop, tmp_path: Pa
     assert journal == [REQUESTED, WITHDRAWN]
     assert [line.partition(",")[0] for line in retry_policies["administrator_approves"]] == [
         *(f"level {level} of retry policy default" for level in (0, 1, 1, 2)),
-        "rollback: the retry policy default has 4 tries",
+        "rollback: all 4 retries of the retry policy default were used",
     ]
 
 

@@ -152,12 +152,12 @@ async def test_a_task_whose_rule_errs_waits_for_a_person(site: RunSite, ran: lis
     )
     run = await site.start(text)
     found_incident = await incident(site, run, "held")
-    assert "erred" in found_incident["note"]
+    assert "evaluation error" in found_incident["note"]
     assert ran == ["sell"]
     holder = f"incident:{found_incident['id']}"
 
     async def waits() -> bool:
-        tasks = (await site.engine.state(run))["tasks"]
+        tasks = (await site.engine.state(run))["instances"]
         return any(task["id"] == "show" and holder in task.get("holders", ()) for task in tasks)
 
     await until(waits, "the task to wait")

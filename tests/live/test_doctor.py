@@ -70,13 +70,13 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
         well, results = await patient.examine()
         assert not well
         assert results["store"].state == MISSING
-        assert "without audit, jobs" in results["store"].words
+        assert "without audit, documents" in results["store"].words
         assert "forestay server" in results["store"].remedy
         assert results["orchestrators"].state == MISSING
         assert "forestay orchestrator" in results["orchestrators"].remedy
         assert "pruning" not in results
         _, results = await patient.examine(keep_days=30)
-        assert "forgotten after 1 days, jobs removed after 30" in results["pruning"].words
+        assert "completed runs are removed after 1 days, jobs after 30" in results["pruning"].words
         assert "--retention 31d" in results["pruning"].remedy
 
         wrong = {"temporal": f"127.0.0.1:{free_port()}", "store": f"postgresql://forestay@127.0.0.1:{free_port()}/x"}
@@ -139,7 +139,7 @@ async def _spoilt(store: str) -> None:
         (await client.put(f"/{prefix}-jobs/_settings", json=settings)).raise_for_status()
     look = await inspect_store(store)
     assert [words for words in look.wrong if "translog.durability async" in words]
-    assert [words for words in look.wrong if "takes no writes" in words]
+    assert [words for words in look.wrong if "is read-only" in words]
 
 
 async def test_a_certificate_that_nobody_signed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,5 +171,5 @@ async def test_a_certificate_that_nobody_signed_is_found(tmp_path: Path, monkeyp
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         _, results = await patient.examine()
         assert results["certificate"].state == NOTE
-        assert "good for 3 days" in results["certificate"].words
+        assert "valid for 3 days" in results["certificate"].words
         assert results["certificate"].remedy == "Renew it."

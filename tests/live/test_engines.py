@@ -176,8 +176,8 @@ async def test_one_rule_recovers_the_same_failure_in_three_engines_at_once(site:
         for word in ("cause memory", "by domain/site#", "Step notify is done", "Step resubmit is done"):
             assert word in words, words
     (theirs_told,) = await stories(site, "temporal")
-    assert "did not end well: MemoryError" in theirs_told
-    assert "Ordered of the engine temporal: resubmit load" in theirs_told
+    assert "failed: MemoryError" in theirs_told
+    assert "Command to the engine temporal: resubmit load" in theirs_told
 
 
 @pytest.mark.ledger("P1-16", "P1-17", "P1-18", "P1-29")
@@ -209,7 +209,7 @@ async def test_a_worklet_of_ours_recovers_a_run_of_another_engine(site: RunSite)
     assert site.ran == ["book"], "the worklet is a run of ours"
     (words,) = await until(lambda: stories(site, "script"), "the story")
     verbs = ["suspend the run", "set-data the run", "continue the run", "resubmit show"]
-    places = [words.index(f"Ordered of the engine script: {verb}") for verb in verbs]
+    places = [words.index(f"Command to the engine script: {verb}") for verb in verbs]
     assert places == sorted(places), words
 
 

@@ -518,7 +518,7 @@ async def test_an_answer_to_one_round_is_not_given_to_the_next(site: RunSite) ->
     assert (await site.verb(run, VerbKind.REDO, "show")).accepted
 
     async def second_round() -> bool:
-        tasks = {task["id"]: task for task in (await site.engine.state(run))["tasks"]}
+        tasks = {task["id"]: task for task in (await site.engine.state(run))["instances"]}
         return bool(tasks["show"]["round"] == 2)
 
     await until(second_round, "the second round")
@@ -643,7 +643,7 @@ async def test_a_retry_policy_waits_longer_each_time_and_then_the_run_is_compens
 
             await until(failed_again, "the next failure")
         else:
-            assert end.detail.startswith("rollback: the retry policy short has 2 tries")
+            assert end.detail.startswith("rollback: all 2 retries of the retry policy short")
     assert (await site.ended(run)).state == "failed"
     # The last one is the compensation of the hall that was booked.
     assert site.ran == ["book", "show", "show", "show", "book"]

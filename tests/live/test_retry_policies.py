@@ -127,7 +127,7 @@ async def test_after_the_last_level_the_run_is_compensated(site: RunSite) -> Non
     assert (await site.ended(run)).state == "failed"
     assert site.ran == [*DONE, *["do publish"] * 4, "undo charge", "undo reserve"]
     assert (await story(site, run, "publish"))[-1] == (
-        "rollback: the retry policy short has 3 tries, and all were made"
+        "rollback: all 3 retries of the retry policy short were used"
     )
 
 
@@ -135,7 +135,7 @@ async def test_after_the_last_level_the_run_is_compensated(site: RunSite) -> Non
 async def test_a_rule_comes_before_the_default_policy_and_a_cause_has_its_budget(site: RunSite) -> None:
     operator = site.server.person("operator", tenant=TENANT)
     for cause, retry_policy in (("network", "brief"), ("disk", "patient")):
-        text = f"name: {retry_policy}\nsteps: [{{action: retry, retry policy: {retry_policy}}}]\n"
+        text = f"name: {retry_policy}\nsteps: [{{action: retry, retry_policy: {retry_policy}}}]\n"
         assert (await operator.put(f"/v1/playbooks/{retry_policy}", json={"text": text})).status_code == 200
         rule = {
             "type": "abort", "task": "publish", "condition": f'cause == "{cause}"', "conclusion": {"playbook": retry_policy},
@@ -154,7 +154,7 @@ async def test_a_rule_comes_before_the_default_policy_and_a_cause_has_its_budget
     full = await site.start(FLOW.replace("NAME", "ruled"))
     assert (await site.ended(full)).state == "failed"
     assert site.ran == [*DONE, *["do publish"] * 2, "undo charge", "undo reserve"]
-    assert (await story(site, full, "publish"))[-1] == "rollback: 1 tries for disk; 1 are allowed"
+    assert (await story(site, full, "publish"))[-1] == "rollback: 1 retries for disk; 1 are allowed"
 
 
 async def test_a_job_that_nobody_waits_for_fails_alone(site: RunSite) -> None:

@@ -67,8 +67,8 @@ async def test_the_flow_that_is_bound_when_the_task_begins_is_run(site: RunSite,
     await site.let_go()
     assert (await site.result(run))["outputs"] == {"seen": "thorough 5 3"}
     assert site.ran == ["thorough", "after"]
-    listed = (await operator.get("/v1/late-bound-tasks")).json()["places"]
-    assert [entry["flow"] for entry in listed if entry["place"] == place] == [thorough]
+    listed = (await operator.get("/v1/late-bound-tasks")).json()["late_bound_tasks"]
+    assert [entry["flow"] for entry in listed if entry["task"] == place] == [thorough]
 
 
 async def test_a_place_without_a_flow_waits_for_someone_to_name_one(site: RunSite, place: str) -> None:
@@ -113,4 +113,4 @@ async def test_who_may_bind_and_what(site: RunSite, place: str) -> None:
     assert (await stranger.put(f"/v1/late-bound-tasks/{place}", json={"flow": quick})).status_code == 404, (
         "not its flow"
     )
-    assert (await stranger.get("/v1/late-bound-tasks")).json()["places"] == []
+    assert (await stranger.get("/v1/late-bound-tasks")).json()["late_bound_tasks"] == []

@@ -163,8 +163,8 @@ async def test_a_conclusion_that_is_no_worklet_fails_the_task_in_words(site: Run
     await scenario.known(rule)
     run = await site.start(scenario.flow, n=5)
     await site.task_is(run, "inspect", "faulted")
-    tasks = {task["id"]: task for task in (await site.engine.state(run))["tasks"]}
-    assert f"rule flow/{scenario.name}#{rule} concludes no worklet" in tasks["inspect"]["reason"]
+    tasks = {task["id"]: task for task in (await site.engine.state(run))["instances"]}
+    assert f"rule flow/{scenario.name}#{rule} does not conclude a worklet" in tasks["inspect"]["reason"]
 
 
 @pytest.mark.ledger("P1-37")

@@ -127,7 +127,7 @@ async def test_an_address_is_good_for_a_short_time() -> None:
 def test_credentials_that_are_missing_are_told_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     table = ElementTable.model_validate(s3_table())
     monkeypatch.delenv(SECRET)
-    with pytest.raises(Permanent, match="credentials of cloud are not there") as failure:
+    with pytest.raises(Permanent, match="credentials of cloud are missing") as failure:
         S3Signer(credentials_of([table]), ReferencedSecrets()).sign(table.element, "GET", "http://127.0.0.1/a", 60)
     assert os.environ[KEY] not in str(failure.value)
 

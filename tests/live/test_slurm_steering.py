@@ -90,7 +90,7 @@ async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteeri
 
 async def test_what_slurm_does_not_know_or_allow_is_refused(slurm: SlurmBatch, steering: SlurmSteering) -> None:
     assert await steering.details(["99999999"]) == {}
-    with pytest.raises(Permanent, match="forgotten"):
+    with pytest.raises(Permanent, match="no longer has the job"):
         await steering.again("99999999", needs={}, wait=0, mark="o")
     job = sbatch("--no-requeue", "-o", "/dev/null", "--wrap", "false")
     assert await ended(slurm, job) is WatchedJobAction.FAILED

@@ -269,7 +269,7 @@ async def test_a_suspended_task_holds_its_jobs_and_nothing_else(site: RunSite) -
     await site.task_is(run, "one", "completed")
     await site.task_is(run, "free", "completed")
     foreign = await say(site, run, "continue", "two")
-    assert "does not hold" in problem(foreign, 409)["detail"]
+    assert "did not suspend" in problem(foreign, 409)["detail"]
     assert (await site.tasks(run))["two"] == "waiting"
     await obeyed(site, run, "continue", "two", holder="incident-1:step-2")
     assert (await site.ended(run)).state == "completed"
@@ -439,7 +439,7 @@ async def test_a_run_is_late_and_is_compensated(site: RunSite) -> None:
     assert await _recorded(site, run, "run-late")()
     assert site.ran.count("before") >= 1
     assert ("slow", "cancelled") in await jobs(site, run)
-    assert (await site.engine.state(run))["reason"] == "it was not done within 1 s"
+    assert (await site.engine.state(run))["reason"] == "it did not finish within 1 s"
 
 
 # What may follow what
@@ -494,15 +494,15 @@ async def test_a_run_takes_only_the_steps_that_its_state_allows(site: RunSite) -
     await under_way(site, "second")
     before = await site.tasks(run)
     for verb, task, why in (
-        ("skip", "first", "ended already"),
-        ("force-complete", "first", "ended already"),
-        ("force-fail", "first", "ended already"),
-        ("remove", "first", "ended already"),
-        ("suspend", "first", "ended already"),
-        ("continue", "second", "does not hold"),
-        ("continue", "", "does not hold"),
-        ("skip", "", "is for tasks"),
-        ("replace", "", "is for tasks"),
+        ("skip", "first", "already ended"),
+        ("force-complete", "first", "already ended"),
+        ("force-fail", "first", "already ended"),
+        ("remove", "first", "already ended"),
+        ("suspend", "first", "already ended"),
+        ("continue", "second", "did not suspend"),
+        ("continue", "", "did not suspend"),
+        ("skip", "", "applies to tasks only"),
+        ("replace", "", "applies to tasks only"),
         ("redo", "third", "has no task"),
     ):
         detail = problem(await say(site, run, verb, task), 409)["detail"]

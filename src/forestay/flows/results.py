@@ -11,10 +11,10 @@ class JobFailed(Exception):
     """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the run fails."""
 
     def __init__(
-        self, instance: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1
+        self, task: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1
     ) -> None:
-        super().__init__(f"{instance}: {reason}" if reason else instance)
-        self.instance = instance
+        super().__init__(f"{task}: {reason}" if reason else task)
+        self.task = task
         self.reason = reason
         self.exit_code = exit_code
         self.bad = bad
@@ -25,24 +25,24 @@ class JobFailed(Exception):
 class Output:
     """An output of a job, to be used in the commands and inputs of others; where the file is, is filled in when those begin."""
 
-    instance: str
+    task: str
     name: str
 
     def __str__(self) -> str:
-        return f"${{tasks.{self.instance}.outputs.{self.name}}}"
+        return f"${{tasks.{self.task}.outputs.{self.name}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs(Mapping[str, str]):
     """The outputs of a job by their names, as texts that stand for the files."""
 
-    instance: str
+    task: str
     names: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> str:
         if name not in self.names:
-            raise KeyError(f"{self.instance} has no output {name!r}; it has {', '.join(self.names) or 'none'}")
-        return str(Output(self.instance, name))
+            raise KeyError(f"{self.task} has no output {name!r}; it has {', '.join(self.names) or 'none'}")
+        return str(Output(self.task, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -55,7 +55,7 @@ class Outputs(Mapping[str, str]):
 class Ended:
     """A job, or all jobs of a scatter, that ended well."""
 
-    instance: str
+    task: str
     state: str = "completed"
     """``completed``; ``forced_complete`` or ``skipped`` if a person said so, and then there is no result."""
     result: Any = None

@@ -86,7 +86,7 @@ class Ground:
         self.bodies = {
             "POST /v1/jobs": {"specification": {"command": ["true"]}, "jobs": [{}, {"priority": 3}]},
             "POST /v1/flows": {"text": FLOW},
-            "POST /v1/cases": {"flow": self.names["version"][0], "params": {}},
+            "POST /v1/runs": {"flow": self.names["version"][0], "params": {}},
             "PUT /v1/playbooks/{name}": {"text": PLAYBOOK},
             "POST /v1/rules/{level}/{name}": rule
             | {"reference_incident": incident, "context": None, "confirmed": True},
@@ -98,7 +98,7 @@ class Ground:
                 "version": None,
             },
             "POST /v1/incidents/{incident}/playbook": {"playbook": "", "text": PLAYBOOK},
-            "POST /v1/cases/{run}/triggers": {"trigger": "", "new": "something new", "task": ""},
+            "POST /v1/runs/{run}/triggers": {"trigger": "", "new": "something new", "task": ""},
             "POST /v1/jobs/{job}/continue": {"holder": "ada"},
             "PUT /v1/sites/{site}": said(),
             "POST /ga4gh/tes/v1/tasks": TASK,
@@ -146,7 +146,7 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
         assert own.post(f"/v1/pilots/{pilot}/completions", json={"completions": ends}).status_code == 200
     task = do("POST", "/ga4gh/tes/v1/tasks", TASK)["id"]
     version = do("POST", "/v1/flows", {"text": FLOW})["version"]
-    case = do("POST", "/v1/cases", {"flow": version})["id"]
+    run = do("POST", "/v1/runs", {"flow": version})["id"]
     do("PUT", "/v1/playbooks/again", {"text": PLAYBOOK})
     incident = _incident(ada)
     rule = {"type": "abort", "condition": 'cause == "memory"', "conclusion": {"steps": [{"action": "resubmit"}]}}
@@ -157,7 +157,7 @@ def _furnished(ground: Ground, ada: httpx.Client) -> dict[str, list[str]]:
     theirs = do("POST", "/v1/engines/script/events", {"events": events})["answers"][0]["run"]
     return {
         "job": jobs,
-        "run": [case, theirs],
+        "run": [run, theirs],
         "version": [version],
         "task": [task, "load", "tell"],
         "engine": ["script"],

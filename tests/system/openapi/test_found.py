@@ -12,6 +12,6 @@ pytestmark = pytest.mark.live
 def test_a_cursor_that_only_looks_like_one_is_refused(there: Ground, cursor: str) -> None:
     """Temporal was asked with it, said that something went wrong, and the answer was 503."""
     with there.client("viewer") as ada:
-        answer = ada.get("/v1/cases", params={"cursor": cursor, "name": "again"})
+        answer = ada.get("/v1/runs", params={"cursor": cursor, "name": "again"})
     assert answer.status_code == 400, answer.text
     assert answer.json()["detail"] == "invalid cursor"

@@ -57,5 +57,5 @@ class CheckActivities:
         if payload["kind"] == EXCEPTION:
             await self.constraints.go_on(payload["detail"])
         elif payload["kind"] in LATE:
-            known = {name: payload[name] for name in ("tenant", "owner", "run", "flow", "instance")}
-            await self.timeouts.late(**known, event=payload["id"])
+            known = {name: payload[name] for name in ("tenant", "owner", "run", "flow")}
+            await self.timeouts.late(**known, instance=payload["task"], event=payload["id"])

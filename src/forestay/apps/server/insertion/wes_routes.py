@@ -356,7 +356,7 @@ async def run_stderr(context: TheDesk, who: Viewer, run: str) -> Response:
     if flow_run is not None:
         events = await context.services.timeline.story(run, tenant=who.tenant, started=known.status.started, ours=True)
     lines = [story_public(*event) for event in events]
-    return PlainTextResponse("".join(f"{line['at']} {line['item']} {line['words']}\n" for line in lines))
+    return PlainTextResponse("".join(f"{line['at']} {line['task']} {line['words']}\n" for line in lines))
 
 
 @router.get("/runs/{run}/tasks/{task}/stdout", response_class=PlainTextResponse, responses=wes_errors())

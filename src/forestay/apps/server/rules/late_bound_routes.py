@@ -55,7 +55,13 @@ class LateBoundTasksOut(Out):
 
 
 def _shown(binding: WorkletBinding) -> dict[str, object]:
-    return binding._asdict() | {"at": time_text(binding.at)}
+    return {
+        "task": binding.late_bound,
+        "flow": binding.flow,
+        "params": binding.params,
+        "by": binding.by,
+        "at": time_text(binding.at),
+    }
 
 
 @router.get("/late-bound-tasks", response_model=LateBoundTasksOut, responses=errors())

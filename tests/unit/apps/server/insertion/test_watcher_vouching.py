@@ -26,7 +26,7 @@ from forestay.ports.exceptions.exception_service import EngineNews, EventReply, 
 pytestmark = pytest.mark.live
 
 AGAIN: dict[str, object] = {"action": "resubmit"}
-NOT_VOUCHED = "ended while no watcher vouched for it"
+NOT_VOUCHED = "ended while no watcher was active"
 
 
 @asynccontextmanager
