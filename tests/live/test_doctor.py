@@ -110,7 +110,7 @@ async def test_an_installation_in_order_and_what_is_said_when_a_part_is_not(
             await connection.execute(text("UPDATE layout SET number = 99"))
         await engine.dispose()
         _, results = await patient.examine()
-        assert "made by a newer release" in results["store"].words
+        assert "created by a newer release" in results["store"].words
 
 
 async def test_opensearch_indexes_that_could_lose_writes_are_found(

@@ -113,7 +113,7 @@ async def test_what_an_approver_refuses_waits_for_the_first_again(log_in: LogIn,
 
     vic = await log_in("vic", "operator")
     await vic.open(f"/incidents/{fields['id']}")
-    await expect(vic.page.get_by_text("ben did not agree to what the rule would do").first).to_be_visible()
+    await expect(vic.page.get_by_text("ben rejected the rule's action").first).to_be_visible()
     await vic.open("/inbox")
     await expect(vic.page.get_by_role("row").filter(has_text="a person").first).to_be_visible()
     waits = vic.page.get_by_role("row").filter(has_text="force-complete").filter(has_text="approval")
