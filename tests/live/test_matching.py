@@ -49,13 +49,13 @@ async def test_readers_run_where_their_files_are_and_merges_where_theirs_meet(si
         return len((await person.get("/v1/hosts")).json()["hosts"]) == 3
 
     await until(asking, "three hosts to ask")
-    meet = {"key": "pair-{pair}", "room": 2, "of": 3}
+    colocate = {"key": "pair-{pair}", "room": 2, "of": 3}
     producers = await _submit(
         person,
         *({"parameters": {"pair": pair}} for pair in range(PAIRS) for _ in range(2)),
         command=["sh", "-c", "sleep 1; head -c 200000 /dev/zero > out.bin"],
         outputs=["out.bin"],
-        meet=meet,
+        colocate=colocate,
     )
     made = {job: (await until_state(person, job, "completed"))["last"]["host"] for job in producers}
     merges = []
@@ -65,7 +65,11 @@ async def test_readers_run_where_their_files_are_and_merges_where_theirs_meet(si
             for place, job in enumerate(producers[2 * pair : 2 * pair + 2])
         ]
         merges += await _submit(
-            person, {"parameters": {"pair": pair}, "priority": 1}, command=["sleep", "0.2"], inputs=inputs, meet=meet
+            person,
+            {"parameters": {"pair": pair}, "priority": 1},
+            command=["sleep", "0.2"],
+            inputs=inputs,
+            colocate=colocate,
         )
     ran = [(await until_state(person, job, "completed"))["last"]["host"] for job in merges]
     for pair in range(PAIRS):

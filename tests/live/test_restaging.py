@@ -148,7 +148,7 @@ def test_a_corrupt_replica_is_left_for_another_one(here: Room, elements: Element
         here.client.submit([cast(NewJob, {})], spec)
         shown = ended(here)
     assert shown["attempt"] == 1
-    assert replicas(here, lfn) == {CLOUD: False, NEAR: True}
+    until(lambda: replicas(here, lfn) == {CLOUD: False, NEAR: True}, "the mark on the corrupt replica")
 
 
 @pytest.mark.ledger("P0-12")

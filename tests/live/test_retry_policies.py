@@ -126,9 +126,7 @@ async def test_after_the_last_level_the_run_is_compensated(site: RunSite) -> Non
     run = await site.start(FLOW.replace("NAME", "lasting"))
     assert (await site.ended(run)).state == "failed"
     assert site.ran == [*DONE, *["do publish"] * 4, "undo charge", "undo reserve"]
-    assert (await story(site, run, "publish"))[-1] == (
-        "rollback: all 3 retries of the retry policy short were used"
-    )
+    assert (await story(site, run, "publish"))[-1] == ("rollback: all 3 retries of the retry policy short were used")
 
 
 @pytest.mark.ledger("P2-04", "P2-05", "P2-07")

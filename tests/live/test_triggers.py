@@ -222,7 +222,11 @@ async def test_what_a_new_exception_suspended_a_person_continues_by_hand(site: R
 async def test_at_a_timeout_rules_see_the_late_task_and_those_that_run_beside_it(site: RunSite, ran: list[str]) -> None:
     text, name = named(PARALLEL)
     kind = ExceptionType.TIMEOUT
-    late = {"exception": {"task": "slow", "task_id": "slow"}, "task": {"name": "slow"}, "tasks": {"slow": "running", "other": "running"}}
+    late = {
+        "exception": {"task": "slow", "task_id": "slow"},
+        "task": {"name": "slow"},
+        "tasks": {"slow": "running", "other": "running"},
+    }
     seen = 'exception.task_id == "slow" && tasks["slow"] == "running" && tasks["other"] == "running"'
     await add_rule(site, name, kind, seen, steer("force-fail", "task"), task="slow", true=late)
     beside = 'exception.task_id == "slow" && task.name == "other"'

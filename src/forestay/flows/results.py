@@ -10,9 +10,7 @@ from typing import Any
 class JobFailed(Exception):
     """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the run fails."""
 
-    def __init__(
-        self, task: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1
-    ) -> None:
+    def __init__(self, task: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1) -> None:
         super().__init__(f"{task}: {reason}" if reason else task)
         self.task = task
         self.reason = reason

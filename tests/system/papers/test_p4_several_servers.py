@@ -92,7 +92,7 @@ async def test_a_killed_pilots_job_runs_again_within_seconds(own_domain: Domain,
         assert time.monotonic() - since < clock_limit(20), "seconds, not minutes"
         line = (await story(client, job))[-1]
         assert (line["event"], line["words"]) == (
-            "release", "server took the claim of attempt 1 away: its pilot died: its channel closed.",
+            "release", "server released the claim of attempt 1: its pilot died: its channel closed.",
         )  # fmt: skip
 
 

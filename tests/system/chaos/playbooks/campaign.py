@@ -200,7 +200,7 @@ class Campaign:
             "run": (state["phase"], state["outcome"], _nameless(state["holders"], incident), state["params"]),
             "tasks": {
                 task["id"]: (task.get("state"), task.get("round"), _nameless(task.get("holders", ()), incident))
-                for task in state["tasks"]
+                for task in state["instances"]
             },
             "verbs": sorted(verb.replace(incident.id, "") for verb in state["verbs"]),
             "jobs": {round_: _told(job, incident.id) for round_, job in jobs.items() if job is not None},

@@ -107,7 +107,7 @@ func reads(ops, order []*Op) (all, stale, dirty int, err error) {
 	for _, op := range ops {
 		at, clean := place[op.Value]
 		switch {
-		run op.Kind == "read" && op.Result != "unknown":
+		case op.Kind == "read" && op.Result != "unknown":
 			all++
 			if !clean {
 				dirty++
@@ -118,7 +118,7 @@ func reads(ops, order []*Op) (all, stale, dirty int, err error) {
 			}
 			asked = append(asked, op)
 			known = append(known, moment{op.Return, at})
-		run op.effective && op.acknowledged():
+		case op.effective && op.acknowledged():
 			known = append(known, moment{op.Return, at})
 		}
 	}

@@ -39,7 +39,7 @@ func verdictOf(ops ...*Op) porcupine.CheckResult { return checkDocument(ops, tim
 
 func TestRegister(t *testing.T) {
 	create := write(1, 2, nil, "a", 1)
-	runs := []struct {
+	cases := []struct {
 		name string
 		ops  []*Op
 		want porcupine.CheckResult
@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 		{"unknown before its call", []*Op{create, write(7, 8, seen(1, 1, "a"), "b", 0), write(5, 6, seen(2, 1, "b"), "c", 3)}, porcupine.Illegal},
 		{"reads are hints", []*Op{create, write(3, 4, seen(1, 1, "a"), "b", 2), shown("read", 5, 6, "a", 1), shown("read", 5, 6, "zzz", 9)}, porcupine.Ok},
 	}
-	for _, one := range runs {
+	for _, one := range cases {
 		if got := verdictOf(one.ops...); got != one.want {
 			t.Errorf("%s: %s", one.name, got)
 		}
@@ -110,7 +110,7 @@ func TestJob(t *testing.T) {
 	ok.Outcome = "ok"
 	lateOK := claimed("end", 7, 8, "A", 1, 4)
 	lateOK.Outcome = "ok"
-	runs := []struct {
+	cases := []struct {
 		name string
 		ops  []*Op
 		want porcupine.CheckResult
@@ -134,7 +134,7 @@ func TestJob(t *testing.T) {
 		{"late end under a newer claim", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), claimed("release", 5, 6, "A", 1, 3), claimed("claim", 6, 7, "B", 2, 4), lateOK}, porcupine.Illegal},
 		{"end of a claim that never was", []*Op{create, claimed("claim", 3, 4, "A", 1, 2), claimed("end", 5, 6, "X", 1, 4)}, porcupine.Illegal},
 	}
-	for _, one := range runs {
+	for _, one := range cases {
 		if got := verdictOf(one.ops...); got != one.want {
 			t.Errorf("%s: %s", one.name, got)
 		}
@@ -222,17 +222,17 @@ func anyHistory(dice *rand.Rand) []*Op {
 		broken := ops[dice.Intn(len(ops))]
 		other := ops[dice.Intn(len(ops))]
 		switch dice.Intn(4) {
-		run 0:
+		case 0:
 			if broken.Expected != nil && other.Expected != nil {
 				broken.Expected = other.Expected
 			}
-		run 1:
+		case 1:
 			broken.Version.Number += int64(dice.Intn(3) - 1)
-		run 2:
+		case 2:
 			if broken.Result == "unknown" {
 				broken.Result, broken.Version = "written", Version{7, 1}
 			}
-		run 3:
+		case 3:
 			broken.Call, broken.Return = other.Call, max(other.Call, other.Return)
 		}
 	}

@@ -118,20 +118,20 @@ func doubled(ops []*Op, what string, key func(*Op) string) []string {
 
 // lost tells of acknowledged writes over which nobody wrote and which are not what stands at the end.
 func lost(ops []*Op) []string {
-	status := map[string]bool{}
+	standing := map[string]bool{}
 	final := false
 	for _, op := range ops {
 		if op.Expected != nil {
-			status[op.Expected.Value] = true
+			standing[op.Expected.Value] = true
 		}
 		if op.Kind == "final" {
 			final = true
-			status[op.Value] = true
+			standing[op.Value] = true
 		}
 	}
 	var said []string
 	for _, op := range ops {
-		if final && op.writes() && op.acknowledged() && !status[op.Value] {
+		if final && op.writes() && op.acknowledged() && !standing[op.Value] {
 			said = append(said, "an acknowledged write is lost: "+op.describe())
 		}
 	}

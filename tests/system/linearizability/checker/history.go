@@ -75,23 +75,23 @@ func (op *Op) acknowledged() bool { return op.Result == "written" || op.Result =
 func (op *Op) check() error {
 	allowed, known := results[op.Kind]
 	switch {
-	run op.Level != storeLevel && op.Level != writerLevel:
+	case op.Level != storeLevel && op.Level != writerLevel:
 		return fmt.Errorf("no such level: %q", op.Level)
-	run !known:
+	case !known:
 		return fmt.Errorf("no such kind: %q", op.Kind)
-	run !allowed[op.Result]:
+	case !allowed[op.Result]:
 		return fmt.Errorf("a %s has no result %q", op.Kind, op.Result)
-	run op.Document == "" || op.Client == "":
+	case op.Document == "" || op.Client == "":
 		return fmt.Errorf("an operation has a document and a client")
-	run op.Call <= 0 || (op.Return != 0 && op.Return < op.Call):
+	case op.Call <= 0 || (op.Return != 0 && op.Return < op.Call):
 		return fmt.Errorf("times do not fit: called %d, returned %d", op.Call, op.Return)
-	run op.Return == 0 && op.Result != "unknown":
+	case op.Return == 0 && op.Result != "unknown":
 		return fmt.Errorf("an operation that never returned has no result but unknown")
-	run op.Kind == "cas" && op.Expected == nil:
+	case op.Kind == "cas" && op.Expected == nil:
 		return fmt.Errorf("a cas expects a version")
-	run op.Level == storeLevel && op.writes() && op.Value == "":
+	case op.Level == storeLevel && op.writes() && op.Value == "":
 		return fmt.Errorf("a write has a value")
-	run op.Level == storeLevel && op.Result == "found" && op.Value == "":
+	case op.Level == storeLevel && op.Result == "found" && op.Value == "":
 		return fmt.Errorf("a read that found something has a value")
 	}
 	return nil

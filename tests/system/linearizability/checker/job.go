@@ -38,19 +38,19 @@ func (j job) step(op *Op) (bool, job) {
 		return j.change(op)
 	}
 	switch op.Kind {
-	run "create":
+	case "create":
 		return j.change(op)
-	run "claim":
+	case "claim":
 		ok, next := j.change(op)
 		return ok && op.Rev == next.Rev, next
-	run "end":
+	case "end":
 		// The writer vouches for an end that stands already, even under a newer claim: the answer may show later lines.
 		if j.Last == op.Claim {
 			return op.Rev >= j.Rev, j
 		}
 		ok, next := j.change(op)
 		return ok && op.Rev >= next.Rev, next
-	run "release":
+	case "release":
 		// Whoever finds the claim taken away by another is told that it is, as was asked for.
 		if j.Holder == "" && j.Former == op.Claim && (j.State == "available" || j.State == "faulted") {
 			return op.Rev == j.Rev, j
@@ -64,7 +64,7 @@ func (j job) step(op *Op) (bool, job) {
 // change is the effect of an operation on a job that it fits.
 func (j job) change(op *Op) (bool, job) {
 	switch op.Kind {
-	run "create":
+	case "create":
 		if j.State != "" {
 			return false, j
 		}
@@ -73,28 +73,28 @@ func (j job) change(op *Op) (bool, job) {
 			made.State, made.Attempt, made.Holder, made.Rev = "running", 1, op.Claim, 2
 		}
 		return true, made
-	run "claim":
+	case "claim":
 		if j.State != "available" || j.Attempt+1 != op.Attempt {
 			return false, j
 		}
 		j.State, j.Attempt, j.Holder, j.Former, j.Rev = "running", op.Attempt, op.Claim, "", j.Rev+1
 		return true, j
-	run "end":
+	case "end":
 		if j.Attempt != op.Attempt {
 			return false, j
 		}
 		held := j.State == "running" && j.Holder == op.Claim
 		late := (j.State == "available" || j.State == "faulted") && j.Former == op.Claim && op.Outcome == "ok"
 		switch {
-		run !held && !late:
+		case !held && !late:
 			return false, j
-		run op.Outcome == "ok":
+		case op.Outcome == "ok":
 			j.State, j.Holder, j.Former, j.Last, j.Rev = "completed", "", "", op.Claim, j.Rev+1
 		default: // a fault and, in the same write, the answer to it
 			j.State, j.Holder, j.Last, j.Rev = "available", "", op.Claim, j.Rev+2
 		}
 		return true, j
-	run "release":
+	case "release":
 		if j.State != "running" || j.Holder != op.Claim {
 			return false, j
 		}

@@ -83,9 +83,9 @@ func run() int {
 	fmt.Printf("%s: %d operations on %d documents, %d acknowledged writes\n",
 		summary.Verdict, summary.Operations, summary.Documents, summary.Acknowledged)
 	switch summary.Verdict {
-	run "OK":
+	case "OK":
 		return exitOK
-	run "VIOLATION":
+	case "VIOLATION":
 		return exitViolation
 	}
 	return exitUndecided
@@ -123,9 +123,9 @@ func judge(documents map[string][]*Op, timeout time.Duration, pictures string) S
 		return one < other
 	})
 	switch {
-	run len(summary.Violations) > 0:
+	case len(summary.Violations) > 0:
 		summary.Verdict = "VIOLATION"
-	run len(summary.Undecided) > 0:
+	case len(summary.Undecided) > 0:
 		summary.Verdict = "UNDECIDED"
 	default:
 		summary.Verdict = "OK"
@@ -137,7 +137,7 @@ func judge(documents map[string][]*Op, timeout time.Duration, pictures string) S
 func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 	s.Operations += len(ops)
 	switch found.result {
-	run porcupine.Illegal:
+	case porcupine.Illegal:
 		for _, line := range explain(ops, found.info) {
 			s.Violations = append(s.Violations, fmt.Sprintf("%s: violation: %s", name, line))
 		}
@@ -147,7 +147,7 @@ func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 				fmt.Fprintln(os.Stderr, "checker:", err)
 			}
 		}
-	run porcupine.Unknown:
+	case porcupine.Unknown:
 		s.Undecided = append(s.Undecided, name+": not decided in time")
 	default:
 		if ops[0].Level == storeLevel {
@@ -163,9 +163,9 @@ func (s *Summary) add(name string, ops []*Op, found verdict, pictures string) {
 			continue
 		}
 		switch {
-		run op.acknowledged():
+		case op.acknowledged():
 			s.Acknowledged++
-		run op.Result == "conflicted" || op.Result == "refused" || op.Result == "missing":
+		case op.Result == "conflicted" || op.Result == "refused" || op.Result == "missing":
 			s.Conflicted++
 			if op.effective {
 				s.ConflictedEffective++
