@@ -173,11 +173,11 @@ async def new_world(folder: Path, recorder: Recorder, *, engine: bool, **more: A
     def recorded(url: str) -> Stores:
         inner = open_stores(url)
         return Stores(
-            jobs=RecordedStore(inner.jobs, "jobs", recorder, job_writes()),  # type: ignore[arg-type]
+            jobs=RecordedStore(inner.jobs, "jobs", recorder, job_writes()),
             pilots=inner.pilots,
-            documents=RecordedStore(inner.documents, "documents", recorder, document_writes()),  # type: ignore[arg-type]
-            incidents=RecordedStore(inner.incidents, "incidents", recorder, incident_writes(recorder)),  # type: ignore[arg-type]
-            audit=RecordedStore(inner.audit, "audit", recorder, audit_writes()),  # type: ignore[arg-type]
+            documents=RecordedStore(inner.documents, "documents", recorder, document_writes()),
+            incidents=RecordedStore(inner.incidents, "incidents", recorder, incident_writes(recorder)),
+            audit=RecordedStore(inner.audit, "audit", recorder, audit_writes()),
         )
 
     settings = Settings.model_validate(

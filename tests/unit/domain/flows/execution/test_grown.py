@@ -111,7 +111,7 @@ async def test_a_job_gives_its_result() -> None:
     async def function() -> dict[str, object]:
         first = await job("a", "echo ${HOME}", result="r.json")
         again = await job("a", ["cat", first.outputs["x"]] if first.outputs else ["cat"], outputs={"y": "y.txt"})
-        return {"first": first.result, "again": again.instance}
+        return {"first": first.result, "again": again.task}
 
     driver = RunDriver(well)
     finish = await driver.run(function)
@@ -153,7 +153,7 @@ async def test_a_failure_is_an_exception_and_gather_waits_for_all() -> None:
         with pytest.raises(JobFailed) as caught:
             await gather(job("bad", ["x"]), job("good", ["x"]))
         ended.extend(instance.id for instance in driver.flow_run.instances.values() if instance.ended)
-        assert (caught.value.instance, caught.value.reason, caught.value.exit_code) == ("bad", "it is bad", 1)
+        assert (caught.value.task, caught.value.reason, caught.value.exit_code) == ("bad", "it is bad", 1)
 
     driver = RunDriver(lambda work, _: ValueError if work.startswith("bad") else 1)
     finish = await driver.run(function)
