@@ -118,6 +118,10 @@ chaos size="small" *args:
 chaos-runs *args:
     eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.runs {{ args }}
 
+# Everything that 10,000 seeded failures and exceptions make a domain write, compared with what was recorded (`compare`); `record` after a change that is meant.
+pipeline do="compare" *args:
+    uv run python -m tests.system.pipeline {{ do }} {{ args }}
+
 # kill -9 of who carries playbooks out, so many times in the middle of each action.
 chaos-playbooks *args:
     eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.playbooks {{ args }}

@@ -37,13 +37,21 @@ LIMITS: Mapping[str, Any] = {
     "on_constraint_violation": "hold",
     "on_timeout": "fail",
     "on_resource_unavailable": "retry",
+    "unanswered": {
+        "time": "retry",
+        "bad-input": "dispatch",
+        "transfer": "dispatch",
+        "output-missing": "rollback",
+        "policy": "hold",
+        "data-corrupt": "fail",
+    },
 }
 ABORT = ExceptionType.ABORT
 KNOWN: Mapping[str, Any] = {"confidence": 0.9, "job": {"attempt": 1, "memory": GIB}}
 FIRST_RULES: Sequence[tuple[str, Sequence[Mapping[str, object]], Mapping[str, Any]]] = (
     ('cause == "memory"', [{"action": "resubmit", "how": "changed", "needs": {"memory": {"factor": 2, "at_most": 8 * GIB}}}], {"cause": "memory"}),
     ('cause == "node"', [{"action": "avoid-host"}, {"action": "resubmit"}], {"cause": "node"}),
-    ('cause == "permission"', [{"action": "force-fail"}], {"cause": "permission"}),
+    ('cause == "data-missing"', [{"action": "force-fail"}], {"cause": "data-missing"}),
     ('cause == "network" && job.attempt < 3', [{"action": "retry"}], {"cause": "network"}),
     ('cause == "disk"', [{"action": "hold", "target": "job", "reason": "someone should look"}], {"cause": "disk"}),
 )  # fmt: skip
@@ -135,6 +143,11 @@ async def _first_rules(world: World) -> None:
             if kind is ExceptionType.TASK_POST:  # the task is complete: only what is around it can be steered
                 step = {"action": "hold", "target": "run", "reason": reason}
             await world.add_rule(tenant, kind, "", f"{group}.data.grams > 10", [step], {group: {"data": {"grams": 12}}})
+
+        await world.add_rule(
+            tenant, ExceptionType.RUN_EXTERNAL, "", 'run.data["other"] == "x"', [{"action": "hold", "target": "run", "reason": "x"}],
+            {"run": {"data": {"other": "x", "grams": 1}}},
+        )  # fmt: skip
 
 
 async def _later_rules(world: World) -> None:
