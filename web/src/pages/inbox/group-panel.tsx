@@ -9,7 +9,7 @@ import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
 import { GroupActs } from "./group-acts";
 import { Approvals } from "./approvals";
-import type { InboxGroup } from "./inbox";
+import type { InboxGroup } from "./inbox-group";
 import { Storm } from "./storm";
 
 const SHOWN = 10;

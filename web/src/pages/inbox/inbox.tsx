@@ -3,7 +3,7 @@ import { useDocumentTitle, useMediaQuery } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { IconCircleCheck } from "../../parts/icons";
 import { useMemo, useState } from "react";
-import { api, told, type Schemas } from "../../api/client";
+import { api, told } from "../../api/client";
 import { Ago, hours } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
 import { FirstSteps } from "../../parts/first-steps";
@@ -12,12 +12,9 @@ import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
 import { GroupPanel } from "./group-panel";
-
-export type InboxGroup = Schemas["InboxGroupOut"];
+import { groupId, type InboxGroup } from "./inbox-group";
 
 const SHOWN = 100;
-
-export const groupId = (one: InboxGroup): string => [one.group, one.cause, one.owner, one.waits_for].join("|");
 
 function Owner({ group }: { group: InboxGroup }) {
   const texts = useTexts();

@@ -1,15 +1,19 @@
-"""A newcomer's questions are each answered by one search for the field's word, and a name in the code has one meaning."""
+"""A newcomer finds their way: a question is answered by one search for the field's word, a name has one meaning, and imports go one way."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[3] / "src"
+ROOT = Path(__file__).parents[3]
+SRC = ROOT / "src"
+PAGES = ROOT / "web" / "src"
 FIRST = 5
 MOST_FILES = 24
 
@@ -55,3 +59,40 @@ def test_no_two_classes_have_one_name() -> None:
 def test_no_folder_is_crowded() -> None:
     files = Counter(path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
     assert {folder: number for folder, number in files.items() if number > MOST_FILES} == {}
+
+
+def imports(body: list[ast.stmt]) -> Iterator[str]:
+    """What a module imports when it is imported itself, and not only for its types."""
+    for node in body:
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (f"{module}.{name.name}" for name in names)
+            case ast.Import(names=names):
+                yield from (name.name for name in names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
+                yield from imports(orelse)
+            case ast.If(body=inner, orelse=orelse) | ast.Try(body=inner, orelse=orelse):
+                yield from imports([*inner, *orelse])
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    modules = {
+        ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SRC.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        named = imports(ast.parse(path.read_text(encoding="utf-8")).body)
+        found = {word if word in modules else word.rpartition(".")[0] for word in named}
+        graph[name] = found & modules.keys() - {name}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(modules)
+
+
+def test_no_part_of_the_pages_imports_itself_by_a_detour() -> None:
+    files = {path.with_suffix(""): path for path in PAGES.rglob("*.ts*")}
+    graph: dict[Path, set[Path]] = {}
+    for name, path in files.items():
+        relative = re.findall(r"""from ['"](\.{1,2}/[^'"]+)['"]""", path.read_text())
+        graph[name] = {found for word in relative if (found := (path.parent / word).resolve()) in files}
+    assert any(graph.values())
+    assert len(list(TopologicalSorter(graph).static_order())) == len(files)
