@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.live.run_site import BAD, GOOD, RunSite, run_site
 from tests.unit.apps.server.running import until
 
+from forestay.adapters.temporal import flow_engine
 from forestay.domain.flows.events import VerbKind
 from forestay.ports.errors import NotFound
 
@@ -252,8 +254,12 @@ async def test_a_scatter_over_files_and_over_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.finding("F-G1")
-async def test_a_verb_that_meets_the_end_of_a_run_is_taken_or_finds_it_ended(site: RunSite) -> None:
+async def test_a_verb_that_meets_the_end_of_a_run_is_taken_or_finds_it_ended(
+    site: RunSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Temporal drops updates whose workflow task fails because a signal came while the run completed; nobody should hear of that."""
+    # Forty updates and signals at once may take longer than a person waits, on a busy machine.
+    monkeypatch.setattr(flow_engine, "ANSWER", timedelta(seconds=60))
     for _ in range(5):
         site.hold_back = lambda _claim: True
         run = await site.start_python(SOURCE, "chain", n=1)
