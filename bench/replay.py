@@ -41,10 +41,10 @@ from forestay.domain.jobs.submission import Submission, new_job
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, TreeKey, diff, with_tree
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
 from forestay.ports.jobs.job_store import DocumentChange
-from forestay.services.exceptions.decide.failure_decider import DEFAULT_POLICY
 from forestay.services.exceptions.detect.failure_incident import failure_incident
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_decision import DEFAULT_POLICY
 from forestay.services.rules.rule_replay import Replayed, ReplayRequest, RuleReplay
 from forestay.services.rules.rule_store import RuleStore
 

@@ -61,7 +61,7 @@ async def known(site: RunSite, name: RuleSetId, rule: str) -> None:
     """Wait until every process here goes by the rule: the copies are at most half a second old."""
     assert site.orchestrator is not None
     for parts in (site.server.services.components, site.orchestrator.components):
-        cache = parts.exceptions.rules
+        cache = parts.pipeline.decider.rules
 
         async def there(cache: Any = cache) -> bool:
             await cache.refresh()

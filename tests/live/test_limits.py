@@ -42,14 +42,12 @@ async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 def unavailable(site: RunSite, patience: float = 0.0) -> UnavailabilityMonitor:
     parts = site.server.services.components
-    return UnavailabilityMonitor(
-        parts.store, parts.pilots, parts.exceptions, parts.flows, parts.clock, patience=patience
-    )
+    return UnavailabilityMonitor(parts.store, parts.pilots, parts.pipeline, parts.flows, parts.clock, patience=patience)
 
 
 def limits(site: RunSite) -> LimitMonitor:
     parts = site.server.services.components
-    return LimitMonitor(parts.store, parts.exceptions, parts.flows, parts.clock)
+    return LimitMonitor(parts.store, parts.pipeline, parts.flows, parts.clock)
 
 
 async def looked(site: RunSite, watch: UnavailabilityMonitor | LimitMonitor) -> None:

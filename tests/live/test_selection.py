@@ -78,7 +78,7 @@ class Scenario:
     async def known(self, rule: str) -> None:
         """Wait until the orchestrator goes by a rule."""
         assert self.site.orchestrator is not None
-        cache = self.site.orchestrator.components.exceptions.rules
+        cache = self.site.orchestrator.components.pipeline.decider.rules
 
         async def there() -> bool:
             await cache.refresh()

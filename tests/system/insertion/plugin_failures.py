@@ -12,7 +12,7 @@ from typing import Any
 from tests.system.matrix.room import Room
 from tests.system.matrix.site import until
 
-from forestay.services.exceptions.decide.failure_decider import FRESH
+from forestay.services.exceptions.decide.decider import FRESH
 
 LEASE = 5
 OUTAGE = 60.0

@@ -16,7 +16,7 @@ from tests.system.matrix.site import FailureSite, Host, until
 
 from forestay.client import ForestayClient
 from forestay.client.api.answers import NewJob, SpecificationJson
-from forestay.services.exceptions.decide.failure_decider import FRESH
+from forestay.services.exceptions.decide.decider import FRESH
 
 MEASURED = "measured"
 """The name of the job that a cell is about; others only keep hosts busy."""

@@ -100,19 +100,20 @@ class World:
 
     async def handle(self, failures: Sequence[tuple[Stored, str]]) -> None:
         try:
-            await self.components.failures.handle(failures)
+            await self.components.pipeline.handle_failures(failures)
         except Transient:
             self.interrupted += 1
 
     async def answer(self, events: Sequence[ExceptionEvent]) -> None:
         try:
-            await self.components.exceptions.answer(events)
+            await self.components.pipeline.handle(events)
         except Transient:
             self.interrupted += 1
 
     async def look(self) -> None:
         """One pass of a reconciler, as often as acknowledgements are lost in it."""
-        for look in (self.components.failures.look, self.components.exceptions.look, self.reconciler.closing.look):
+        recovery = self.components.recovery
+        for look in (recovery.look_at_failures, recovery.look_at_incidents, self.reconciler.closing.look):
             for _ in range(100):
                 try:
                     await look()
@@ -133,10 +134,7 @@ class World:
                 if not agreed:
                     await self.reconciler.requests.close([known])
                     continue
-                if act["job"]:
-                    went = await self.components.failures.resume(act["job"], act["incident"], act["n"])
-                else:
-                    went = await self.components.exceptions.resume(act["incident"], act["n"])
+                went = await self.components.recovery.resume(act["incident"], act["n"])
                 await approvals.carried_out(known, str(went))
 
     async def let_storms_go(self) -> None:
@@ -145,7 +143,7 @@ class World:
             for group in [group for group in await storms.groups(tenant) if group.held]:
                 for rule in sorted(group.canaries):
                     await storms.let_all(tenant, group.id, rule)
-                await self.components.failures.wake(tenant, group.id)
+                await self.components.recovery.wake(tenant, group.id)
 
     async def add_rule(
         self, tenant: str, kind: ExceptionType, task: str, condition: str, steps: Sequence[Mapping[str, object]], true: Any, *, active: bool = True
@@ -163,7 +161,7 @@ class World:
             assert isinstance(promoted, Edited), promoted
 
     async def refresh_rules(self) -> None:
-        await self.components.exceptions.rules.refresh()
+        await self.components.pipeline.decider.rules.refresh()
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tests.unit.apps.server.running import until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.apps.compose.loops import run_loops, stop
-from forestay.services.exceptions import failure_handler
+from forestay.services.exceptions import recovery
 
 pytestmark = pytest.mark.pages
 
@@ -31,12 +31,12 @@ AGAIN = {"steps": [{"action": "resubmit"}]}
 async def weather(site: RunSite, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedPilot]:
     """A pilot of the tenant, and a reconciler that follows storms; two dozen failures are one, and what waits is looked at at once and not after a minute."""
     assert site.reconciler is not None
-    monkeypatch.setattr(failure_handler, "LEFT_BEHIND", 100)
+    monkeypatch.setattr(recovery, "HANDLED_FOR", 100)
     for parts in (site.server.services.components, site.reconciler.components):
         monkeypatch.setattr(parts.safeguards, "policy", replace(parts.safeguards.policy, stopped_wait=200))
         monkeypatch.setattr(parts.safeguards.storms, "policy", replace(parts.safeguards.storms.policy, least=MANY // 2))
         monkeypatch.setattr(parts.safeguards.storms, "every", 0.2)
-        monkeypatch.setattr(parts.failures, "every", 0.2)
+        monkeypatch.setattr(parts.recovery, "every", 0.2)
     pilot = await ScriptedPilot.register(site.server, TENANT, host="n7", slots=64)
     loops = [
         asyncio.create_task(run_loops({"canaries": site.reconciler.components.safeguards.storms.run})),
@@ -57,7 +57,7 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: RunSite) ->
 
     assert site.reconciler is not None
     for parts in (site.server.services.components, site.reconciler.components):
-        await parts.exceptions.rules.refresh()
+        await parts.pipeline.decider.rules.refresh()
 
     # They fail all at once, and the one that is tried first fails again.
     site.fate = lambda _claim: OOM

@@ -13,6 +13,7 @@ from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepEnd, event_as_plain
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.act.worklet_runner import WorkletRunner
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class PlaybookActivities:
     """Bound to the service of one orchestrator."""
 
     playbooks: PlaybookRunner
+    worklets: WorkletRunner
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -47,17 +49,17 @@ class PlaybookActivities:
     @activity.defn(name="start_worklets")
     async def start_worklets(self, payload: Plain) -> None:
         with refusing():
-            await self.playbooks.start_worklets(payload["incident"], payload["n"], payload["step"])
+            await self.worklets.start_worklets(payload["incident"], payload["n"], payload["step"])
 
     @activity.defn(name="take_back")
     async def take_back(self, payload: Plain) -> Plain:
         with refusing():
-            return _end(await self.playbooks.take_back(payload["incident"], payload["n"], payload["step"]))
+            return _end(await self.worklets.take_back(payload["incident"], payload["n"], payload["step"]))
 
     @activity.defn(name="worklets_ended")
     async def worklets_ended(self, payload: Plain) -> list[Plain]:
         with refusing():
-            ended = await self.playbooks.worklets_ended(payload["incident"], payload["n"], payload["step"])
+            ended = await self.worklets.worklets_ended(payload["incident"], payload["n"], payload["step"])
         return [event_as_plain(event) for event in ended]
 
     @activity.defn(name="finish_playbook")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +26,7 @@ from forestay.apps.compose.tracing import make_traces
 from forestay.apps.config.settings import Settings
 from forestay.apps.config.storage_settings import credentials_of, elements_of
 from forestay.domain.data.storage_element import AccessProtocol
+from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.playbooks.action import ActionKind
@@ -41,23 +42,26 @@ from forestay.services.data.result_reader import ResultReader
 from forestay.services.data.storage_access import StorageAccess
 from forestay.services.data.storage_cleaner import StorageCleaner
 from forestay.services.data.stored_catalogue import StoredCatalogue
+from forestay.services.exceptions.act.action_executor import ActionExecutor
 from forestay.services.exceptions.act.data_actions import DataActions
 from forestay.services.exceptions.act.engine_actions import EngineActions
-from forestay.services.exceptions.act.failure_actions import FailureActions
 from forestay.services.exceptions.act.file_failure_policy import FileFailurePolicy
-from forestay.services.exceptions.act.incident_actions import IncidentActions
 from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
-from forestay.services.exceptions.decide.failure_decider import FailureDecider
+from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
+from forestay.services.exceptions.detect.failure_detector import FailureDetector
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
-from forestay.services.exceptions.exception_handler import ExceptionHandler
-from forestay.services.exceptions.failure_handler import FailureHandler
+from forestay.services.exceptions.engines.engine_replies import EngineReplies
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
+from forestay.services.exceptions.record.decision_log import DecisionLog
+from forestay.services.exceptions.recovery import ExceptionRecovery
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
 from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
+from forestay.services.exceptions.safeguards.safeguards import Safeguards
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.completion_facts import CompletionFacts
 from forestay.services.flows.completion_relay import CompletionRelay
@@ -86,6 +90,8 @@ log = structlog.get_logger()
 
 FIRST_OPERATION = "jobs.write"
 """Shown from the start, so that the first error raises a number that was there before."""
+DATA_ACTIONS = (ActionKind.RESTAGE, ActionKind.FREE_SPACE, ActionKind.AVOID_HOST)
+"""Carried out with the catalogue and the pilots' caches."""
 
 
 @dataclass(slots=True)
@@ -97,8 +103,9 @@ class Components:
     pilots: PilotStore
     documents: DocumentStore
     incidents: IncidentStore
-    failures: FailureHandler
-    exceptions: ExceptionHandler
+    pipeline: ExceptionPipeline
+    recovery: ExceptionRecovery
+    classifier: Callable[[], Awaitable[Classifier]]
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -118,6 +125,7 @@ class Components:
     batch: BatchStatus
     flows: FlowStore
     playbooks: PlaybookStore
+    playbook_runner: PlaybookRunner
     folder: FlowFolder
     """The operator's Python flows."""
     engine: TemporalFlowEngine | None
@@ -127,6 +135,7 @@ class Components:
     """None: this domain runs jobs only."""
     engines: EngineCommands
     """All engines that are not ours."""
+    engine_replies: EngineReplies
     store_errors: StoreErrors
     traces: OtlpTraces | None = None
     """None: nobody wants them."""
@@ -145,8 +154,8 @@ class Components:
     def samples(self) -> Iterator[Sample]:
         """What servers and reconcilers both do: whoever learns of a failure answers it."""
         safeguards, words = self.safeguards, "Actions of rules, by the result of the safeguards"
-        yield Sample("forestay_failures_total", "Failures detected and answered", self.failures.handled)
-        yield Sample("forestay_exceptions_total", "Exceptions other than failures", self.exceptions.answered)
+        yield Sample("forestay_failures_total", "Failures detected and answered", self.pipeline.failures)
+        yield Sample("forestay_exceptions_total", "Exceptions other than failures", self.pipeline.exceptions)
         yield Sample("forestay_acts_total", words, safeguards.granted, (("safeguards", "granted"),))
         yield Sample("forestay_acts_total", "", safeguards.refused, (("safeguards", "refused"),))
         words = "Store errors that no request caused"
@@ -179,20 +188,9 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         writer.listeners.append(tracing.notice)
         stores = stores._replace(incidents=cast("IncidentStore", TracedIncidentStore(stores.incidents, store, tracing)))
     elements = build_storage_access(settings)
-    engine = relay = None
+    engine = None
     if settings.temporal:
         engine = make_engine(settings, [traces.interceptor()] if traces is not None else ())
-        relay = CompletionRelay(
-            store,
-            documents,
-            engine,
-            CompletionFacts(ResultReader(SharedResults(settings.outputs), elements)),
-            clock,
-            every=settings.relay_every,
-            patience=settings.relay_patience,
-            troubled=lambda text: log.warning("ends wait", detail=text),
-        )
-        writer.listeners.append(relay.notice)
     flows = FlowStore(store, clock)
     playbooks = PlaybookStore(documents, flows, clock, settings.retry_policy_table)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
@@ -200,32 +198,14 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     storms = StormTracker(
         documents, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
     )
-    safeguards = ActionLimits(documents, storms, clock, ids, settings.safeguards)
-    rules = RuleCache(RuleStore(documents), CelConditions())
-    chains = ChainCounter(stores.incidents, store)
+    limits = ActionLimits(documents, storms, clock, ids, settings.safeguards)
     approvals = Approvals(store, clock, troubled=lambda text: log.error("a request cannot be read", detail=text))
-    failure_acts = FailureActions(
-        stores.incidents,
-        writer,
-        clock,
-        engine=engine,
-        safeguards=safeguards,
-        audit=audit,
-        chains=chains,
-        approvals=approvals,
-    )
     release = ClaimReleaser(store, stores.pilots, writer, clock)
     batch = BatchStatus(stores.pilots, PilotLaunches(documents, clock), release)
     catalogue = StoredCatalogue(documents, clock, elements.elements)
-    job_actions = JobActions(
-        writer,
-        JobControl(store, writer, clock, leave_failure),
-        clock,
-        settings.retry_policy_table,
-        settings.budgets.budgets,
-    )
+    steer = JobControl(store, writer, clock, leave_failure)
     data_actions = DataActions(
-        job_actions,
+        JobActions(writer, steer, clock, settings.retry_policy_table, settings.budgets.budgets),
         store,
         stores.pilots,
         catalogue,
@@ -233,40 +213,64 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         StorageCleaner(store, elements),
         clock,
     )
-    deciding = FailureDecider(
-        flows, rules, playbooks, settings.free_tries, settings.dispatcher, FileFailurePolicy(data_actions)
-    )
-    failures = FailureHandler(
-        store,
-        stores.incidents,
-        clock,
-        Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier,
-        deciding,
-        failure_acts,
-        stores.pilots,
-        batch,
-        troubled=lambda text: log.warning("failures wait", detail=text),
-    )
-    acting = IncidentActions(
-        stores.incidents, clock, engine=engine, safeguards=safeguards, audit=audit, approvals=approvals
-    )
-    exceptions = ExceptionHandler(
+    # Who carries playbooks out in workflows can wait for an engine; a server cannot.
+    engines = EngineCommands(documents, store, clock, patience=20.0 if engine is not None else 0.0)
+    playbook_runner = PlaybookRunner(
         stores.incidents,
         store,
-        rules,
-        playbooks,
-        acting,
+        engine,
+        flows,
+        FlowSuspensions(documents),
+        data_actions.jobs,
         clock,
-        settings.exceptions,
+        others=dict.fromkeys(DATA_ACTIONS, data_actions),
+        elsewhere=engines,
+        abroad=EngineActions(engines, settings.retry_policy_table, settings.budgets.budgets),
+    )
+    classifier = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier
+    decision_log = DecisionLog(stores.incidents, audit, clock)
+    pipeline = ExceptionPipeline(
+        store,
+        stores.incidents,
+        FailureDetector(store, stores.pilots, batch, classifier),
+        Decider(
+            RuleCache(RuleStore(documents), CelConditions()),
+            playbooks,
+            flows,
+            FileFailurePolicy(data_actions),
+            settings.exceptions,
+            settings.dispatcher,
+            settings.free_tries,
+        ),
+        Safeguards(limits, ChainCounter(stores.incidents, store), approvals),
+        ActionExecutor(decision_log, writer, playbook_runner, engine, storms, clock),
+        decision_log,
+        clock,
         troubled=lambda text: log.warning("exceptions wait", detail=text),
     )
-    components = Components(
+    checks = relay = None
+    if engine is not None:
+        checks = ConstraintChecker(pipeline, flows, engine, clock)
+        relay = CompletionRelay(
+            store,
+            documents,
+            engine,
+            CompletionFacts(ResultReader(SharedResults(settings.outputs), elements)),
+            clock,
+            checks,
+            every=settings.relay_every,
+            patience=settings.relay_patience,
+            troubled=lambda text: log.warning("ends wait", detail=text),
+        )
+        writer.listeners.append(relay.notice)
+    return Components(
         settings=settings,
         store=store,
         pilots=stores.pilots,
         documents=documents,
-        failures=failures,
-        exceptions=exceptions,
+        pipeline=pipeline,
+        recovery=ExceptionRecovery(pipeline, store, stores.incidents, clock),
+        classifier=classifier,
         incidents=stores.incidents,
         clock=clock,
         ids=ids,
@@ -281,23 +285,24 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         data_actions=data_actions,
         audit=audit,
         stops=EmergencyStop(documents, clock),
-        safeguards=safeguards,
+        safeguards=limits,
         approvals=approvals,
         release=release,
         batch=batch,
         flows=flows,
         playbooks=playbooks,
+        playbook_runner=playbook_runner,
         folder=FlowFolder(settings.flows),
         engine=engine,
         relay=relay,
-        checks=ConstraintChecker(exceptions, flows, engine, clock) if engine is not None else None,
-        engines=EngineCommands(
-            documents,
-            store,
+        checks=checks,
+        engines=engines,
+        engine_replies=EngineReplies(
+            engines,
+            stores.incidents,
+            playbook_runner,
             clock,
-            # Who carries playbooks out in workflows can wait for an engine; a server cannot.
-            patience=20.0 if engine is not None else 0.0,
-            answered=acting.go_on,
+            workflows=engine is not None,
             troubled=lambda text: log.warning("replies of engines cannot be processed yet", detail=text),
         ),
         store_errors=store_errors,
@@ -305,10 +310,6 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         tracing=tracing,
         unreadable=opened.unreadable,
     )
-    if relay is not None:
-        relay.checks = components.checks
-    failure_acts.playbooks = acting.playbooks = build_playbook_runner(components, job_actions.steer)
-    return components
 
 
 def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) -> TemporalFlowEngine:
@@ -356,27 +357,15 @@ def build_storage_access(settings: Settings) -> StorageAccess:
 
 
 def build_playbook_runner(components: Components, steer: JobControl) -> PlaybookRunner:
-    """The service that carries playbooks out, for any process."""
-    settings = components.settings
+    """The service that carries playbooks out, with another service to steer jobs by."""
     data_actions = components.data_actions
     data_actions = replace(data_actions, jobs=replace(data_actions.jobs, steer=steer))
-    return PlaybookRunner(
-        components.incidents,
-        components.store,
-        components.engine,
-        components.flows,
-        FlowSuspensions(components.documents),
-        data_actions.jobs,
-        components.clock,
-        others=dict.fromkeys((ActionKind.RESTAGE, ActionKind.FREE_SPACE, ActionKind.AVOID_HOST), data_actions),
-        checks=components.checks,
-        elsewhere=components.engines,
-        abroad=EngineActions(components.engines, settings.retry_policy_table, settings.budgets.budgets),
-    )
+    others = dict.fromkeys(DATA_ACTIONS, data_actions)
+    return replace(components.playbook_runner, jobs=data_actions.jobs, others=others)
 
 
 def build_worklet_selector(components: Components) -> WorkletSelector | None:
     """Who chooses for tasks that are bound late; None: this domain runs no runs."""
     if components.engine is None:
         return None
-    return WorkletSelector(components.exceptions.rules, components.playbooks, components.flows, components.engine)
+    return WorkletSelector(components.pipeline.decider.rules, components.playbooks, components.flows, components.engine)

@@ -16,6 +16,7 @@ from forestay.domain.jobs.claim import leave_failure
 from forestay.ports.errors import Permanent, Transient
 from forestay.services.data.listings import Listings
 from forestay.services.data.output_resolver import OutputResolver
+from forestay.services.exceptions.act.worklet_runner import WorkletRunner
 from forestay.services.exceptions.detect.timeout_detector import TimeoutDetector
 from forestay.services.flows.flow_jobs import FlowJobs
 from forestay.services.flows.flow_suspensions import FlowSuspensions
@@ -89,10 +90,12 @@ class OrchestratorComponents:
                 await asyncio.sleep(1.0)
         assert self.components.checks is not None  # noqa: S101 - there is an engine
         components = self.components
-        timeouts = TimeoutDetector(components.exceptions, components.flows, self.engine, components.clock)
+        timeouts = TimeoutDetector(components.pipeline, components.flows, self.engine, components.clock)
         checks = CheckActivities(self.components.checks, timeouts)
+        worklets = WorkletRunner(self.playbooks, components.store, components.flows, self.components.checks)
+        playbooks = PlaybookActivities(self.playbooks, worklets)
         activities = Activities(
-            client, self.components.store, self.jobs, self.listings, self.worklets, PlaybookActivities(self.playbooks), checks,
+            client, self.components.store, self.jobs, self.listings, self.worklets, playbooks, checks,
             self.places,
         )  # fmt: skip
         python = self.components.settings.flows is not None

@@ -11,12 +11,11 @@ from typing import Any
 import structlog
 
 from forestay.adapters.prometheus.metrics import Sample
-from forestay.apps.compose.components import Components, build_playbook_runner
+from forestay.apps.compose.components import Components
 from forestay.apps.compose.lineage import build_lineage_reporter
 from forestay.apps.compose.notification_channels import build_notifier
 from forestay.apps.compose.peers import build_peer_leases, build_peer_poller
 from forestay.domain.exceptions.causes.cause import Cause
-from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import State
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
 from forestay.services.exceptions.detect.limit_monitor import LimitMonitor
@@ -25,7 +24,6 @@ from forestay.services.exceptions.safeguards.approval_closer import ApprovalClos
 from forestay.services.flows.flow_suspensions import FlowSuspensions
 from forestay.services.flows.suspension_broadcast import SuspensionBroadcast
 from forestay.services.jobs.callback_sender import CallbackSender
-from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.runtime_alerts import RuntimeAlerts
 from forestay.services.jobs.unattended_failure_alerts import UnattendedFailureAlerts
 from forestay.services.operations.domain_counter import UNCLOSED, DomainCounter
@@ -73,7 +71,7 @@ class ReconcilerComponents:
         self.lineage = build_lineage_reporter(components)
         self.limits = LimitMonitor(
             components.store,
-            components.exceptions,
+            components.pipeline,
             components.flows,
             components.clock,
             troubled=lambda text: log.warning("limits cannot be checked", detail=text),
@@ -81,18 +79,17 @@ class ReconcilerComponents:
         self.unavailable = UnavailabilityMonitor(
             components.store,
             components.pilots,
-            components.exceptions,
+            components.pipeline,
             components.flows,
             components.clock,
             patience=settings.unavailable_after,
             every=min(15.0, settings.unavailable_after / 2),
             troubled=lambda text: log.warning("waiting jobs cannot be checked", detail=text),
         )
-        steer = JobControl(components.store, components.writer, components.clock, leave_failure)
         self.closing = IncidentCloser(
             components.incidents,
             components.store,
-            build_playbook_runner(components, steer),
+            components.playbook_runner,
             components.clock,
             troubled=lambda text: log.warning("incidents cannot be closed yet", detail=text),
         )
@@ -137,14 +134,13 @@ class ReconcilerComponents:
             "runtimes": self.runtimes.run,
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
-            "failures": self.components.failures.run,
-            "exceptions": self.components.exceptions.run,
+            "exceptions": self.components.recovery.run,
             "limits": self.limits.run,
             "unavailable": self.unavailable.run,
             "canaries": self.components.safeguards.storms.run,
             "closing": self.closing.run,
             "requests": self.requests.run,
-            "engines": self.components.engines.run,
+            "engines": self.components.engine_replies.run,
             "counts": self.counts.run,
             "noting": self.noting.run,
             "pruning": self.pruning.run,
@@ -209,14 +205,13 @@ class ReconcilerComponents:
         quarantines: dict[str, Quarantine] = {
             "runtimes": self.runtimes.quarantine,
             "forgotten": self.forgotten.quarantine,
-            "failures": self.components.failures.quarantine,
-            "exceptions": self.components.exceptions.quarantine,
+            "exceptions": self.components.pipeline.quarantine,
             "limits": self.limits.quarantine,
             "unavailable": self.unavailable.quarantine,
             "canaries": self.components.safeguards.storms.quarantine,
             "closing": self.closing.quarantine,
             "requests": self.components.approvals.quarantine,
-            "engines": self.components.engines.quarantine,
+            "engines": self.components.engine_replies.quarantine,
             "pruning": self.pruning.quarantine,
         }
         if self.lineage is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,7 +20,6 @@ from forestay.apps.compose.identity import build_oidc_provider
 from forestay.apps.compose.peers import build_peer_leases, peer_certificates
 from forestay.apps.compose.proxies import ProxyComponents
 from forestay.domain.jobs.claim import leave_failure
-from forestay.ports.jobs.job_store import Stored
 from forestay.services.data.output_resolver import OutputResolver
 from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.result_reader import ResultReader
@@ -91,7 +90,7 @@ class ServerComponents:
             components.documents,
             store,
             clock,
-            components.failures.classifier,
+            components.classifier,
             changed=candidates.look_anew,
             troubled=lambda text: log.warning("a host", detail=text),
         )
@@ -110,9 +109,10 @@ class ServerComponents:
             store,
             writer,
             clock,
-            faulted=self._faulted,
-            left_behind=CleanupFailures(store, components.incidents, clock).note,
-            staged=ReplicaHealth(components.catalogue, store, clock).note if components.elements.elements else None,
+            failures=components.pipeline,
+            hosts=self.hosts,
+            leftovers=CleanupFailures(store, components.incidents, clock),
+            sources=ReplicaHealth(components.catalogue, store, clock) if components.elements.elements else None,
             troubled=lambda text: log.warning("failures wait", detail=text),
             intruded=lambda pilot, tenant, job: log.warning("intrusion", pilot=pilot, tenant=tenant, job=job),
         )
@@ -129,8 +129,7 @@ class ServerComponents:
             claim_first=self.claims.claim_first,
         )
         self.requests = ApprovalCloser(components.approvals, components.incidents, clock)
-        playbooks = components.exceptions.acting.playbooks
-        released = playbooks.release if playbooks is not None and components.engine is not None else None
+        released = components.playbook_runner.release if components.engine is not None else None
         self.steer = JobControl(store, writer, clock, leave_failure, components.incidents, released)
         self.tasks = TesTasks(store, self.submit, self.steer, clock, recall)
         self.task_factory = TaskFactory(store, self.submit, self.specifications, clock)
@@ -203,8 +202,8 @@ class ServerComponents:
             store,
             components.incidents,
             components.engines,
-            components.exceptions,
-            components.failures.classifier,
+            components.pipeline,
+            components.classifier,
             clock,
         )
         self.timeline = RunTimeline(
@@ -217,11 +216,6 @@ class ServerComponents:
         writer.listeners += [self.hosts.notice, self.claims.notice, self.job_events.notice, self.outputs.notice]
         writer.listeners.append(self.tasks.notice)
         self.relays = ProxyComponents(self)
-
-    async def _faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
-        """Bad ends: where they happened is noted before what to do about them is decided, for the next try may come at once."""
-        await self.hosts.faulted(failures)
-        await self.components.failures.handle(failures)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         loops = {

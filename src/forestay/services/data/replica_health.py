@@ -17,6 +17,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.data.catalogue import Catalogue
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.data.storage_access import element_path
+from forestay.services.jobs.job_completions import StagingFailures
 
 AGAIN = 60.0
 """Seconds for which what was just noted is not noted again."""
@@ -24,7 +25,7 @@ REMEMBER = 10_000
 
 
 @dataclass(slots=True)
-class ReplicaHealth:
+class ReplicaHealth(StagingFailures):
     """The service."""
 
     catalogue: Catalogue

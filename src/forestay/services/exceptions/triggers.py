@@ -26,12 +26,11 @@ from forestay.ports.errors import Conflict, NotFound
 from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobStore, Record
-from forestay.services.exceptions.act.incident_actions import ActionTaken
+from forestay.services.exceptions.act.action_executor import ActionTaken
 from forestay.services.exceptions.detect.constraint_checker import task_of
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.engines.engine_commands import Unanswered
-from forestay.services.exceptions.exception_handler import ExceptionHandler, HandledException
-from forestay.services.exceptions.record.decision_log import agreed_on
+from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
 from forestay.services.flows.run_context import instance_in, run_context
 from forestay.services.rules.rule_decision import PLAYBOOK
 
@@ -69,7 +68,7 @@ class TriggerRequest:
 class Triggers:
     """The service."""
 
-    answers: ExceptionHandler
+    pipeline: ExceptionPipeline
     engine: ExceptionEngine
     """Where the run lives."""
     store: JobStore
@@ -77,10 +76,10 @@ class Triggers:
 
     async def offered(self, tenant: str, flow_name: str, instance: str = "") -> list[Trigger]:
         """What can be raised for a run of a flow, or for one of its tasks."""
-        await self.answers.get_ready()
+        await self.pipeline.decider.get_ready()
         kind = ExceptionType.TASK_EXTERNAL if instance else ExceptionType.RUN_EXTERNAL
         triggers: dict[str, Trigger] = {}
-        for rule_set in self.answers.rules.sets_for(tenant, flow_name):
+        for rule_set in self.pipeline.decider.rules.sets_for(tenant, flow_name):
             for key in keys_for(kind, task_of(instance)):
                 tree = rule_set.trees.get(key)
                 for rule, _ in tree.in_order() if tree is not None else ():
@@ -93,7 +92,7 @@ class Triggers:
 
     async def raise_trigger(self, what: TriggerRequest) -> HandledException:
         """Ask the rules, and carry out what they say. `NotFound` if there is no such task."""
-        (answer,) = await self.answers.answer([await self._raised(what)])
+        (answer,) = await self.pipeline.handle([await self._raised(what)])
         return answer
 
     async def raise_new(self, what: TriggerRequest) -> str:
@@ -115,7 +114,7 @@ class Triggers:
         incident = incident_raised(raised)
         note = f"{what.trigger}; the run is suspended until a person decides"
         status = replace(status_of(incident), state=IncidentState.HELD, due=None, note=note[:1000])
-        await self.answers.incidents.add_incidents([(incident, status)])
+        await self.pipeline.incidents.add_incidents([(incident, status)])
         words = f"{what.by} reports for run {what.run.run} of {what.run.name}: {what.trigger}"
         body: dict[str, object] = {"alert": "new-exception", "words": words, "to": [ADMINISTRATORS]}
         body |= {"incident": incident.id, "run": what.run.run, "proposal": what.reason}
@@ -153,7 +152,7 @@ class Triggers:
 
     async def launch(self, incident: Incident, playbook: Playbook, *, by: str) -> ActionTaken:
         """Carry out a playbook that a person has written for an incident. `Conflict` if it is answered, or is just being."""
-        incidents = self.answers.incidents
+        incidents = self.pipeline.incidents
         stored = (await incidents.get_statuses([incident.id])).get(incident.id)
         if stored is None or stored.status.state in CLOSED:
             raise Conflict("the incident is already answered")
@@ -174,10 +173,10 @@ class Triggers:
             playbook=playbook_as_plain(playbook),
             detail=detail,
         )
-        (agreed,) = await agreed_on(self.answers.incidents, [decision])
+        (agreed,) = await self.pipeline.log.agree([decision])
         if agreed.by != by or agreed.playbook != decision.playbook:
             raise Conflict("the incident has changed; read it again")
-        return await self.answers.act(incident, agreed, by_person=True)
+        return await self.pipeline.act_on(incident, stored.status, agreed, by_person=True)
 
 
 def _triggers(condition: str) -> Iterator[str]:

@@ -112,13 +112,13 @@ class CompletionRelay:
     engine: FlowEngine
     completions: CompletionFacts
     clock: Clock
+    checks: ConstraintChecker
+    """Asked whether a round whose jobs have all ended may end."""
     every: float = 0.5
     patience: float = 30.0
     """Seconds that a batch of ends may wait for more."""
     many: int = 500
     troubled: Callable[[str], None] = lambda _text: None
-    checks: ConstraintChecker | None = None
-    """Asked whether a round whose jobs have all ended may end; None: it may."""
     signals: int = 0
     """Signals sent."""
     delivered: int = 0
@@ -347,7 +347,7 @@ class CompletionRelay:
         facts = await self.completions.facts(room.only) if room.only is not None else {}
         now, work = self.clock.now(), room.flow_ref.work
         events: list[JobsEnded | RoundHeld] = []
-        if self.checks is not None and (room.ended | well | bad).bit_count() >= room.of:
+        if (room.ended | well | bad).bit_count() >= room.of:
             held = await self.checks.job_ended(room.tenant, room.owner, room.flow_ref, bad, facts)
             # Before the ends: a task that is to wait must not end first.
             events += [RoundHeld(now, work, held)] if held else []

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from forestay.domain.exceptions.evidence.redaction import redacted
 from forestay.domain.jobs.claim import Applied, Repeated, end, leave_failure
@@ -20,7 +21,7 @@ from forestay.formats.jobs.job_json import ending_to_json
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.jobs.job_store import JobStore, Record, Stored
-from forestay.services.jobs.cleanup_failures import FailedCleanup
+from forestay.services.jobs.cleanup_failures import CleanupFailures, FailedCleanup
 from forestay.services.shared.checked_writer import Answer, JobMissing, ProposedWrite, WriteApplied, Writer
 
 NOT_ITS_OWN = "another pilot holds this claim"
@@ -72,6 +73,27 @@ class _Asked:
     answer: asyncio.Future[CompletionReply]
 
 
+class FailureHandling(Protocol):
+    """Handles failed attempts: `ExceptionPipeline`."""
+
+    async def handle_failures(self, failures: Sequence[tuple[Stored, str]]) -> None:
+        """Handle faulted jobs, each with the last lines that its attempt printed."""
+
+
+class HostFailures(Protocol):
+    """Notes on which hosts attempts failed: `HostHealthTracker`."""
+
+    async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
+        """Note where each of these attempts failed, with the last lines that it printed."""
+
+
+class StagingFailures(Protocol):
+    """Notes which sources of files failed: `ReplicaHealth`."""
+
+    async def note(self, tenant: str, staging: Sequence[Mapping[str, object]]) -> None:
+        """Note the failed sources among those that an attempt used."""
+
+
 @dataclass(slots=True)
 class JobCompletions:
     """The desk where ends are brought; group commit as for claims."""
@@ -81,12 +103,14 @@ class JobCompletions:
     clock: Clock
     bulk: int = 500
     remember: int = 20_000
-    faulted: Callable[[Sequence[tuple[Stored, str]]], Awaitable[None]] | None = None
-    """Handles the failures among them, each with what the attempt printed, before their pilots are told; None: their own retry policy does, in the same write."""
-    left_behind: Callable[[Sequence[tuple[JobDocument, str, FailedCleanup]]], Awaitable[None]] | None = None
-    """Notes what attempts left behind, each by its claim; None: nobody does."""
-    staged: Callable[[str, Sequence[Mapping[str, object]]], Awaitable[None]] | None = None
-    """Notes which sources of files failed; None: nobody does."""
+    failures: FailureHandling | None = None
+    """Handles the failures among them before their pilots are told; None: their own retry policy does, in the same write."""
+    hosts: HostFailures | None = None
+    """Told before what to do about failures is decided, for the next try may come at once; None: nobody notes."""
+    leftovers: CleanupFailures | None = None
+    """Notes what attempts left behind; None: nobody does."""
+    sources: StagingFailures | None = None
+    """None: nobody notes which sources of files failed."""
     troubled: Callable[[str], None] = lambda _text: None
     """Told why failures could not be handled at once; they stay due."""
     intruded: Callable[[str, str, str], None] = lambda _pilot, _tenant, _job: None
@@ -189,7 +213,7 @@ class JobCompletions:
 
     async def _hand_over(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
         """Whatever goes wrong here costs no end: the failures stay due, and are found again."""
-        if self.faulted is None:
+        if self.failures is None:
             return
         failures = [
             (answer.stored, request.report.log_tail)
@@ -198,19 +222,21 @@ class JobCompletions:
         ]
         if failures:
             try:
-                await self.faulted(failures)
+                if self.hosts is not None:
+                    await self.hosts.faulted(failures)
+                await self.failures.handle_failures(failures)
             except Exception as error:
                 self.troubled(f"{len(failures)} failure(s) stay due: {type(error).__name__}: {error}")
 
     async def _note_sources(self, batch: Sequence[_Asked]) -> None:
         """Which replica failed is a help for the jobs to come, and worth no end."""
-        if self.staged is None:
+        if self.sources is None:
             return
         for request in batch:
             # A full disk says nothing about where the file came from.
             if request.report.ending.reason != "disk" and any(entry.get("failed") for entry in request.report.staging):
                 try:
-                    await self.staged(request.tenant, request.report.staging)
+                    await self.sources.note(request.tenant, request.report.staging)
                 except PortError as error:
                     self.troubled(f"a failed source could not be recorded: {error}")
 
@@ -221,8 +247,8 @@ class JobCompletions:
             for request, answer in zip(batch, answers, strict=True)
             if request.report.cleanup is not None and isinstance(answer, WriteApplied)
         ]
-        if failures and self.left_behind is not None:
-            await self.left_behind(failures)
+        if failures and self.leftovers is not None:
+            await self.leftovers.note(failures)
 
     def _long_missing(self, claim: str) -> bool:
         """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""
@@ -235,7 +261,7 @@ class JobCompletions:
     def _proposed(self, request: _Asked) -> ProposedWrite:
         ending = request.report.ending
         now = self.clock.now()
-        answer = None if self.faulted is None else leave_failure
+        answer = None if self.failures is None else leave_failure
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.tenant != request.tenant:

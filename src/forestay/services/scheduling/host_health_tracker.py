@@ -22,6 +22,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobStore, Record, Stored
+from forestay.services.jobs.job_completions import HostFailures
 from forestay.services.scheduling.node_check_failures import UnfitMachine
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.document_update import update_document
@@ -51,7 +52,7 @@ class _TenantHosts:
 
 
 @dataclass(slots=True)
-class HostHealthTracker:
+class HostHealthTracker(HostFailures):
     """The service."""
 
     documents: DocumentStore

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.services.exceptions.test_failure_handler import IS_MEMORY, LOST_NODE, MORE_MEMORY, OOM, Desk
+from tests.unit.services.exceptions.building import recovery_of
+from tests.unit.services.exceptions.test_failures import IS_MEMORY, LOST_NODE, MORE_MEMORY, OOM, Desk
 
-from forestay.adapters.sql.audit import SqlAuditStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, status_of
 from forestay.domain.exceptions.incidents.retry_policy import RETRIES, Budgets
@@ -22,11 +21,9 @@ from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.exceptions.decide.failure_decider import PLAYBOOK
-from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
-from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.storm_tracker import CanaryOutcome
+from forestay.services.rules.rule_decision import PLAYBOOK
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
 
@@ -42,8 +39,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_in_a_storm_one_job_is_tried_and_the_others_are_one_group(desk: Desk) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     handler = desk.handler()
-    audit = handler.acting.audit = AuditLog(SqlAuditStore(desk.store.database), SystemClock(), RandomIds())
-    await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
+    audit = handler.log.audit
+    await handler.handle_failures([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
     states = [(await desk.now(f"job-{number}")).state for number in range(60)]
     assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
     kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).statuses
@@ -66,7 +63,7 @@ async def test_a_rule_that_acts_on_its_own_consequences_is_ended(desk: Desk) -> 
         acted = Decision(made.id, 1, "lab", made.at, PLAYBOOK, f"domain/site#{rule}")
         await desk.incidents.add_decisions([acted])
     handler = desk.handler()
-    await handler.handle([(stored, OOM)])
+    await handler.handle_failures([(stored, OOM)])
     held = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})))).statuses
     (known,) = held
     assert f"#{rule} acted 5 times on this job" in known.status.note
@@ -76,7 +73,7 @@ async def test_a_rule_that_acts_on_its_own_consequences_is_ended(desk: Desk) -> 
 async def test_a_step_that_needs_approval_waits_for_one(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
     stored = await desk.put("one", resources=NEEDS)
-    await desk.handler().handle([(stored, OOM)])
+    await desk.handler().handle_failures([(stored, OOM)])
     assert (await desk.now("one")).state is State.FAULTED
     assert (await desk.status("one"))[0] is IncidentState.HELD
 
@@ -84,7 +81,7 @@ async def test_a_step_that_needs_approval_waits_for_one(desk: Desk) -> None:
 async def test_retries_of_the_default_policy_in_a_storm_are_one_group_with_one_tried_first(desk: Desk) -> None:
     """The node is to blame, so nobody pays: but 60 resubmissions at once are a storm all the same."""
     handler = desk.handler()
-    await handler.handle([(await desk.put(f"job-{number}"), LOST_NODE) for number in range(60)])
+    await handler.handle_failures([(await desk.put(f"job-{number}"), LOST_NODE) for number in range(60)])
     documents = [await desk.now(f"job-{number}") for number in range(60)]
     states = [document.state for document in documents]
     assert (states.count(State.AVAILABLE), states.count(State.FAULTED)) == (1, 59)
@@ -99,8 +96,7 @@ async def test_retries_of_the_default_policy_in_a_storm_are_one_group_with_one_t
 
 async def test_a_few_failures_cost_one_write_of_documents_and_their_retries_are_counted(desk: Desk) -> None:
     handler = desk.handler()
-    safeguards = handler.acting.safeguards
-    assert safeguards is not None
+    safeguards = handler.safeguards.limits
     puts: list[int] = []
     real = safeguards.documents.put
 
@@ -110,7 +106,7 @@ async def test_a_few_failures_cost_one_write_of_documents_and_their_retries_are_
 
     safeguards.documents.put = counted  # type: ignore[method-assign]
     failures = [(await desk.put(f"job-{number}"), LOST_NODE) for number in range(10)]
-    await handler.handle(failures)
+    await handler.handle_failures(failures)
     assert len(puts) == 1, "what is noticed and what is leased is one write"
     assert all([(await desk.now(f"job-{number}")).state is State.AVAILABLE for number in range(10)])
     assert (await desk.now("job-0")).extra[RETRIES] == [["forestay", "node", 1]]
@@ -121,9 +117,9 @@ async def test_a_few_failures_cost_one_write_of_documents_and_their_retries_are_
 async def test_one_owners_storm_does_not_hold_anothers_jobs(desk: Desk) -> None:
     twice = RetryPolicy(max_attempts=2)
     handler = desk.handler()
-    await handler.handle([(await desk.put(f"job-{number}", retry=twice), OOM) for number in range(60)])
+    await handler.handle_failures([(await desk.put(f"job-{number}", retry=twice), OOM) for number in range(60)])
     other = await desk.put("bens", retry=twice, owner="ben")
-    await handler.handle([(other, OOM)])
+    await handler.handle_failures([(other, OOM)])
     assert (await desk.now("bens")).state is State.AVAILABLE
 
 
@@ -132,9 +128,8 @@ async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_the
     await desk.add_rule(IS_MEMORY, {"action": "retry"})
     labels = {"snakemake_attempt": "3", "scheduler_restarts": "1"}
     handler = desk.handler()
-    assert handler.acting.playbooks is not None
-    handler.acting.playbooks.jobs.budgets = Budgets(causes={"memory": 4})
-    await handler.handle([(await desk.put("one", resources=NEEDS, labels=labels), OOM)])
+    handler.executor.playbooks.jobs.budgets = Budgets(causes={"memory": 4})
+    await handler.handle_failures([(await desk.put("one", resources=NEEDS, labels=labels), OOM)])
     document = await desk.now("one")
     assert document.state is State.AVAILABLE
     retries = document.extra[RETRIES]
@@ -145,7 +140,7 @@ async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_the
         ["forestay", "memory", 1],
     ]
     spent = await desk.put("two", resources=NEEDS, labels=labels | {"temporal_attempt": "2"})
-    await handler.handle([(spent, OOM)])
+    await handler.handle_failures([(spent, OOM)])
     assert (await desk.now("two")).state is State.FAULTED
     assert (await desk.status("two"))[0] is IncidentState.HELD
 
@@ -153,15 +148,15 @@ async def test_retries_of_other_layers_are_in_the_one_ledger_and_budgets_see_the
 async def test_what_needs_approval_goes_on_when_one_agrees(desk: Desk) -> None:
     await desk.add_rule(IS_MEMORY, {"action": "force-complete", "target": "job"})
     handler = desk.handler()
-    approvals = handler.acting.approvals = Approvals(desk.store, SystemClock())
+    approvals = handler.safeguards.approvals
     stored = await desk.put("one", resources=NEEDS)
-    await handler.handle([(stored, OOM)])
+    await handler.handle_failures([(stored, OOM)])
     (asked,) = await approvals.find("lab")
     assert asked.asking.on == "one"
     assert asked.asking.act["kind"] == "decision"
     await approvals.answer("lab", asked.id, agreed=True, by="ben", approver=True, why="")
     act = asked.asking.act
-    assert await handler.resume(act["job"], act["incident"], act["n"])
+    assert await recovery_of(handler).resume(act["incident"], act["n"])
     assert (await desk.now("one")).state is State.FORCED_COMPLETE
     assert (await desk.status("one"))[0] is IncidentState.COMPLETE
 
@@ -171,14 +166,13 @@ async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
 ) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     handler = desk.handler()
-    safeguards = handler.acting.safeguards
-    assert safeguards is not None
-    await handler.handle([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
+    safeguards = handler.safeguards.limits
+    await handler.handle_failures([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
     (group,) = await safeguards.storms.groups("lab")
     ((named, canary),) = group.canaries.items()
     assert named.endswith(rule)
     await safeguards.storms.tell("lab", [CanaryOutcome(group.id, named, act, well=False) for act in canary.pending])
-    await handler.handle([(await desk.put("before", resources=NEEDS), OOM)])
+    await handler.handle_failures([(await desk.put("before", resources=NEEDS), OOM)])
     assert (await desk.status("before"))[0] is IncidentState.HELD
     real = ActionLimits.permit
 
@@ -188,8 +182,8 @@ async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
         return answers
 
     monkeypatch.setattr(ActionLimits, "permit", spoken_meanwhile)
-    await handler.handle([(await desk.put("after", resources=NEEDS), OOM)])
+    await handler.handle_failures([(await desk.put("after", resources=NEEDS), OOM)])
     assert (await desk.status("after"))[0] is IncidentState.WAITING, "nobody would have woken it"
     assert (await desk.now("after")).not_before is not None
-    assert await handler.wake("lab", group.id) >= 1
+    assert await recovery_of(handler).wake("lab", group.id) >= 1
     assert (await desk.status("before"))[0] is IncidentState.WAITING

@@ -15,18 +15,17 @@ from sqlalchemy import make_url, select, text, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
 from tests.contract.examples import job
-from tests.unit.services.exceptions.test_exception_handler import Scenario
+from tests.unit.services.exceptions.building import build_pipeline, build_runner, recovery_of
+from tests.unit.services.exceptions.test_exceptions import Scenario
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.tables import documents, jobs, papers, statuses
-from forestay.adapters.system.clock import RandomIds, SystemClock
-from forestay.adapters.system.patterns import Patterns
+from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
-from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, Steer
 from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
@@ -34,20 +33,9 @@ from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.ports.errors import Permanent, Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
-from forestay.services.exceptions.act.failure_actions import FailureActions
-from forestay.services.exceptions.act.incident_actions import IncidentActions
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
-from forestay.services.exceptions.act.job_actions import JobActions
-from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
-from forestay.services.exceptions.decide.failure_decider import FailureDecider
-from forestay.services.exceptions.exception_handler import ExceptionHandler
-from forestay.services.exceptions.failure_handler import FailureHandler
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
-from forestay.services.flows.flow_store import FlowStore
-from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.jobs.job_control import JobControl
-from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_store import VERSION, RuleStore
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied, WriteUnsettled
@@ -57,7 +45,6 @@ OLD = 1_600_000_000_000
 HOLD = playbook_as_plain(Playbook("look", (PlaybookStep(Steer(ActionKind.HOLD, ActionTarget.JOB)),)))
 GONE = {**HOLD, "steps": [{"action": "an-action-of-another-release"}]}
 """A playbook with a step that this release does not know."""
-PATTERNS = Patterns()
 
 
 @dataclass
@@ -71,38 +58,8 @@ class Desk:
     def incidents(self) -> SqlIncidentStore:
         return SqlIncidentStore(self.store.database)
 
-    def _playbooks(self) -> PlaybookRunner:
-        store, clock, kept = self.store, SystemClock(), SqlDocumentStore(self.store.database)
-        writer = CheckedWriter(store)
-        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
-        return PlaybookRunner(
-            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(kept), recover, clock
-        )
-
-    def exceptions(self) -> ExceptionHandler:
-        clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
-        safeguards = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
-        acting = IncidentActions(self.incidents, clock, self._playbooks(), safeguards=safeguards)
-        rules = RuleCache(RuleStore(kept), CelConditions())
-        return ExceptionHandler(self.incidents, self.store, rules, None, acting, clock, troubled=self.reports.append)
-
-    def failures(self) -> FailureHandler:
-        clock, kept = SystemClock(), SqlDocumentStore(self.store.database)
-        flows = FlowStore(self.store, clock)
-        deciding = FailureDecider(flows, RuleCache(RuleStore(kept), CelConditions()), PlaybookStore(kept, flows, clock))
-        safeguards = ActionLimits(kept, StormTracker(kept, self.store, clock), clock, RandomIds())
-        acting = FailureActions(
-            self.incidents, CheckedWriter(self.store), clock, playbooks=self._playbooks(), safeguards=safeguards
-        )
-        return FailureHandler(
-            self.store,
-            self.incidents,
-            clock,
-            PATTERNS.classifier,
-            deciding,
-            acting,
-            troubled=self.reports.append,
-        )
+    def exceptions(self) -> ExceptionPipeline:
+        return build_pipeline(self.store, troubled=self.reports.append)
 
     async def put_job(self, name: str, tenant: str, **fields: Any) -> None:
         (result,) = await self.store.write([DocumentChange(job(name, tenant=tenant, **fields), None)])
@@ -169,7 +126,7 @@ async def test_incidents_and_decisions_that_cannot_be_read_stop_no_other_tenant(
     await desk.spoil(papers, "body", "Incident:bad-incident", orjson.dumps({"id": "bad-incident", "kind": "no-kind"}))
     await desk.spoil(statuses, "document", "bad-status")
     service = desk.exceptions()
-    await service.look()
+    await recovery_of(service).look_at_incidents()
     assert await desk.is_held("good-lab")
     assert await desk.is_held("good-other")
     for name in ("bad-decision", "bad-incident", "bad-playbook"):
@@ -181,7 +138,7 @@ async def test_incidents_and_decisions_that_cannot_be_read_stop_no_other_tenant(
         await desk.incidents.get_statuses(["bad-status", "good-lab"])
     assert refused.value.names == ("bad-status",)
     assert service.quarantine.count == 3
-    await service.look()
+    await recovery_of(service).look_at_incidents()
     assert service.quarantine.count == 3, "each is counted once, however many passes find it"
 
 
@@ -189,12 +146,12 @@ async def test_incidents_and_decisions_that_cannot_be_read_stop_no_other_tenant(
 async def test_more_unreadable_statuses_than_a_page_has_hide_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forestay.services.exceptions.exception_handler.BULK", 2)
+    monkeypatch.setattr("forestay.services.exceptions.recovery.BULK", 2)
     for place in range(5):
         await desk.add_violation(f"bad-{place}", "lab", due=OLD + place)
         await desk.spoil(statuses, "document", f"bad-{place}")
     await desk.add_violation("good", "other", due=OLD + 9)
-    await desk.exceptions().look()
+    await recovery_of(desk.exceptions()).look_at_incidents()
     assert await desk.is_held("good")
 
 
@@ -218,17 +175,17 @@ async def test_a_rule_set_that_cannot_be_read_stops_only_those_whose_it_is(desk:
     with pytest.raises(Permanent, match="cannot be read"):
         rules.decide("lab", "", ExceptionType.CONSTRAINT_VIOLATION, "", {})
     await desk.add_violation("good", "other", due=OLD)
-    await desk.exceptions().look()
+    await recovery_of(desk.exceptions()).look_at_incidents()
     assert await desk.is_held("good")
 
 
 @pytest.mark.finding("F-D5")
 async def test_faults_whose_decisions_cannot_be_read_stop_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forestay.services.exceptions.failure_handler.BULK", 2)
+    monkeypatch.setattr("forestay.services.exceptions.recovery.BULK", 2)
     for place in range(3):
         await desk.add_failure(f"bad-{place}", "lab", changed=OLD + place)
-    service = desk.failures()
-    await service.look()
+    service = desk.exceptions()
+    await recovery_of(service).look_at_failures()
     found_statuses = {
         stored.status.job: stored.status for stored in (await desk.incidents.find(IncidentQuery())).statuses
     }
@@ -245,7 +202,7 @@ async def test_faults_whose_decisions_cannot_be_read_stop_no_other(desk: Desk, m
         await desk.incidents.put_statuses([(waits, known.version)])
     await desk.add_failure("good-lab", "lab", changed=OLD + 10)
     await desk.add_failure("good-other", "other", changed=OLD + 11)
-    await service.look()
+    await recovery_of(service).look_at_failures()
     decided = {stored.status.job for stored in (await desk.incidents.find(IncidentQuery())).statuses if stored.status.n}
     assert {"good-lab", "good-other"} <= decided
     for place in range(3):
@@ -261,7 +218,9 @@ async def test_overdue_incidents_are_closed_beside_one_that_cannot_be(desk: Desk
         await desk.incidents.add_decisions([Decision(name, 1, tenant, OLD, "retry", "default policy")])
     await desk.spoil(papers, "body", "Decision:bad:1")
     await desk.spoil(jobs, "document", "spoilt-job")
-    closing = IncidentCloser(desk.incidents, desk.store, desk._playbooks(), SystemClock(), troubled=desk.reports.append)
+    closing = IncidentCloser(
+        desk.incidents, desk.store, build_runner(desk.store), SystemClock(), troubled=desk.reports.append
+    )
     await closing.look()
     assert (await desk.status("good")).state is IncidentState.COMPLETE
     assert (await desk.status("spoilt-job")).state is IncidentState.OPEN, "to be unreadable is not to be gone"

@@ -209,7 +209,9 @@ async def answer_order(
     if len(order) > 64:
         raise HttpProblem(404, "there is no such command")
     reporter = EngineReporter(who.tenant, engine, who.subject)
-    stands = await context.services.engines.acknowledge(reporter, order, CommandReply(body.outcome, body.detail))
+    stands = await context.services.components.engine_replies.acknowledge(
+        reporter, order, CommandReply(body.outcome, body.detail)
+    )
     return json_answer({"outcome": stands.outcome.value, "detail": stands.detail})
 
 

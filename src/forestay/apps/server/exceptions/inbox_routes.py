@@ -166,9 +166,7 @@ async def _launch(context: RequestContext, who: Principal, incident: str, playbo
         return str(problems[0].message)
     try:
         home = engine_of(context) if found_incident.engine == OWN_ENGINE else context.services.engines
-        await Triggers(parts.exceptions, home, parts.store, parts.clock).launch(
-            found_incident, playbook, by=who.subject
-        )
+        await Triggers(parts.pipeline, home, parts.store, parts.clock).launch(found_incident, playbook, by=who.subject)
     except (Conflict, NotFound) as error:
         return str(error)
     return ""

@@ -175,5 +175,5 @@ async def decide_group(context: TheDesk, who: Operator, body: StormGroupIn) -> R
     decide = storms.try_again if body.do == "try" else storms.let_all
     await context.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
     group = await decide(who.tenant, body.group, body.rule)
-    await context.services.components.failures.wake(who.tenant, body.group)
+    await context.services.components.recovery.wake(who.tenant, body.group)
     return json_answer(_group(group))

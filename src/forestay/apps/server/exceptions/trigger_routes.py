@@ -77,7 +77,7 @@ class LaunchedOut(Out):
 
 def _raising(context: RequestContext, home: ExceptionEngine) -> Triggers:
     parts = context.services.components
-    return Triggers(parts.exceptions, home, parts.store, parts.clock)
+    return Triggers(parts.pipeline, home, parts.store, parts.clock)
 
 
 @router.get("/runs/{run}/triggers", response_model=TriggersOut, responses=errors(404))

@@ -128,10 +128,7 @@ async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalR
                 await suspensions.order(asking.tenant, asking.on, _verb(act, asking, reason))
                 outcome = "sent to all runs"
             case "decision":
-                if act["job"]:
-                    went = await context.services.components.failures.resume(act["job"], act["incident"], act["n"])
-                else:
-                    went = await context.services.components.exceptions.resume(act["incident"], act["n"])
+                went = await context.services.components.recovery.resume(act["incident"], act["n"])
                 outcome = "passed to the rule" if went else "the job has changed since"
             case kind:
                 outcome = f"refused: unknown kind {kind!r}"

@@ -14,7 +14,6 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus
 from forestay.domain.playbooks.playbook import is_one_write
 from forestay.domain.playbooks.playbook_plain import playbook_from_plain
-from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepState
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
@@ -99,9 +98,7 @@ class IncidentCloser:
 
     async def _repeat(self, incident: Incident, decision: Decision) -> None:
         """What took place is found by the step's id, and is not done a second time."""
-        end = await self.playbooks.do_step(incident.id, decision.n, 0)
-        state = PlaybookRunState.COMPLETE if end.state is StepState.DONE else PlaybookRunState.FAILED
-        await self.playbooks.finish(incident.id, decision.n, state, reason=end.detail)
+        await self.playbooks.do_only_step(incident.id, decision.n)
 
     async def _move(self, status: IncidentStatus, state: IncidentState, words: str) -> None:
         known = (await self.incidents.get_statuses([status.id])).get(status.id)

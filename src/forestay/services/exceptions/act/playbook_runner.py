@@ -20,14 +20,12 @@ from forestay.domain.exceptions.incidents.incident import (
 from forestay.domain.exceptions.incidents.retry_policy import AfterLastLevel
 from forestay.domain.flows.commands import RunOutcome as RunOutcome
 from forestay.domain.flows.definition.expression import Path, inside
-from forestay.domain.flows.definition.flow_version import flow_as_plain
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.constraints import holder_of
 from forestay.domain.playbooks.action import (
     Action,
     ActionKind,
     ActionTarget,
-    CompensateAction,
     Hold,
     Notify,
     Rollback,
@@ -35,30 +33,26 @@ from forestay.domain.playbooks.action import (
     Steer,
     Worklet,
     target_of,
-    worklets_of,
 )
 from forestay.domain.playbooks.playbook import Playbook
 from forestay.domain.playbooks.playbook_plain import playbook_from_plain
 from forestay.domain.playbooks.playbook_run import (
     PlaybookRunState,
     StepEnd,
-    WorkletEnded,
-    run_name,
+    StepState,
     step_id,
-    worklet_run,
 )
 from forestay.domain.playbooks.worklet_data import filled
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.exceptions.incident_store import IncidentStore
-from forestay.ports.flows.flow_engine import FlowEngine, RunStart
+from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActions
 from forestay.services.exceptions.record.step_log import StepLog, StepRequest, end_of
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.flows.run_starter import RunChecks, check_params
 
 TRIES = 10
 VERBS: Mapping[ActionKind, VerbKind] = {
@@ -98,8 +92,6 @@ class PlaybookRunner:
     jobs: JobActions
     clock: Clock
     others: Mapping[ActionKind, Performer] = field(default_factory=dict)
-    checks: RunChecks | None = None
-    """Asked whether a worklet's run may begin."""
     elsewhere: ExceptionEngine | None = None
     """All engines that are not ours."""
     abroad: Performer | None = None
@@ -119,30 +111,12 @@ class PlaybookRunner:
         """Carry a step out, once; how it ended, also if that was long ago."""
         return await self.documents.once(incident, n, step, self.perform, release=release)
 
-    async def start_worklets(self, incident: str, n: int, step: int) -> None:
-        """Start the worklets of a step; those that run are left alone. `Permanent` or `NotFound` if they can never be."""
-        ask = await self.documents.begin(incident, n, step)
-        for place, worklet in enumerate(worklets_of(ask.do)):
-            await self._start(ask, place, worklet)
-
-    async def take_back(self, incident: str, n: int, step: int) -> StepEnd:
-        """Give the run what the worklets of a step came to, once."""
-        return await self.documents.once(incident, n, step, self._take_back)
-
-    async def worklets_ended(self, incident: str, n: int, step: int) -> Sequence[WorkletEnded]:
-        """The worklets of a step that have ended, as the engine lists them."""
-        playbook = await self.playbook(incident, n)
-        if not 0 <= step < len(playbook.steps) or not isinstance(playbook.steps[step].do, CompensateAction):
-            return ()
-        ended: list[WorkletEnded] = []
-        for place in range(len(worklets_of(playbook.steps[step].do))):
-            try:
-                run = await self._engine().describe(worklet_run(incident, n, step, place))
-            except NotFound:
-                continue  # not started yet, by someone who is at it
-            if run.ended is not None:
-                ended.append(WorkletEnded(step, place, run.state in _WELL, f"its run was {run.state}"))
-        return ended
+    async def do_only_step(self, incident: str, n: int) -> StepEnd:
+        """Carry out a playbook of one step, and record where its incident stands then."""
+        end = await self.do_step(incident, n, 0)
+        state = PlaybookRunState.COMPLETE if end.state is StepState.DONE else PlaybookRunState.FAILED
+        await self.finish(incident, n, state, reason=end.detail)
+        return end
 
     async def finish(
         self, incident: str, n: int, state: PlaybookRunState, *, reason: str = "", held: Sequence[str] = ()
@@ -151,7 +125,9 @@ class PlaybookRunner:
         if state is PlaybookRunState.COMPLETE and await self._keeps(incident, n):
             state = PlaybookRunState.HELD
         if state is PlaybookRunState.COMPLETE:
-            await self.lift(incident)
+            known = (await self.incidents.get_incidents([incident])).get(incident)
+            if known is not None:
+                await self.lift(known)
         for _ in range(TRIES):
             stored = (await self.incidents.get_statuses([incident])).get(incident)
             if stored is None or stored.status.n > n or stored.status.state in CLOSED:
@@ -167,12 +143,10 @@ class PlaybookRunner:
                 return
         raise Transient("the status of the incident could not be stored; try again")
 
-    async def lift(self, incident: str) -> None:
+    async def lift(self, incident: Incident) -> None:
         """Let go of what had to wait while the exception was answered: the task or run of a constraint that was not met."""
-        known = (await self.incidents.get_incidents([incident])).get(incident)
-        if known is None or known.kind not in CONSTRAINTS or known.engine != OWN_ENGINE or not known.run:
-            return
-        await self._let_go(known, "" if known.kind.of_run else known.instance)
+        if incident.kind in CONSTRAINTS and incident.engine == OWN_ENGINE and incident.run:
+            await self._let_go(incident, "" if incident.kind.of_run else incident.instance)
 
     async def _let_go(self, incident: Incident, instance: str) -> None:
         now = self.clock.now()
@@ -187,7 +161,7 @@ class PlaybookRunner:
             reason=f"incident {incident.id} is answered",
         )
         with suppress(NotFound):  # it has ended
-            await (await self._engine_of(incident)).send_verb(incident.run, verb)
+            await (await self.engine_of(incident)).send_verb(incident.run, verb)
 
     async def release(self, incident: str) -> None:
         """Let go of what the last playbook of an incident has suspended: a person has answered the incident, and nothing is to wait for it any more.
@@ -208,7 +182,7 @@ class PlaybookRunner:
                 continue
             holder = step_id(incident, n, place)
             if target is ActionTarget.ALL_RUNS:
-                flow = known.flow or (await (await self._engine_of(known)).describe(known.run)).version
+                flow = known.flow or (await (await self.engine_of(known)).describe(known.run)).version
                 await self.suspensions.let_go(known.tenant, flow, holder)
                 continue
             verb = Verb(
@@ -222,7 +196,7 @@ class PlaybookRunner:
                 ancestors=target is ActionTarget.ANCESTORS,
             )
             with suppress(NotFound):  # the run has ended
-                await (await self._engine_of(known)).send_verb(known.run, verb)
+                await (await self.engine_of(known)).send_verb(known.run, verb)
 
     async def _keeps(self, incident: str, n: int) -> bool:
         """Whether what the playbook did was to keep something for a person: by its last step, or because a retry policy said so at its end."""
@@ -252,10 +226,10 @@ class PlaybookRunner:
                     return await self.jobs.recover(
                         incident, Steer(ActionKind.FORCE_FAIL, ActionTarget.JOB), step=ask.id
                     )
-                return await self._verb(ask, VerbKind.FORCE_FAIL)
+                return await self.verb(ask, VerbKind.FORCE_FAIL)
             case Select(worklet):
-                changes = {"flow": worklet.flow, "params": await self._given(ask, worklet)}
-                return await self._verb(ask, VerbKind.REPLACE, instance=incident.instance, changes=changes)
+                changes = {"flow": worklet.flow, "params": await self.given(ask, worklet)}
+                return await self.verb(ask, VerbKind.REPLACE, instance=incident.instance, changes=changes)
             case Notify():
                 return await self._notify(ask, do)
             case _ if self.jobs.can(do) and incident.job:
@@ -275,7 +249,7 @@ class PlaybookRunner:
         ):
             job = (await self.store.get([ask.incident.job])).get(ask.incident.job)
             if job is None or can_roll_back(job.document):
-                await self._verb(ask, VerbKind.FORCE_FAIL)
+                await self.verb(ask, VerbKind.FORCE_FAIL)
         return outcome
 
     async def _one(self, ask: StepRequest, target: ActionTarget) -> ActionOutcome:
@@ -292,16 +266,16 @@ class PlaybookRunner:
         if target is ActionTarget.TASK and not incident.instance:
             return ActionOutcome(done=False, detail="the exception does not concern a task")
         instance = incident.instance if target is ActionTarget.TASK else ""
-        done = await self._verb(ask, VERBS[action], instance=instance, ancestors=target is ActionTarget.ANCESTORS)
+        done = await self.verb(ask, VERBS[action], instance=instance, ancestors=target is ActionTarget.ANCESTORS)
         if done.done and action is ActionKind.CONTINUE and incident.kind in RAISED and target is not ActionTarget.TASK:
             # What was suspended as a safeguard when nobody knew of an answer goes on by the playbook that is one.
             await self._let_go(incident, "")
         return done
 
-    async def _verb(self, ask: StepRequest, kind: VerbKind, *, instance: str = "", **more: Any) -> ActionOutcome:
+    async def verb(self, ask: StepRequest, kind: VerbKind, *, instance: str = "", **more: Any) -> ActionOutcome:
         """Steer the run by a verb whose id is the step's: it is obeyed once."""
         incident = ask.incident
-        engine = await self._engine_of(incident)
+        engine = await self.engine_of(incident)
         holder = ask.release or ask.id
         # What is said of one round of a task is not said of the next; what was suspended is continued in any.
         round_ = incident.round or None if instance and kind is not VerbKind.CONTINUE else None
@@ -322,9 +296,9 @@ class PlaybookRunner:
             return ActionOutcome(done=False, detail="the run has ended")
         return ActionOutcome(answer.accepted, answer.detail)
 
-    async def _engine_of(self, incident: Incident) -> ExceptionEngine:
+    async def engine_of(self, incident: Incident) -> ExceptionEngine:
         """The engine of the incident's run, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's runs."""
-        engine: ExceptionEngine | None = self._engine() if incident.engine == OWN_ENGINE else self.elsewhere
+        engine: ExceptionEngine | None = self.own_engine() if incident.engine == OWN_ENGINE else self.elsewhere
         if engine is None:
             raise Permanent(f"there is no connection to the engine {incident.engine}")
         if (await engine.describe(incident.run)).tenant != incident.tenant:
@@ -335,7 +309,7 @@ class PlaybookRunner:
         incident = ask.incident
         if not incident.run:
             return ActionOutcome(done=False, detail="no run submitted the job")
-        flow = incident.flow or (await (await self._engine_of(incident)).describe(incident.run)).version
+        flow = incident.flow or (await (await self.engine_of(incident)).describe(incident.run)).version
         if action is ActionKind.SUSPEND:
             await self.suspensions.suspend(incident.tenant, flow, ask.id)
         elif action is ActionKind.CONTINUE:
@@ -353,52 +327,7 @@ class PlaybookRunner:
         await self.store.add_records([record])
         return ActionOutcome(done=True, detail=f"notified {', '.join(to)}")
 
-    # -- worklets ----------------------------------------------------------------------------------------------
-
-    async def _start(self, ask: StepRequest, place: int, worklet: Worklet) -> None:
-        incident = ask.incident
-        plan = await self.flows.plan(incident.tenant, worklet.flow)
-        params = await self._given(ask, worklet)
-        if plan.grown:
-            python = await self.flows.python(incident.tenant, worklet.flow)
-            plain = python.as_plain()
-            check_params({*python.params, *python.needed}, python.needed, params)
-        else:
-            plain = flow_as_plain(plan.flow)
-            known = plan.flow.params
-            check_params(known.keys(), [name for name, default in known.items() if default is None], params)
-        above = incident.run if incident.engine == OWN_ENGINE else ""
-        flow_ref = {"playbook": run_name(incident.id, ask.n), "step": ask.step, "place": place, "ancestor": above}
-        run = worklet_run(incident.id, ask.n, ask.step, place)
-        name = plan.flow.name
-        held: tuple[str, ...] = ()
-        if self.checks is not None:
-            check = await self.checks.run_begins(
-                tenant=incident.tenant, owner=incident.owner, run=run, flow=worklet.flow, name=name, params=params
-            )
-            held = (check,) if check else ()
-        start = RunStart(
-            run, incident.tenant, incident.owner, worklet.flow, name, plain, params, worklet=flow_ref, held=held
-        )
-        await self._engine().start(start)
-        body = {"incident": incident.id, "n": ask.n, "step": ask.step, "run": incident.run}
-        await self.store.add_records([Record(f"worklet:{run}", incident.tenant, "worklet", run, ask.at, body)])
-
-    async def _take_back(self, ask: StepRequest) -> ActionOutcome:
-        changes: dict[str, object] = {}
-        for place, worklet in enumerate(worklets_of(ask.do)):
-            if worklet.take:
-                state = await self._engine().state(worklet_run(ask.incident.id, ask.n, ask.step, place))
-                outputs = state["outputs"]
-                missing = sorted(name for name in worklet.take.values() if name not in outputs)
-                if missing:
-                    return ActionOutcome(done=False, detail=f"worklet {place} did not return {', '.join(missing)}")
-                changes |= {name: outputs[output] for name, output in worklet.take.items()}
-        if not ask.incident.run:
-            return ActionOutcome(done=False, detail="no run submitted the job, so nothing can be returned")
-        return await self._verb(ask, VerbKind.SET_DATA, changes=changes)
-
-    async def _given(self, ask: StepRequest, worklet: Worklet) -> dict[str, object]:
+    async def given(self, ask: StepRequest, worklet: Worklet) -> dict[str, object]:
         """The parameters of a worklet, with what they refer to filled in."""
         data = await self._data(ask) if worklet.give else {}
 
@@ -414,7 +343,7 @@ class PlaybookRunner:
         about |= {"job": incident.job, "owner": incident.owner}
         data: dict[str, object] = {"incident": {**incident.context, **about}, "run": incident.run}
         if incident.run:
-            state = await (await self._engine_of(incident)).state(incident.run)
+            state = await (await self.engine_of(incident)).state(incident.run)
             data["params"] = state["params"]
             data["tasks"] = {
                 instance["id"]: {
@@ -427,7 +356,7 @@ class PlaybookRunner:
             }
         return data
 
-    def _engine(self) -> FlowEngine:
+    def own_engine(self) -> FlowEngine:
         if self.engine is None:
             raise Permanent("this domain runs no flows")
         return self.engine

@@ -69,7 +69,7 @@ class SingleStepRunner:
 
     async def _perform(self, asked: Sequence[SingleStep], asks: Sequence[StepRequest]) -> Sequence[ActionOutcome]:
         playbooks = self.playbooks
-        together = [ask for ask in asks if playbooks.jobs.can(ask.do)]
+        together = [ask for ask in asks if ask.incident.job and playbooks.jobs.can(ask.do)]
         recovered = await playbooks.jobs.recover_all([JobAction(ask.incident, ask.do, ask.id) for ask in together])
         outcomes = {ask.id: outcome for ask, outcome in zip(together, recovered, strict=True)}
         for ask in asks:
@@ -108,6 +108,8 @@ class SingleStepRunner:
             known, state = statuses.get(step.incident.id), states[step.incident.id]
             if known is None or known.status.n > step.n or known.status.state in CLOSED:
                 continue
+            if state is PlaybookRunState.COMPLETE:
+                await self.playbooks.lift(step.incident)
             note = end.detail or ("held for a person" if state is PlaybookRunState.HELD else "")
             moved.append((known.status.moved(STANDS[state], now=now, n=step.n, note=note), known.version))
         results = await incidents.put_statuses(moved) if moved else ()

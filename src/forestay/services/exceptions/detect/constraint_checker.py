@@ -18,7 +18,7 @@ from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import instance_in, run_context
 
@@ -48,15 +48,15 @@ class InstanceRound:
 class ConstraintChecker:
     """The service."""
 
-    answers: ExceptionHandler
+    pipeline: ExceptionPipeline
     flows: FlowStore
     engine: FlowEngine
     clock: Clock
 
     async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool:
         """Whether any rule could say something; up to half a second old."""
-        await self.answers.get_ready()
-        return self.answers.has_rules(tenant, await self.flows.name(tenant, flow), kind, task)
+        await self.pipeline.decider.get_ready()
+        return self.pipeline.decider.has_rules(tenant, await self.flows.name(tenant, flow), kind, task)
 
     async def instance_begins(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
         """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
@@ -111,8 +111,8 @@ class ConstraintChecker:
         self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
     ) -> str:
         """The incident for which a run may not begin; empty: it may."""
-        await self.answers.get_ready()
-        if not self.answers.has_rules(tenant, name, RUN_PRE):
+        await self.pipeline.decider.get_ready()
+        if not self.pipeline.decider.has_rules(tenant, name, RUN_PRE):
             return ""
         context: dict[str, Any] = {"run": {"data": dict(params)}}
         instance_round = InstanceRound(tenant, owner, run, flow, "", "", "")
@@ -147,7 +147,7 @@ class ConstraintChecker:
             flow_name=name,
             context=context,
         )
-        (answer,) = await self.answers.record([raised])
+        (answer,) = await self.pipeline.record([raised])
         return "" if answer.ignored else answer.incident
 
     async def _state(self, run: str) -> Mapping[str, Any]:
@@ -155,10 +155,12 @@ class ConstraintChecker:
 
     async def go_on(self, incident: str) -> None:
         """The run waits: carry out what was decided. One whose answer is over already need not wait any more."""
-        await self.answers.carry_out([incident])
-        status = (await self.answers.incidents.get_statuses([incident])).get(incident)
-        if status is not None and status.status.state in CLOSED and self.answers.acting.playbooks is not None:
-            await self.answers.acting.playbooks.lift(incident)
+        await self.pipeline.carry_out([incident])
+        incidents = self.pipeline.incidents
+        status = (await incidents.get_statuses([incident])).get(incident)
+        known = (await incidents.get_incidents([incident])).get(incident)
+        if known is not None and status is not None and status.status.state in CLOSED:
+            await self.pipeline.executor.playbooks.lift(known)
 
 
 def task_of(instance: str) -> str:

@@ -14,7 +14,7 @@ from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
 from forestay.ports.jobs.job_store import JobQuery, JobStore
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.jobs.job_context import job_context, place_of
 from forestay.services.shared.polling import poll_forever
@@ -29,7 +29,7 @@ class LimitMonitor:
     """The service; incidents are create-only, so any number of these may run."""
 
     store: JobStore
-    answers: ExceptionHandler
+    pipeline: ExceptionPipeline
     flows: FlowStore
     clock: Clock
     every: float = 5.0
@@ -45,7 +45,7 @@ class LimitMonitor:
 
     async def look(self) -> None:
         """Raise every limit that was passed since the last look."""
-        await self.answers.get_ready()
+        await self.pipeline.decider.get_ready()
         now = self.clock.now()
         ids: set[str] = set()
         query = JobQuery(states=frozenset({State.RUNNING}), at_most={"overdue": now})
@@ -68,7 +68,7 @@ class LimitMonitor:
             )
             if later is not None:
                 raise later
-            self.raised += sum(not exception.ignored for exception in await self.answers.answer(fresh))
+            self.raised += sum(not exception.ignored for exception in await self.pipeline.handle(fresh))
             cursor = page.cursor
             if cursor is None:
                 self._told = ids
@@ -80,7 +80,7 @@ class LimitMonitor:
             return None
         place = place_of(document)
         name = await self.flows.name_of(document)
-        if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
+        if not self.pipeline.decider.wanted(document.tenant, name, KIND, place.get("task", "")):
             return None
         ran = (now - claim.granted) / 1000
         times = 1

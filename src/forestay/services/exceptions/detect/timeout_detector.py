@@ -16,7 +16,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.constraint_checker import task_of
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import instance_in, run_context
 
@@ -30,7 +30,7 @@ UNDER_WAY = frozenset({"listing", "binding", "running", "faulted"})
 class TimeoutDetector:
     """The service."""
 
-    answers: ExceptionHandler
+    pipeline: ExceptionPipeline
     flows: FlowStore
     engine: FlowEngine
     clock: Clock
@@ -38,17 +38,17 @@ class TimeoutDetector:
     async def late(self, *, tenant: str, owner: str, run: str, flow: str, instance: str, event: str) -> int:
         """A deadline has passed: of a task, or with an empty ``instance`` of the run. How many exceptions were answered."""
         name = await self.flows.name(tenant, flow)
-        await self.answers.get_ready()
-        answers = self.answers
+        await self.pipeline.decider.get_ready()
+        decider = self.pipeline.decider
         state = await self.engine.state(run)
         beside = [
             str(other_instance["id"])
             for other_instance in state["instances"]
             if other_instance["id"] != instance
             and other_instance.get("state", "waiting") in UNDER_WAY
-            and answers.has_rules(tenant, name, TIMEOUT, task_of(str(other_instance["id"])), own=True)
+            and decider.has_rules(tenant, name, TIMEOUT, task_of(str(other_instance["id"])), own=True)
         ]
-        first = [instance] if answers.wanted(tenant, name, TIMEOUT, task_of(instance)) else []
+        first = [instance] if decider.wanted(tenant, name, TIMEOUT, task_of(instance)) else []
         now = self.clock.now()
         raised = []
         for other_instance in (*first, *beside):
@@ -73,7 +73,7 @@ class TimeoutDetector:
                     context=context,
                 )
             )
-        return sum(not exception.ignored for exception in await answers.answer(raised))
+        return sum(not exception.ignored for exception in await self.pipeline.handle(raised))
 
 
 def _only_job(run: str, instance: Mapping[str, Any]) -> str:

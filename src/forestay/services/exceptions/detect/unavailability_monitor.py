@@ -22,7 +22,8 @@ from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import JobQuery, JobStore
 from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.exceptions.exception_handler import ExceptionHandler
+from forestay.services.exceptions.pipeline import ExceptionPipeline
+from forestay.services.exceptions.record.decision_log import StatusChange
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.jobs.job_context import job_context, place_of
 from forestay.services.shared.quarantine import Quarantine
@@ -40,7 +41,7 @@ class UnavailabilityMonitor:
 
     store: JobStore
     pilots: PilotStore
-    answers: ExceptionHandler
+    pipeline: ExceptionPipeline
     flows: FlowStore
     clock: Clock
     patience: float = 1800.0
@@ -63,7 +64,7 @@ class UnavailabilityMonitor:
 
     async def look(self) -> None:
         """Raise it for everything that has waited too long."""
-        await self.answers.get_ready()
+        await self.pipeline.decider.get_ready()
         now = self.clock.now()
         before = now - round(1000 * self.patience)
         query = JobQuery(
@@ -102,7 +103,7 @@ class UnavailabilityMonitor:
         )
         if later is not None:
             raise later
-        self.raised += sum(not exception.ignored for exception in await self.answers.answer(fresh))
+        self.raised += sum(not exception.ignored for exception in await self.pipeline.handle(fresh))
         self._told = ids
 
     async def _raise(
@@ -110,7 +111,7 @@ class UnavailabilityMonitor:
     ) -> ExceptionEvent | None:
         place, flow_ref = place_of(document), document.flow_ref
         name = await self.flows.name_of(document)
-        if not self.answers.wanted(document.tenant, name, KIND, place.get("task", "")):
+        if not self.pipeline.decider.wanted(document.tenant, name, KIND, place.get("task", "")):
             return None
         need = document.resources
         fitting = [pilot for pilot in pilots if fits(need, pilot.resources)]
@@ -158,7 +159,7 @@ class UnavailabilityMonitor:
 
     async def close(self) -> None:
         """What waited for a person is over when the job was taken after all."""
-        incidents = self.answers.incidents
+        incidents = self.pipeline.incidents
         query = IncidentQuery(kind=KIND.value, states=frozenset({IncidentState.HELD}))
         page = await incidents.find(query, sort="at", limit=200)
         names = [stored.status.job for stored in page.statuses if stored.status.job]
@@ -167,9 +168,8 @@ class UnavailabilityMonitor:
             stored = jobs.get(other_stored.status.job)
             if stored is not None and stored.document.state is not State.AVAILABLE and not stored.document.holders:
                 note = f"it was claimed meanwhile: {stored.document.state}"
-                await self.answers.acting.note(
-                    other_stored.status.id, other_stored.status.n, IncidentState.COMPLETE, note
-                )
+                change = StatusChange(IncidentState.COMPLETE, other_stored.status.n, note)
+                await self.pipeline.log.move({other_stored.status.id: change})
 
 
 def _missing(need: Resources, free: Resources) -> dict[str, int]:

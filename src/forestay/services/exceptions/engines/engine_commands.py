@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,8 +24,6 @@ from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.shared.document_update import update_document
-from forestay.services.shared.polling import poll_forever
-from forestay.services.shared.quarantine import Quarantine
 
 RUN_KIND = "engine-run"
 ENDED_KIND = "engine-run-ended"
@@ -83,11 +81,6 @@ class EngineCommands:
     clock: Clock
     patience: float = 20.0
     """Seconds that a step waits for the engine before it is asked again from outside."""
-    answered: Callable[[EngineOrder, CommandReply], Awaitable[None]] | None = None
-    """Told of every answer, at least once."""
-    troubled: Callable[[str], None] = lambda _text: None
-    quarantine: Quarantine = field(default_factory=Quarantine)
-    """Counts what this loop could not handle."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: OrderedDict[str, tuple[float, Sequence[PendingCommand]]] = field(default_factory=OrderedDict)
 
@@ -201,7 +194,7 @@ class EngineCommands:
         await self._rewrite(who, lambda heartbeat_page: _added(heartbeat_page, entry))
         if await self.answer(order.id) is not None:
             # It was answered between our two looks.
-            await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order.id))
+            await self.take_off(who, order.id)
         return run
 
     async def answer(self, order: str) -> CommandReply | None:
@@ -225,64 +218,41 @@ class EngineCommands:
         pairs = zip(wanted, records, strict=True)
         return [(command.n, EngineOrder.from_plain(record.body)) for command, record in pairs if record is not None]
 
-    async def acknowledge(self, who: EngineReporter, order: str, answer: CommandReply) -> CommandReply:
-        """Take an engine's answer; the first one stays. `NotFound`: there is no such command for it."""
+    async def record_reply(
+        self, who: EngineReporter, order: str, reply: CommandReply
+    ) -> tuple[EngineOrder, CommandReply]:
+        """Keep an engine's reply; the first one stays. `NotFound`: there is no such command for it."""
         record = await self.store.get_record(_order(order))
         if record is None or record.tenant != who.tenant:
             raise NotFound(f"there is no command {order}")
         if (record.body.get("engine"), record.body.get("reporter")) != (who.engine, who.subject):
             raise NotFound(f"there is no command {order}")
-        body = {"order": order, "outcome": answer.outcome.value, "detail": answer.detail}
-        returned_record = Record(_answer(order), who.tenant, ANSWER, record.job, self.clock.now(), body)
-        await self.store.add_records([returned_record])
-        stands = await self.answer(order)
-        if stands is None:
+        body = {"order": order, "outcome": reply.outcome.value, "detail": reply.detail}
+        await self.store.add_records([Record(_answer(order), who.tenant, ANSWER, record.job, self.clock.now(), body)])
+        kept = await self.answer(order)
+        if kept is None:
             raise Transient("the reply could not be read back; send it again")
         self._tell()
-        await self._follow(who, EngineOrder.from_plain(record.body), stands)
-        return stands
+        return EngineOrder.from_plain(record.body), kept
+
+    async def open_commands(self) -> Sequence[tuple[EngineReporter, Sequence[PendingCommand]]]:
+        """What is on the heartbeat pages, by whose they are."""
+        pages = await self.documents.find(HEARTBEAT_PAGE_KIND)
+        return [(_reporter(stored.document.id), _waiting(stored)) for stored in pages]
+
+    async def reply_to(self, command: PendingCommand) -> tuple[EngineOrder, CommandReply] | None:
+        """A command that is on its page still and has its reply."""
+        reply = await self.answer(command.id)
+        record = await self.store.get_record(_order(command.id)) if reply is not None else None
+        return (EngineOrder.from_plain(record.body), reply) if reply is not None and record is not None else None
+
+    async def take_off(self, who: EngineReporter, order: str) -> None:
+        """The command is done with: it is not on the heartbeat page any more."""
+        await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order))
 
     async def wait(self, seconds: float) -> None:
         """Until something was ordered or answered in this process, or so long."""
         await self._wait(min(seconds, LOOK))
-
-    # -- what was left behind ----------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Take off the heartbeat pages what was answered when a server died before it did so."""
-        await poll_forever(self.look, 5.0, self.troubled)
-
-    async def look(self) -> None:
-        later = await self.quarantine.each(
-            await self.documents.find(HEARTBEAT_PAGE_KIND),
-            self._look_at,
-            name=lambda stored: stored.document.id,
-            troubled=self.troubled,
-        )
-        if later is not None:
-            raise later
-
-    async def _look_at(self, stored: StoredDocument) -> None:
-        _, tenant, rest = stored.document.id.split(":", 2)
-        engine, _, subject = rest.partition(":")
-        who = EngineReporter(tenant, engine, subject)
-
-        async def go_on(order: PendingCommand) -> None:
-            answer = await self.answer(order.id)
-            record = await self.store.get_record(_order(order.id)) if answer is not None else None
-            if answer is not None and record is not None:
-                await self._follow(who, EngineOrder.from_plain(record.body), answer)
-
-        later = await self.quarantine.each(
-            _waiting(stored), go_on, name=lambda order: f"order {order.id}", troubled=self.troubled
-        )
-        if later is not None:
-            raise later
-
-    async def _follow(self, who: EngineReporter, order: EngineOrder, answer: CommandReply) -> None:
-        if self.answered is not None:
-            await self.answered(order, answer)
-        await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order.id))
 
     # -- heartbeat pages ------------------------------------------------------------------------------------------------
 
@@ -326,6 +296,12 @@ class EngineCommands:
                 await self._news.wait()
         except TimeoutError:
             return
+
+
+def _reporter(heartbeat_page: str) -> EngineReporter:
+    _, tenant, rest = heartbeat_page.split(":", 2)
+    engine, _, subject = rest.partition(":")
+    return EngineReporter(tenant, engine, subject)
 
 
 def _order(order: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -36,6 +36,7 @@ from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.detect.failure_incident import LOG_KEPT
 from forestay.services.exceptions.engines.engine_commands import EngineCommands, EngineReporter
+from forestay.services.exceptions.pipeline import ExceptionPipeline
 
 EVENT = "engine-event"
 MAX_VALUE = 16_384
@@ -66,12 +67,6 @@ class ReportedElsewhere(Permanent):
     """The run is reported by another."""
 
 
-class ExceptionAnswerer(Protocol):
-    """Whoever answers exceptions: decides on each, and acts or has it acted on."""
-
-    async def answer(self, raised: Sequence[ExceptionEvent]) -> object: ...
-
-
 @dataclass(slots=True)
 class EngineEventIntake:
     """The service."""
@@ -79,7 +74,7 @@ class EngineEventIntake:
     store: JobStore
     incidents: IncidentStore
     engines: EngineCommands
-    exceptions: ExceptionAnswerer
+    pipeline: ExceptionPipeline
     classifier: Callable[[], Awaitable[Classifier]]
     clock: Clock
 
@@ -108,7 +103,7 @@ class EngineEventIntake:
             raised.append(None if kind is None else await self._raised(event, kind, run, now))
         asked = [event for event in raised if event is not None]
         if asked:
-            await self.exceptions.answer(asked)
+            await self.pipeline.handle(asked)
         statuses = await self.incidents.get_statuses([event.id for event in asked]) if asked else {}
         answers: list[EngineEventAnswer] = []
         for event, exception_event in zip(events, raised, strict=True):

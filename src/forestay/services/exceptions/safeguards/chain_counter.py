@@ -1,4 +1,4 @@
-"""Counts the acts of rules that led to a failure: on its job, on its task and run, and through the worklets above it.
+"""Counts the acts of rules that led to an exception: on its job, on its task and run, and through the worklets above it.
 
 What cannot be too many yet is not looked up: for a job's own acts that is seen by its attempts, for the rest by whether it belongs to a run.
 """
@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPolicy
-from forestay.domain.flows.execution.run_names import instance_of
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore
-from forestay.services.exceptions.decide.failure_decider import PLAYBOOK
-from forestay.services.exceptions.detect.pending_failure import PendingFailure
+from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.rules.rule_decision import PLAYBOOK
 
 JOBS = 100
 """Jobs whose incidents are looked for at once."""
@@ -34,28 +33,42 @@ class ChainCounter:
     _above: dict[str, int] = field(default_factory=dict)
     """How deep a run is, which never changes."""
 
-    async def count(self, failures: Sequence[PendingFailure], policy: SafeguardPolicy) -> Mapping[str, Chain]:
-        """The chain of each run that has one, by the id of its incident."""
-        least = min(policy.max_by_rule, policy.max_depth)
-        often = [failure for failure in failures if failure.document.attempt > least]
+    async def count(self, pendings: Sequence[PendingException], policy: SafeguardPolicy) -> Mapping[str, Chain]:
+        """The chain of each exception that has one, by the id of its incident."""
+        failures = [pending for pending in pendings if pending.job is not None and pending.by_rule]
+        chains = await self._of_failures(failures, min(policy.max_by_rule, policy.max_depth))
+        others = [pending for pending in pendings if pending.job is None and pending.incident.run]
+        return {**chains, **{pending.id: await self._of_run(pending) for pending in others}}
+
+    async def _of_failures(self, failures: Sequence[PendingException], least: int) -> Mapping[str, Chain]:
+        often = [failure for failure in failures if failure.incident.attempt > least]
         made = await self._on_jobs(often)
         instances = await self._on_instances(
-            {(failure.status.tenant, failure.status.run) for failure in failures if _goes_round(failure)}
+            {(failure.incident.tenant, failure.incident.run) for failure in failures if failure.incident.round > 1}
         )
         chains: dict[str, Chain] = {}
         for failure in failures:
-            acted = [by for incident, by in made.get(failure.status.job, ()) if incident != failure.id]
-            run = failure.status.run
-            on_instance = instances.get((run, failure.status.instance), 0) + instances.get((run, ""), 0) if run else 0
-            above = await self._depth(failure.status.tenant, run) if run else 0
-            chains[failure.id] = Chain(acted.count(failure.decision.by), len(acted), on_instance, above)
+            incident = failure.incident
+            acted = [by for name, by in made.get(incident.job, ()) if name != incident.id]
+            run = incident.run
+            on_instance = instances.get((run, incident.instance), 0) + instances.get((run, ""), 0) if run else 0
+            above = await self._depth(incident.tenant, run) if run else 0
+            chains[incident.id] = Chain(acted.count(failure.decision.by), len(acted), on_instance, above)
         return chains
 
-    async def _on_jobs(self, failures: Sequence[PendingFailure]) -> Mapping[str, list[tuple[str, str]]]:
+    async def _of_run(self, pending: PendingException) -> Chain:
+        """Of an exception that is no failure of a job: the acts of rules on the same task or run before, and in the runs whose playbooks started this one."""
+        incident = pending.incident
+        query = IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance)
+        acted = [decision.by for known, decision in await self._acted(query) if known.n and known.id != incident.id]
+        above = await self._depth(incident.tenant, incident.run)
+        return Chain(by_rule=acted.count(pending.decision.by), on_instance=len(acted), above=above)
+
+    async def _on_jobs(self, failures: Sequence[PendingException]) -> Mapping[str, list[tuple[str, str]]]:
         """For each job, the incidents that rules acted on and which rule did."""
         chains: dict[str, list[tuple[str, str]]] = {}
-        for tenant in dict.fromkeys(failure.status.tenant for failure in failures):
-            jobs = sorted({failure.status.job for failure in failures if failure.status.tenant == tenant})
+        for tenant in dict.fromkeys(failure.incident.tenant for failure in failures):
+            jobs = sorted({failure.incident.job for failure in failures if failure.incident.tenant == tenant})
             for start in range(0, len(jobs), JOBS):
                 query = IncidentQuery(tenant=tenant, jobs=frozenset(jobs[start : start + JOBS]))
                 for known, decision in await self._acted(query):
@@ -103,12 +116,6 @@ class ChainCounter:
             self._above.clear()
         for place, run in enumerate(reversed(failures)):
             self._above[run] = top + place
-
-
-def _goes_round(failure: PendingFailure) -> bool:
-    """Whether its task was begun before, by a rule or by the flow itself."""
-    flow_ref = failure.document.flow_ref
-    return flow_ref is not None and instance_of(flow_ref.work)[1] > 1
 
 
 def _begun_anew(decision: Decision) -> Sequence[str]:

@@ -57,7 +57,7 @@ async def add_rule(
         assert isinstance(made, Edited), made
         assert isinstance(await edit.promote(name, made.rule, by="ben"), Edited)
         # Otherwise what the server read half a second ago would do.
-        await parts.exceptions.rules.refresh()
+        await parts.pipeline.decider.rules.refresh()
     finally:
         await sandbox.close()
 
@@ -168,7 +168,7 @@ async def test_what_nobody_foresaw_waits_for_a_rule(server: RunningServer, tenan
     async with server.domain.reconciler() as reconciler:
         while not running.done():
             await server.refresh()
-            await reconciler.components.exceptions.look()
+            await reconciler.components.recovery.look_at_incidents()
             await asyncio.sleep(0.05)
     assert await running == 8
 
@@ -493,7 +493,7 @@ async def test_a_script_outlives_the_service(own_domain: Domain, tmp_path: Path,
         await until(waits, "the script to wait for it")
         server.kill()
         await add_rule(reconciler, tenant, AGAIN)
-        await reconciler.components.exceptions.look()
+        await reconciler.components.recovery.look_at_incidents()
         assert await status("acting"), "the order stands, and nobody is there to tell it"
         again = await running.server(port=int(server.url.rpartition(":")[2]))
         assert await asyncio.wait_for(working, 60) == 8

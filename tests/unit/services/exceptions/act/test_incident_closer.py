@@ -132,7 +132,7 @@ async def test_what_one_handler_put_off_and_another_did_is_closed(desk: Desk) ->
     assert await desk.stands() == (IncidentState.COMPLETE, "as the job's policy says")
 
 
-async def test_a_failure_that_stands_is_left_to_the_failure_handler(desk: Desk) -> None:
+async def test_a_failure_that_stands_is_left_to_the_pipeline(desk: Desk) -> None:
     await desk.answered("playbook", Resubmit(), acted=False)
     await desk.closing.look()
     assert (await desk.stands())[0] is IncidentState.OPEN

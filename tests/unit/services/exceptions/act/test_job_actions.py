@@ -30,7 +30,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlJobStore]:
     await store.close()
 
 
-async def test_the_failure_of_a_job_that_a_playbook_continues_is_left_to_the_failure_handler(
+async def test_the_failure_of_a_job_that_a_playbook_continues_is_left_to_the_pipeline(
     store: SqlJobStore,
 ) -> None:
     """By its own retry policy it would be tried again at once, and nobody would hear of the failure."""

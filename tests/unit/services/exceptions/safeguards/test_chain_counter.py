@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.services.exceptions.test_failure_handler import OLD, Desk
+from tests.unit.services.exceptions.test_failures import OLD, Desk
 
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, status_of
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, status_of
 from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPolicy
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.jobs.job_store import Record
-from forestay.services.exceptions.decide.failure_decider import PLAYBOOK
-from forestay.services.exceptions.detect.pending_failure import PendingFailure
+from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
+from forestay.services.rules.rule_decision import PLAYBOOK
 
 
 @pytest.fixture
@@ -28,13 +28,24 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.close()
 
 
-async def _failure(desk: Desk, name: str, run: str, work: str) -> PendingFailure:
+async def _failure(desk: Desk, name: str, run: str, work: str) -> PendingException:
     stored = await desk.put(name, flow_ref=FlowRef(run, work, "f" * 64, 0, 0, 1))
-    instance = work.partition("@")[0]
-    status = IncidentStatus(
-        f"failure-{name}", "lab", "ada", ExceptionType.ABORT, OLD + 9, run=run, instance=instance, job=name
+    instance, _, round_ = work.partition("@")
+    incident = Incident(
+        f"failure-{name}",
+        "lab",
+        "ada",
+        ExceptionType.ABORT,
+        OLD + 9,
+        run=run,
+        instance=instance,
+        job=name,
+        attempt=1,
+        round=int(round_),
     )
-    return PendingFailure(stored.document, status, Decision(status.id, 1, "lab", OLD, PLAYBOOK, "domain/site#r1"))
+    plain = {"name": "x", "steps": [{"action": "resubmit", "how": "same"}]}
+    decision = Decision(incident.id, 1, "lab", OLD, PLAYBOOK, "domain/site#r1", playbook=plain)
+    return PendingException(incident, status_of(incident), decision, stored.document)
 
 
 async def test_worklets_of_worklets_are_counted(desk: Desk) -> None:

@@ -12,20 +12,18 @@ from typing import Any
 import pytest
 from tests.contract.examples import job
 from tests.unit.apps.server.running import until
+from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of
 
-from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
-from forestay.adapters.system.patterns import Patterns
 from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
-from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
@@ -33,26 +31,13 @@ from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Record, Stored, Written
-from forestay.services.exceptions.act.failure_actions import FailureActions
-from forestay.services.exceptions.act.job_actions import JobActions
-from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
-from forestay.services.exceptions.decide.failure_decider import FRESH, FailureDecider
-from forestay.services.exceptions.failure_handler import FailureHandler
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
-from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
-from forestay.services.flows.flow_store import FlowStore
-from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.jobs.job_control import JobControl
-from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.exceptions.decide.decider import FRESH
+from forestay.services.exceptions.pipeline import ExceptionPipeline
+from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_store import RuleStore
-from forestay.services.shared.checked_writer import CheckedWriter
 
 OLD = 1_600_000_000_000
-PATTERNS = Patterns()
-CONDITIONS = CelConditions()
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n"
 LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
 
@@ -63,21 +48,8 @@ class Desk:
     incidents: SqlIncidentStore
     policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
 
-    def handler(self) -> FailureHandler:
-        store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
-        writer = CheckedWriter(store)
-        flows = FlowStore(store, clock)
-        deciding = FailureDecider(
-            flows, RuleCache(RuleStore(documents), CONDITIONS), PlaybookStore(documents, flows, clock)
-        )
-        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
-        playbooks = PlaybookRunner(self.incidents, store, None, flows, FlowSuspensions(documents), recover, clock)
-        safeguards = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds(), self.policy)
-        chains = ChainCounter(self.incidents, store)
-        acting = FailureActions(
-            self.incidents, writer, clock, playbooks=playbooks, safeguards=safeguards, chains=chains
-        )
-        return FailureHandler(store, self.incidents, clock, PATTERNS.classifier, deciding, acting)
+    def handler(self) -> ExceptionPipeline:
+        return build_pipeline(self.store, safeguards=self.policy)
 
     async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
         """A rule of the default policy; its condition is true of a job that has nothing, so that it may be written."""
@@ -131,7 +103,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def test_a_failure_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:
     stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
-    await desk.handler().handle([(stored, "password=hunter2\n" + OOM)])
+    await desk.handler().handle_failures([(stored, "password=hunter2\n" + OOM)])
     document = await desk.now("one")
     assert (document.state, document.failures) == (State.AVAILABLE, 1)
     assert document.history[-1].note == "attempt 2 of 2"
@@ -149,7 +121,7 @@ async def test_a_failure_becomes_an_incident_with_its_evidence_cause_and_decisio
 
 async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
     stored = await desk.put("one")  # one attempt, and it was used
-    await desk.handler().handle([(stored, LOST_NODE)])
+    await desk.handler().handle_failures([(stored, LOST_NODE)])
     document = await desk.now("one")
     assert (document.state, document.failures, document.releases) == (State.AVAILABLE, 0, 1)
     assert await desk.status("one") == (IncidentState.COMPLETE, "node")
@@ -158,7 +130,7 @@ async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
 async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None:
     fails = await desk.put("fails")
     waits = await desk.put("waits", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
-    await desk.handler().handle([(fails, ""), (waits, "")])
+    await desk.handler().handle_failures([(fails, ""), (waits, "")])
     assert (await desk.now("fails")).state is State.FAILED
     assert await desk.status("fails") == (IncidentState.FAILED, "unknown")
     assert ((await desk.now("waits")).state, (await desk.now("waits")).not_before) == (State.FAULTED, NEVER)
@@ -174,13 +146,13 @@ async def test_what_a_dead_server_left_behind_is_found_and_many_handlers_answer_
         body = {"ending": {"claim": last.claim}, "pilot": "p", "log_tail": OOM}
         await desk.store.add_records([Record(f"e-{number}", "lab", "evidence", stored.document.id, OLD, body)])
     handlers = [desk.handler() for _ in range(4)]
-    await asyncio.gather(*(handler.look() for handler in handlers))
+    await asyncio.gather(*(recovery_of(handler).look_at_failures() for handler in handlers))
     for number in range(30):
         document = await desk.now(f"job-{number}")
         assert (document.state, document.failures) == (State.AVAILABLE, 1)
         assert [line.event for line in document.history].count("retry") == 1
         assert await desk.status(f"job-{number}") == (IncidentState.COMPLETE, "memory")
-    await handlers[0].look()
+    await recovery_of(handlers[0]).look_at_failures()
     assert sum((await desk.incidents.count(IncidentQuery(), by="cause")).values()) == 30
 
 
@@ -196,13 +168,13 @@ async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> 
         async def write(self, _wishes: object) -> object:
             raise Dead
 
-    dying.acting.writer = NoWriter()  # type: ignore[assignment]
+    dying.executor = replace(dying.executor, writer=NoWriter())  # type: ignore[arg-type]
     with pytest.raises(Dead):
-        await dying.handle([(stored, "")])
+        await dying.handle_failures([(stored, "")])
     changed = stored.document.having(retry=RetryPolicy(max_attempts=1))
     (result,) = await desk.store.write([DocumentChange(changed, stored.version)])
     assert isinstance(result, Written)
-    await desk.handler().look()
+    await recovery_of(desk.handler()).look_at_failures()
     assert (await desk.now("one")).state is State.AVAILABLE, "by the recorded decision"
 
 
@@ -210,7 +182,7 @@ async def test_a_failure_that_someone_answered_meanwhile_is_left_alone(desk: Des
     stored = await desk.put("one")
     moved = stored.document.having(state=State.CANCELLED)
     await desk.store.write([DocumentChange(moved, stored.version)])
-    await desk.handler().handle([(stored, "")])
+    await desk.handler().handle_failures([(stored, "")])
     assert (await desk.now("one")).state is State.CANCELLED
 
 
@@ -228,12 +200,12 @@ async def test_a_rule_answers_what_the_default_policy_would_have_given_up(desk: 
     needs = Resources(cpus=1, memory=1 << 30)
     handler = desk.handler()
     first = await desk.put("first", resources=needs)
-    await handler.handle([(first, OOM)])
+    await handler.handle_failures([(first, OOM)])
     assert (await desk.now("first")).state is State.FAILED
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await asyncio.sleep(FRESH)  # as old as a copy may be
     second = await desk.put("second", resources=needs)
-    await handler.handle([(second, OOM)])
+    await handler.handle_failures([(second, OOM)])
     document = await desk.now("second")
     assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
     assert await desk.status("second") == (IncidentState.COMPLETE, "memory")
@@ -247,7 +219,7 @@ async def test_a_rule_answers_what_the_default_policy_would_have_given_up(desk: 
 async def test_a_shadow_is_recorded_and_does_not_act(desk: Desk) -> None:
     rule = await desk.add_rule(IS_MEMORY, MORE_MEMORY, active=False)
     stored = await desk.put("one", resources=Resources(memory=1 << 30))
-    await desk.handler().handle([(stored, OOM)])
+    await desk.handler().handle_failures([(stored, OOM)])
     assert (await desk.now("one")).state is State.FAILED
     (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
     (decision,) = await desk.incidents.decisions(found_stored.status.id)
@@ -260,7 +232,7 @@ async def test_a_rule_that_errs_holds_the_failure_and_lets_no_general_rule_act(d
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await desk.add_rule(f"{IS_MEMORY} && 10 / (job.attempt - 2) != 0", {"action": "force-fail", "target": "job"})
     stored = await desk.put("one", attempt=2, resources=Resources(memory=1 << 30))
-    await desk.handler().handle([(stored, OOM)])
+    await desk.handler().handle_failures([(stored, OOM)])
     assert ((await desk.now("one")).state, (await desk.now("one")).not_before) == (State.FAULTED, NEVER)
     assert await desk.status("one") == (IncidentState.HELD, "memory")
 
@@ -270,14 +242,14 @@ async def test_the_safeguards_hold_a_rule_back_and_nothing_is_lost(desk: Desk) -
     desk.policy = replace(desk.policy, rule_acts=RateLimit(3, 3_600_000))
     handler = desk.handler()
     failures = [(await desk.put(f"job-{number}", resources=Resources(memory=1 << 30)), OOM) for number in range(8)]
-    await handler.handle(failures)
+    await handler.handle_failures(failures)
     states = [(await desk.now(f"job-{number}")).state for number in range(8)]
     assert states.count(State.AVAILABLE) == 3
     assert states.count(State.FAULTED) == 5
     kept = (await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.WAITING})))).statuses
     assert len(kept) == 5
     assert all("used up" in stored.status.note for stored in kept)
-    await handler.look()  # not due yet
+    await recovery_of(handler).look_at_failures()  # not due yet
     assert [(await desk.now(f"job-{number}")).state for number in range(8)] == states
 
 
@@ -287,12 +259,12 @@ async def test_what_waits_for_a_person_goes_on_by_a_rule_that_is_added_meanwhile
     stored = await desk.put("one", resources=Resources(memory=1 << 30), retry=held)
     body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
     await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
-    await handler.handle([(stored, OOM)])
-    await handler.look()
+    await handler.handle_failures([(stored, OOM)])
+    await recovery_of(handler).look_at_failures()
     assert await desk.status("one") == (IncidentState.HELD, "memory")
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await asyncio.sleep(FRESH)
-    await handler.look()
+    await recovery_of(handler).look_at_failures()
     document = await desk.now("one")
     assert (document.state, document.resources.memory) == (State.AVAILABLE, 2 << 30)
     assert await desk.status("one") == (IncidentState.COMPLETE, "memory")
@@ -311,11 +283,11 @@ async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(des
         stored = await desk.put(name, resources=Resources(memory=1 << 30), retry=held)
         body = {"ending": {"claim": f"claim-{name}"}, "pilot": "p", "log_tail": OOM}
         await desk.store.add_records([Record(f"e-{name}", "lab", "evidence", name, OLD, body)])
-        await handler.handle([(stored, OOM)])
+        await handler.handle_failures([(stored, OOM)])
     await desk.add_rule(IS_MEMORY, MORE_MEMORY)
     await asyncio.sleep(FRESH)
-    await handler.deciding.get_ready()
-    await handler.reconsider()  # one is let through, the other has to wait
+    await handler.decider.get_ready()
+    await recovery_of(handler).look_at_failures()  # one is let through, the other has to wait
     states = {name: (await desk.now(name)).state for name in ("one", "two")}
     assert sorted(states.values()) == [State.AVAILABLE, State.FAULTED]
     (late,) = [name for name, state in states.items() if state is State.FAULTED]
@@ -324,7 +296,7 @@ async def test_a_later_decision_that_was_put_off_is_the_one_that_is_acted_on(des
     async def answered() -> bool:
         document = await desk.now(late)
         if document.state is State.FAULTED and document.not_before <= handler.clock.now():
-            await handler.handle([((await desk.store.get([late]))[late], OOM)])
+            await handler.handle_failures([((await desk.store.get([late]))[late], OOM)])
         return (await desk.now(late)).state is State.AVAILABLE
 
     await until(answered, "the safeguards to let it through", 20)
@@ -337,11 +309,11 @@ async def test_a_rule_is_not_asked_again_because_of_another(desk: Desk) -> None:
     stored = await desk.put("one", resources=Resources(memory=2 << 30))
     body = {"ending": {"claim": "claim-one"}, "pilot": "p", "log_tail": OOM}
     await desk.store.add_records([Record("e", "lab", "evidence", "one", OLD, body)])
-    await handler.handle([(stored, OOM)])
+    await handler.handle_failures([(stored, OOM)])
     (found_stored,) = (await desk.incidents.find(IncidentQuery(job="one"))).statuses
     assert "approval" in found_stored.status.note
-    await handler.look()
+    await recovery_of(handler).look_at_failures()
     await desk.add_rule(f"{IS_MEMORY} && job.memory < 2000000000", {"action": "resubmit"})
     await asyncio.sleep(FRESH)
-    await handler.look()
+    await recovery_of(handler).look_at_failures()
     assert [decision.verdict for decision in await desk.incidents.decisions(found_stored.status.id)] == ["playbook"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.contract.examples import job
+from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of
 
-from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
@@ -20,30 +20,19 @@ from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
 from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, IncidentState
-from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
-from forestay.services.exceptions.act.incident_actions import IncidentActions
-from forestay.services.exceptions.act.job_actions import JobActions
-from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.exceptions.exception_handler import ExceptionHandler, HandledException
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
 from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
-from forestay.services.flows.flow_store import FlowStore
-from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.jobs.job_control import JobControl
-from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_store import RuleStore
-from forestay.services.shared.checked_writer import CheckedWriter
 
-CONDITIONS = CelConditions()
 DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
 SUSPEND: dict[str, object] = {"action": "hold", "target": "job", "reason": "someone should look"}
 VIOLATION = ExceptionType.CONSTRAINT_VIOLATION
@@ -62,17 +51,8 @@ class Scenario:
     def approvals(self) -> Approvals:
         return Approvals(self.store, SystemClock())
 
-    def service(self) -> ExceptionHandler:
-        store, clock, documents = self.store, SystemClock(), SqlDocumentStore(self.store.database)
-        writer = CheckedWriter(store)
-        recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
-        playbooks = PlaybookRunner(
-            self.incidents, store, None, FlowStore(store, clock), FlowSuspensions(documents), recover, clock
-        )
-        safeguards = ActionLimits(documents, StormTracker(documents, store, clock), clock, RandomIds())
-        acting = IncidentActions(self.incidents, clock, playbooks, safeguards=safeguards, approvals=self.approvals)
-        rules = RuleCache(RuleStore(documents), CONDITIONS)
-        return ExceptionHandler(self.incidents, store, rules, None, acting, clock, self.policy)
+    def service(self) -> ExceptionPipeline:
+        return build_pipeline(self.store, policy=self.policy)
 
     async def add_rule(
         self,
@@ -135,7 +115,7 @@ async def test_without_a_rule_constraints_and_triggers_are_ignored_and_leave_not
     ignored = {
         exception for exception in EXCEPTIONS if "external" in exception or exception.endswith(("-pre", "-post"))
     }
-    answers = await scenario.service().answer([raised(kind) for kind in sorted(ignored)])
+    answers = await scenario.service().handle([raised(kind) for kind in sorted(ignored)])
     assert len(answers) == 6
     assert answers == [HandledException("", "ignore")] * 6
     assert await scenario.states() == {}
@@ -144,36 +124,36 @@ async def test_without_a_rule_constraints_and_triggers_are_ignored_and_leave_not
 async def test_a_rule_acts_once_however_often_and_by_whomever_it_is_raised(scenario: Scenario) -> None:
     await scenario.job("one")
     rule = await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
-    (first,) = await scenario.service().answer([hot()])
+    (first,) = await scenario.service().handle([hot()])
     assert (first.verdict, first.decision and first.decision.by) == ("playbook", f"domain/site#{rule}")
-    await scenario.service().answer([hot(), hot()])
+    await scenario.service().handle([hot(), hot()])
     document = await scenario.now("one")
     assert (len(document.holders), document.state) == (1, State.AVAILABLE)
     assert await scenario.states() == {first.incident: IncidentState.HELD}, "its playbook keeps the job for a person"
-    (second,) = await scenario.service().answer([hot("e2")])
+    (second,) = await scenario.service().handle([hot("e2")])
     assert second.incident != first.incident
-    assert (await scenario.service().answer([hot("e3", grams=1)])) == [HandledException("", "ignore")]
+    assert (await scenario.service().handle([hot("e3", grams=1)])) == [HandledException("", "ignore")]
 
 
 async def test_the_default_policy_may_ask_a_person_fail_or_climb_its_retry_policy(scenario: Scenario) -> None:
     await scenario.job("one")
     scenario.policy = ExceptionPolicy({VIOLATION: ExceptionAction.HOLD})
-    (held,) = await scenario.service().answer([hot("hold")])
+    (held,) = await scenario.service().handle([hot("hold")])
     assert (held.verdict, (await scenario.states())[held.incident]) == ("hold", IncidentState.HELD)
     assert not (await scenario.now("one")).holders, "what goes on is not touched"
     scenario.policy = ExceptionPolicy({VIOLATION: ExceptionAction.FAIL})
-    (failed,) = await scenario.service().answer([hot("fail")])
+    (failed,) = await scenario.service().handle([hot("fail")])
     assert (failed.verdict, (await scenario.states())[failed.incident]) == ("fail", IncidentState.COMPLETE)
     assert (await scenario.now("one")).state is State.FAILED
     scenario.policy = ExceptionPolicy({ExceptionType.TIMEOUT: ExceptionAction.FAIL})
-    (nobody,) = await scenario.service().answer([raised(ExceptionType.TIMEOUT, instance="", run="c1")])
+    (nobody,) = await scenario.service().handle([raised(ExceptionType.TIMEOUT, instance="", run="c1")])
     assert nobody.verdict == "hold", "there is nothing that could be failed"
 
 
 async def test_what_a_shadow_would_have_done_is_recorded_and_not_done(scenario: Scenario) -> None:
     await scenario.job("one")
     rule = await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, active=False, task={"data": {"grams": 11}})
-    (answer,) = await scenario.service().answer([hot()])
+    (answer,) = await scenario.service().handle([hot()])
     assert answer.ignored
     assert answer.decision is not None
     assert answer.decision.detail["shadow"]["rule"].endswith(f"#{rule}")  # type: ignore[index]
@@ -187,7 +167,7 @@ async def test_a_rule_that_errs_lets_nothing_act_and_one_added_later_answers(sce
         VIOLATION, "task.data.grams / task.data.none > 1", SUSPEND, task={"data": {"grams": 9, "none": 3}}
     )
     service = scenario.service()
-    (answer,) = await service.answer([hot()])
+    (answer,) = await service.handle([hot()])
     assert (answer.verdict, answer.acts) == ("hold", False)
     assert (await scenario.states())[answer.incident] is IncidentState.HELD
     assert not (await scenario.now("one")).holders
@@ -200,8 +180,8 @@ async def test_a_rule_that_errs_lets_nothing_act_and_one_added_later_answers(sce
     finally:
         await sandbox.close()
     await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
-    await service.rules.refresh()
-    await service.look()
+    await service.decider.rules.refresh()
+    await recovery_of(service).look_at_incidents()
     assert len((await scenario.now("one")).holders) == 1
     assert [decision.verdict for decision in await scenario.incidents.decisions(answer.incident)] == [
         "hold",
@@ -215,7 +195,7 @@ async def test_what_the_safeguards_put_off_is_due_and_done_when_they_let_go(scen
     stops = EmergencyStop(SqlDocumentStore(scenario.store.database), SystemClock())
     await stops.stop("lab", by="ann", why="look first")
     service = scenario.service()
-    (answer,) = await service.answer([hot()])
+    (answer,) = await service.handle([hot()])
     assert (await scenario.states())[answer.incident] is IncidentState.WAITING
     assert not (await scenario.now("one")).holders
     await stops.go("lab")
@@ -223,7 +203,7 @@ async def test_what_the_safeguards_put_off_is_due_and_done_when_they_let_go(scen
     await scenario.incidents.put_statuses(
         [(status.status.moved(IncidentState.WAITING, now=1, due=1, n=1), status.version)]
     )
-    await service.look()
+    await recovery_of(service).look_at_incidents()
     assert len((await scenario.now("one")).holders) == 1
 
 
@@ -233,7 +213,7 @@ async def test_what_its_recorder_left_behind_is_carried_out_by_a_reconciler(scen
     (answer,) = await scenario.service().record([hot()], left_behind=-1)
     assert answer.acts
     assert not (await scenario.now("one")).holders
-    await scenario.service().look()
+    await recovery_of(scenario.service()).look_at_incidents()
     assert len((await scenario.now("one")).holders) == 1
     assert (await scenario.states())[answer.incident] is IncidentState.HELD
 
@@ -242,7 +222,7 @@ async def test_an_abort_of_another_engine_waits_for_a_person_and_is_not_taken_fo
     scenario: Scenario,
 ) -> None:
     foreign = raised(ExceptionType.ABORT, engine="airflow", job="their-job", flow_name="etl")
-    (answer,) = await scenario.service().answer([foreign])
+    (answer,) = await scenario.service().handle([foreign])
     assert answer.verdict == "hold"
     (stored,) = (await scenario.incidents.find(IncidentQuery(tenant="lab", job=""))).statuses
     assert stored.status.id == answer.incident
@@ -253,7 +233,7 @@ async def test_more_data_than_an_incident_has_room_for_is_left_out_and_named(sce
     await scenario.job("one")
     await scenario.add_rule(VIOLATION, HEAVY, SUSPEND, task={"data": {"grams": 11}})
     data = {"grams": 20, "table": ["x" * 1000] * 100}
-    (answer,) = await scenario.service().answer([raised(job="one", run="", context={"task": {"data": data}})])
+    (answer,) = await scenario.service().handle([raised(job="one", run="", context={"task": {"data": data}})])
     assert answer.verdict == "playbook"
     kept = (await scenario.incidents.get_incidents([answer.incident]))[answer.incident].context
     assert kept["left_out"] == ["task.data.table"]
@@ -265,14 +245,14 @@ async def test_what_one_persons_rule_may_not_do_alone_waits_for_another(scenario
     await scenario.add_rule(
         VIOLATION, HEAVY, {"action": "force-complete", "target": "job"}, task={"data": {"grams": 20}}
     )
-    (answered,) = await scenario.service().answer([hot()])
+    (answered,) = await scenario.service().handle([hot()])
     assert await scenario.states() == {answered.incident: IncidentState.HELD}
     assert (await scenario.now("one")).state is State.AVAILABLE
     (request,) = await scenario.approvals.find("lab")
     assert request.asking.by == "ann", "its author asks"
-    assert not await scenario.service().resume(answered.incident, 7), "there is no such decision"
+    assert not await recovery_of(scenario.service()).resume(answered.incident, 7), "there is no such decision"
     await scenario.approvals.answer("lab", request.id, agreed=True, by="zoe", approver=True, why="it is done indeed")
-    assert await scenario.service().resume(answered.incident, 1)
+    assert await recovery_of(scenario.service()).resume(answered.incident, 1)
     assert (await scenario.now("one")).state is State.FORCED_COMPLETE
     assert await scenario.states() == {answered.incident: IncidentState.COMPLETE}
-    assert not await scenario.service().resume(answered.incident, 1), "once"
+    assert not await recovery_of(scenario.service()).resume(answered.incident, 1), "once"

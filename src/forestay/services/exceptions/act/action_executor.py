@@ -1,0 +1,273 @@
+"""Carries out what was decided, as far as the safeguards allow; what they refuse is put off or held for a person, never lost.
+
+Each step of a playbook takes place once, whoever repeats this. What needs more than one write and cannot be done here runs in a workflow of the flow engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from forestay.domain.exceptions.incidents.default_policy import NEVER, DefaultAction
+from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction
+from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, IncidentState, IncidentStatus
+from forestay.domain.exceptions.safeguards.safeguards import ActionRefused
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.playbooks.action import worklets_of
+from forestay.domain.playbooks.playbook import WhenRefused, actions_of, is_of_job, is_one_write, refusal_of
+from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepState
+from forestay.ports.clock import Clock
+from forestay.ports.exceptions.playbook_engine import PlaybookEngine
+from forestay.services.exceptions.act.failed_job_writes import default_answer_write, parked
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.act.single_step_runner import SingleStep, SingleStepRunner
+from forestay.services.exceptions.engines.engine_commands import Unanswered
+from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.record.decision_log import DecisionLog, StatusChange
+from forestay.services.exceptions.safeguards.safeguards import Permits
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.shared.checked_writer import WriteApplied, Writer
+
+NOBODY = "this domain does not support it"
+AT_ONCE = 20
+"""Playbooks of several steps that are begun at the same time."""
+_SETTLED = {
+    DefaultAction.RETRY.value: IncidentState.COMPLETE,
+    ExceptionAction.HOLD.value: IncidentState.HELD,
+    ExceptionAction.FAIL.value: IncidentState.FAILED,
+    ExceptionAction.IGNORE.value: IncidentState.IGNORED,
+}
+"""Where an incident stands when a decision without a playbook is carried out."""
+
+
+class ActionStatus(StrEnum):
+    """What became of the wish to act."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """It was tried, and could not be done: a person is asked."""
+    BEGUN = "begun"
+    """The engine carries it out, step by step."""
+    PUT_OFF = "put-off"
+    """The safeguards did not let it through."""
+
+
+class ActionTaken(NamedTuple):
+    """What was done by a decision."""
+
+    did: ActionStatus
+    words: str = ""
+    again: int | None = None
+    """When to ask the safeguards again; None: only a person can help."""
+
+
+Taken = dict[str, ActionTaken]
+"""By the id of the incident."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionExecutor:
+    """The service."""
+
+    log: DecisionLog
+    writer: Writer
+    playbooks: PlaybookRunner
+    engine: PlaybookEngine | None
+    """Where playbooks of several steps live; None: this domain runs no runs."""
+    storms: StormTracker
+    clock: Clock
+
+    async def carry_out(self, pendings: Sequence[PendingException], permits: Permits) -> Mapping[str, ActionTaken]:
+        """Do what was decided as far as the permits go; what was done, by the id of the incident. Of a job that cannot be written now nothing is said."""
+        refused: list[tuple[PendingException, ActionRefused | None]] = []
+        settled, playbooks = list[PendingException](), list[PendingException]()
+        for pending in pendings:
+            if isinstance(permit := permits.get(pending.id), ActionRefused):
+                refused.append((pending, permit))
+            elif pending.playbook is None:
+                settled.append(pending)
+            else:
+                playbooks.append(pending)
+        return await self._put_off(refused) | await self._settle(settled) | await self._run(playbooks)
+
+    async def hold(self, status: IncidentStatus, job: JobDocument | None, why: str) -> None:
+        """Hold an incident for a person that cannot be handled without one; a failed job is not due any more."""
+        await self.log.move({status.id: StatusChange(IncidentState.HELD, max(1, status.n), why)})
+        if job is not None:
+            await self.writer.write([parked(job, NEVER, self.clock.now())])
+
+    async def make_due(self, incidents: Sequence[str], jobs: Sequence[JobDocument]) -> None:
+        """What was put off is to be looked at again now; `jobs`: those of the failures among them."""
+        now = self.clock.now()
+        await self.log.move(dict.fromkeys(incidents, StatusChange(IncidentState.WAITING, due=now)))
+        if jobs:
+            await self.writer.write([parked(job, now, now) for job in jobs])
+
+    # -- not now -----------------------------------------------------------------------------------------------
+
+    async def _put_off(self, refused: Sequence[tuple[PendingException, ActionRefused | None]]) -> Taken:
+        """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""
+        taken: Taken = {}
+        changes: dict[str, StatusChange] = {}
+        for pending, refusal in refused:
+            words, again, group = (
+                (NOBODY, None, "") if refusal is None else (refusal.words, refusal.again, refusal.group)
+            )
+            state = IncidentState.HELD if again is None else IncidentState.WAITING
+            changes[pending.id] = StatusChange(state, pending.decision.n, words, again, group)
+            taken[pending.id] = ActionTaken(ActionStatus.PUT_OFF, words, again)
+        await self.log.move(changes)
+        now = self.clock.now()
+        waits = [
+            parked(pending.job, NEVER if refusal is None or refusal.again is None else refusal.again, now)
+            for pending, refusal in refused
+            if pending.job is not None
+        ]
+        if waits:
+            await self.writer.write(waits)
+        await self._wake_late(
+            [
+                (pending, refusal.group)
+                for pending, refusal in refused
+                if refusal is not None and refusal.again is None and refusal.group
+            ]
+        )
+        return taken
+
+    async def _wake_late(self, refused: Sequence[tuple[PendingException, str]]) -> None:
+        """Somebody may have let the group go on between the safeguards' word and ours, and did not find these among the held: nobody would wake them."""
+        if not refused:
+            return
+        tenants = dict.fromkeys(pending.incident.tenant for pending, _ in refused)
+        held = {group.id for tenant in tenants for group in await self.storms.groups(tenant) if group.held}
+        late = [pending for pending, group in refused if group not in held]
+        await self.make_due([pending.id for pending in late], _jobs_of(late))
+
+    # -- without a playbook ------------------------------------------------------------------------------------
+
+    async def _settle(self, pendings: Sequence[PendingException]) -> Taken:
+        """What the default policy says: for a failure one write on the job, for all others nothing but where the incident stands."""
+        if not pendings:
+            return {}
+        now, lost = self.clock.now(), set[str]()
+        failures = [(pending, pending.job) for pending in pendings if pending.job is not None]
+        if failures:
+            answers = await self.writer.write([default_answer_write(pending, job, now) for pending, job in failures])
+            lost = {
+                pending.id
+                for (pending, _), answer in zip(failures, answers, strict=True)
+                if not isinstance(answer, WriteApplied | TransitionRefused)
+            }
+        done = [pending for pending in pendings if pending.id not in lost]
+        words = {pending.id: str(pending.decision.detail.get("words", "")) for pending in done}
+        # Only for people: what was lost of it costs nothing but a line in a list.
+        await self.log.move(
+            {
+                pending.id: StatusChange(_SETTLED[pending.decision.verdict], pending.decision.n, words[pending.id])
+                for pending in done
+            }
+        )
+        return {name: ActionTaken(ActionStatus.DONE, said) for name, said in words.items()}
+
+    # -- playbooks ---------------------------------------------------------------------------------------------
+
+    async def _run(self, pendings: Sequence[PendingException]) -> Taken:
+        at_once, in_order, abroad = list[PendingException](), list[PendingException](), list[PendingException]()
+        begun, unsupported = list[PendingException](), list[PendingException]()
+        for pending in pendings:
+            incident, playbook = pending.incident, pending.playbook
+            assert playbook is not None  # noqa: S101 - the caller looked
+            own = incident.engine == OWN_ENGINE
+            if own and is_one_write(playbook, of_run=bool(incident.run)):
+                at_once.append(pending)
+            elif self.engine is not None:
+                # What another engine is to do takes as long as that engine takes: a workflow waits for it.
+                begun.append(pending)
+            elif own and incident.job and is_of_job(playbook):
+                in_order.append(pending)
+            elif not own and len(playbook.steps) == 1 and not worklets_of(playbook.steps[0].do):
+                abroad.append(pending)
+            else:
+                unsupported.append(pending)
+        taken = await self._put_off([(pending, None) for pending in unsupported])
+        # First the entry, then the act.
+        await self.log.write_audit([pending for pending in pendings if pending.id not in taken])
+        taken |= await self._at_once(at_once)
+        for pending in in_order:
+            taken[pending.id] = await self._in_order(pending)
+        for pending in abroad:
+            taken[pending.id] = await self._abroad(pending)
+        return taken | await self._begin(begun)
+
+    async def _at_once(self, pendings: Sequence[PendingException]) -> Taken:
+        steps = [
+            SingleStep(pending.incident, pending.decision.n, pending.playbook)
+            for pending in pendings
+            if pending.playbook is not None
+        ]
+        ends = await SingleStepRunner(self.playbooks).run(steps)
+        await self._keep_from_retry(
+            [pending for pending, end in zip(pendings, ends, strict=True) if end.state is not StepState.DONE]
+        )
+        return {
+            pending.id: ActionTaken(
+                ActionStatus.DONE if end.state is StepState.DONE else ActionStatus.REFUSED, end.detail
+            )
+            for pending, end in zip(pendings, ends, strict=True)
+        }
+
+    async def _in_order(self, pending: PendingException) -> ActionTaken:
+        """Do steps that are about the job alone one after the other: a domain that runs no runs has nobody else for it. A repeat finds what is done."""
+        n, state, words = pending.decision.n, PlaybookRunState.COMPLETE, ""
+        for place, step in enumerate(pending.playbook.steps if pending.playbook is not None else ()):
+            end = await self.playbooks.do_step(pending.id, n, place)
+            words = end.detail
+            if end.state is not StepState.DONE and refusal_of(step) is WhenRefused.STOP:
+                state = PlaybookRunState.FAILED
+                break
+        await self.playbooks.finish(pending.id, n, state, reason=words)
+        if state is PlaybookRunState.COMPLETE:
+            return ActionTaken(ActionStatus.DONE, words)
+        await self._keep_from_retry([pending])
+        return ActionTaken(ActionStatus.REFUSED, words)
+
+    async def _abroad(self, pending: PendingException) -> ActionTaken:
+        """Have another engine do it; if it does not answer at once, `EngineReplies` does the rest when it does."""
+        try:
+            end = await self.playbooks.do_only_step(pending.id, pending.decision.n)
+        except Unanswered:
+            words = _words(pending)
+            await self.log.move({pending.id: StatusChange(IncidentState.ACTING, pending.decision.n, words)})
+            return ActionTaken(ActionStatus.BEGUN, words)
+        return ActionTaken(ActionStatus.DONE if end.state is StepState.DONE else ActionStatus.REFUSED, end.detail)
+
+    async def _begin(self, pendings: Sequence[PendingException]) -> Taken:
+        for start in range(0, len(pendings), AT_ONCE):
+            await asyncio.gather(*(self._begin_one(pending) for pending in pendings[start : start + AT_ONCE]))
+        await self._keep_from_retry(pendings)
+        return {pending.id: ActionTaken(ActionStatus.BEGUN, _words(pending)) for pending in pendings}
+
+    async def _begin_one(self, pending: PendingException) -> None:
+        assert self.engine is not None  # noqa: S101 - the caller looked
+        incident, n = pending.incident, pending.decision.n
+        # Noted first: a playbook that is quickly over says itself where the incident stands then.
+        await self.log.move({incident.id: StatusChange(IncidentState.ACTING, n, _words(pending))})
+        await self.engine.start_playbook(incident.id, n, tenant=incident.tenant, owner=incident.owner)
+
+    async def _keep_from_retry(self, pendings: Sequence[PendingException]) -> None:
+        """The failures among them are not due by themselves any more: a workflow or a person goes on."""
+        if jobs := _jobs_of(pendings):
+            now = self.clock.now()
+            await self.writer.write([parked(job, NEVER, now) for job in jobs])
+
+
+def _jobs_of(pendings: Sequence[PendingException]) -> list[JobDocument]:
+    return [pending.job for pending in pendings if pending.job is not None]
+
+
+def _words(pending: PendingException) -> str:
+    return ", ".join(actions_of(pending.playbook.steps if pending.playbook is not None else ()))

@@ -1,0 +1,173 @@
+"""Decides what is done about an exception: by a rule, or where none concludes by the default policy. Nothing is done here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.incidents.default_policy import (
+    FREE_TRIES,
+    DefaultAction,
+    DefaultAnswer,
+    default_answer,
+    is_lost,
+)
+from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, FailureRoute, can_roll_back
+from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPolicy, Rollback, Steer
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of
+from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.rules.condition import ConditionVerdict
+from forestay.domain.rules.context import Context, read_context
+from forestay.domain.rules.failure_context import failure_context
+from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.rule_set import ANY_TASK
+from forestay.services.exceptions.detect.failure_detector import FailedAttempt
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_decision import DEFAULT_POLICY, PLAYBOOK, decision_by_rule, shadow_said
+
+FRESH = 0.5
+"""Seconds that the copy of the rules may be old."""
+
+
+class FilePolicy(Protocol):
+    """What the default policy does about a failure that is about files."""
+
+    async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Playbook | None: ...
+
+
+@dataclass(slots=True)
+class Decider:
+    """The service."""
+
+    rules: RuleCache
+    playbooks: PlaybookStore
+    """Those that rules conclude by their names."""
+    flows: FlowStore
+    files: FilePolicy
+    """Answers failures that are about files, before the job's own policy does."""
+    policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
+    """What is done where no rule concludes; the failures of our own jobs have theirs in their documents."""
+    dispatcher: Dispatcher = field(default_factory=Dispatcher)
+    """Where a failure goes for which no rule concludes."""
+    free_tries: Sequence[int] = FREE_TRIES
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get_ready(self) -> None:
+        """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
+        if self.rules.age > FRESH:
+            async with self._looking:
+                # Of many who ask at once one looks, for all.
+                if self.rules.age > FRESH:
+                    await self.rules.refresh()
+
+    def has_rules(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "", *, own: bool = False) -> bool:
+        """Whether any rule, or shadow of one, could answer: in memory, and as quick for many rules as for few. ``own``: one of the task's own tree."""
+        return self.rules.has_tree(tenant, flow_name, kind, task, own=own)
+
+    def wanted(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
+        """Whether anything at all could come of such an exception: by a rule, or by the default policy."""
+        return self.policy.course(kind) is not ExceptionAction.IGNORE or self.has_rules(tenant, flow_name, kind, task)
+
+    async def decide(self, incident: Incident, now: int, *, n: int = 1) -> Decision:
+        """The decision number `n` on an incident, by what is written in it and nothing else."""
+        context, _ = read_context(told_by(incident))
+        by_rule, seen = await self._by_rule(
+            incident, str(context["run.flow"]), str(context["exception.task"]), context, now, n
+        )
+        return by_rule or _by_exception_policy(incident, self.policy.course(incident.kind), now, n, seen)
+
+    async def decide_failure(self, failed: FailedAttempt, now: int, *, n: int = 1) -> Decision:
+        """The decision number `n` on the failure of a job of ours."""
+        document, incident = failed.document, failed.incident
+        # By its name: rule sets are of all versions of a flow.
+        flow, task = await self.flows.name_of(document), incident.instance
+        context = failure_context(document, failed.finding, failed.evidence, flow=flow, task=task, now=now)
+        by_rule, seen = await self._by_rule(incident, flow, task, context, now, n)
+        return by_rule or await self._by_job_policy(failed, now, n, seen)
+
+    async def _by_rule(
+        self, incident: Incident, flow: str, task: str, context: Context, now: int, n: int
+    ) -> tuple[Decision | None, Mapping[str, object]]:
+        """What a rule concludes; and what a shadow would have."""
+        active, shadow = self.rules.decide(incident.tenant, flow, incident.kind, task, context)
+        by = active.by
+        if by is not None and by.key.task == ANY_TASK and _stands_beside(incident):
+            # A rule for any task speaks of the task whose time is over, not of those that happen to run beside it.
+            active = type(active)(())
+        seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
+        if active.verdict is ConditionVerdict.FALSE:
+            return None, seen
+        playbook = await self.playbooks.concluded(incident.tenant, active.conclusion, incident.kind)
+        return decision_by_rule(incident, active, playbook, now, n=n, seen=seen), seen
+
+    async def _by_job_policy(self, failed: FailedAttempt, now: int, n: int, seen: Mapping[str, object]) -> Decision:
+        document, evidence, finding, incident = failed
+        sent = self.dispatcher.send(finding)
+        way = sent.way
+        if way is FailureRoute.OWN and not is_lost(document):
+            playbook = await self.files.answer(document, evidence, finding)
+            if playbook is not None:
+                words = f"{finding.cause} failure of files: {', '.join(actions_of(playbook.steps))}"
+                return _default(incident, PLAYBOOK, now, n, playbook, words=words, **seen)
+        if way is FailureRoute.OWN or is_lost(document):
+            return _answered(incident, default_answer(document, finding, self.free_tries), now, n, seen)
+        if way is FailureRoute.RETRY or (way is FailureRoute.ROLLBACK and can_roll_back(document)):
+            do = RetryByPolicy(sent.retry_policy) if way is FailureRoute.RETRY else Rollback()
+            return _default(
+                incident, PLAYBOOK, now, n, Playbook("default", (PlaybookStep(do),)), words=sent.words, **seen
+            )
+        course = DefaultAction.HOLD if way is FailureRoute.HOLD else DefaultAction.FAIL
+        return _answered(incident, DefaultAnswer(course, sent.words), now, n, seen)
+
+
+def _stands_beside(incident: Incident) -> bool:
+    """Whether a timeout is told to a task that runs beside the one whose time is over."""
+    exception: Any = incident.context.get("exception")
+    late = exception.get("task_id", incident.instance) if isinstance(exception, Mapping) else incident.instance
+    return incident.kind is ExceptionType.TIMEOUT and bool(incident.instance) and late != incident.instance
+
+
+def _answered(incident: Incident, answer: DefaultAnswer, now: int, n: int, seen: Mapping[str, object]) -> Decision:
+    told = {"words": answer.words, "wait": answer.wait, "charged": answer.charged, **seen}
+    return _default(incident, answer.course.value, now, n, None, **told)
+
+
+def _by_exception_policy(
+    incident: Incident, course: ExceptionAction, now: int, n: int, seen: Mapping[str, object]
+) -> Decision:
+    """The default decision, with the playbook that it needs."""
+    playbook: Playbook | None = None
+    own_job = bool(incident.job) and incident.engine == OWN_ENGINE
+    if course is ExceptionAction.RETRY and own_job:
+        playbook = Playbook("default", (PlaybookStep(RetryByPolicy()),))
+    elif course is ExceptionAction.FAIL and (own_job or incident.instance):
+        target = ActionTarget.JOB if own_job else ActionTarget.TASK
+        playbook = Playbook("default", (PlaybookStep(Steer(ActionKind.FORCE_FAIL, target)),))
+    elif course in (ExceptionAction.RETRY, ExceptionAction.FAIL):
+        course = ExceptionAction.HOLD
+    return _default(incident, course.value, now, n, playbook, words=_WORDS[course], **seen)
+
+
+def _default(
+    incident: Incident, verdict: str, now: int, n: int, playbook: Playbook | None, **detail: object
+) -> Decision:
+    plain = None if playbook is None else playbook_as_plain(playbook)
+    return Decision(incident.id, n, incident.tenant, now, verdict, DEFAULT_POLICY, playbook=plain, detail=detail)
+
+
+_WORDS = {
+    ExceptionAction.IGNORE: "no rule matches; ignored by the default policy",
+    ExceptionAction.RETRY: "no rule matches; retried by the default retry policy",
+    ExceptionAction.HOLD: "no rule answers; held for a person",
+    ExceptionAction.FAIL: "no rule matches; failed by the default policy",
+}

@@ -1,0 +1,104 @@
+"""An exception on its way through the pipeline: its incident, where that stands, what was decided, and what the safeguards are asked about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forestay.domain.exceptions.incidents.default_policy import DefaultAction
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident, IncidentStatus
+from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
+from forestay.domain.exceptions.safeguards.job_cost import cost_of
+from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, Chain
+from forestay.domain.exceptions.safeguards.storm import FailureSignature, sign_of
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.services.rules.rule_decision import PLAYBOOK
+
+
+@dataclass(frozen=True, slots=True)
+class PendingException:
+    """One exception, decided on."""
+
+    incident: Incident
+    status: IncidentStatus
+    decision: Decision
+    job: JobDocument | None = None
+    """The failed job, where the exception is the failure of one of ours."""
+    site: str = ""
+    """The site that the failed attempt's pilot came through."""
+    core_seconds: int = 0
+    """What the actions cost, if they run a job again."""
+    by_person: bool = False
+    """A person decided: no safeguard is asked."""
+    playbook: Playbook | None = field(init=False)
+    """What the decision says to carry out; None: at most one write on the job."""
+
+    def __post_init__(self) -> None:
+        plain = self.decision.playbook
+        object.__setattr__(self, "playbook", None if plain is None else playbook_from_plain(plain))
+
+    @property
+    def id(self) -> str:
+        return self.incident.id
+
+    @property
+    def needs_permit(self) -> bool:
+        """Whether it makes load that nobody asked for."""
+        return not self.by_person and (self.playbook is not None or self._is_retry)
+
+    @property
+    def by_rule(self) -> bool:
+        return self.decision.verdict == PLAYBOOK
+
+    @property
+    def sign(self) -> FailureSignature:
+        if self.job is None:
+            return signature_of(self.incident)
+        host = self.job.last.host if self.job.last is not None else ""
+        return sign_of(self.status.cause, owner=self.job.owner, site=self.site, host=host)
+
+    def request(self, chain: Chain) -> ActionRequest:
+        """What the safeguards are asked."""
+        incident, job = self.incident, self.job
+        steps = self.playbook.steps if self.playbook is not None else ()
+        actions = [(step.action.value, str(getattr(step.do, "target", ""))) for step in steps]
+        (action, target), *also = actions or [("retry", "job")]
+        return ActionRequest(
+            tenant=incident.tenant,
+            owner=incident.owner,
+            job=incident.job or incident.id,
+            attempt=incident.attempt,
+            sign=self.sign,
+            action=action,
+            target=target,
+            rule=self.decision.by if self.playbook is not None else "",
+            rule_owner=str(self.decision.detail.get("rule_owner", "")),
+            core_seconds=self.core_seconds if job is None else cost_of(job),
+            charged=job is None or self.status.cause not in INFRASTRUCTURE,
+            chain=chain,
+            also=tuple(also),
+            decision=self.decision.id,
+        )
+
+    @property
+    def _is_retry(self) -> bool:
+        return self.job is not None and self.decision.verdict == DefaultAction.RETRY
+
+
+def is_job_failure(status: IncidentStatus) -> bool:
+    """Whether it is the failure of a job of ours: the status of another engine's has no job."""
+    return status.kind is ExceptionType.ABORT and bool(status.job)
+
+
+def is_foreign_failure(incident: Incident) -> bool:
+    """A task of another engine failed."""
+    return incident.engine != OWN_ENGINE and incident.kind is ExceptionType.ABORT and bool(incident.instance)
+
+
+def signature_of(incident: Incident) -> FailureSignature:
+    """By what exceptions are alike: failures by their cause, others by their type."""
+    if is_foreign_failure(incident):
+        return sign_of(incident.cause, owner=incident.owner)
+    return FailureSignature(incident.kind.value)

@@ -1,0 +1,103 @@
+"""The exception pipeline over one SQLite store, without an engine for runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.sql.audit import SqlAuditStore
+from forestay.adapters.sql.document_store import SqlDocumentStore
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.pilot_store import SqlPilotStore
+from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.adapters.system.patterns import Patterns
+from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.incidents.exception_policy import ExceptionPolicy
+from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
+from forestay.domain.jobs.claim import leave_failure
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.playbooks.playbook import Playbook
+from forestay.services.exceptions.act.action_executor import ActionExecutor
+from forestay.services.exceptions.act.job_actions import JobActions
+from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.decide.decider import Decider
+from forestay.services.exceptions.detect.failure_detector import FailureDetector
+from forestay.services.exceptions.pipeline import ExceptionPipeline
+from forestay.services.exceptions.record.audit_log import AuditLog
+from forestay.services.exceptions.record.decision_log import DecisionLog
+from forestay.services.exceptions.recovery import ExceptionRecovery
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.approvals import Approvals
+from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
+from forestay.services.exceptions.safeguards.safeguards import Safeguards
+from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.jobs.claim_releaser import ClaimReleaser
+from forestay.services.jobs.job_control import JobControl
+from forestay.services.pilots.batch_status import BatchStatus
+from forestay.services.pilots.pilot_launches import PilotLaunches
+from forestay.services.rules.playbook_store import PlaybookStore
+from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import RuleStore
+from forestay.services.shared.checked_writer import CheckedWriter
+
+PATTERNS = Patterns()
+CONDITIONS = CelConditions()
+
+
+class NoFilePolicy:
+    """A domain without storage elements: no failure is about files."""
+
+    async def answer(self, _document: JobDocument, _evidence: Evidence, _finding: CauseFinding) -> Playbook | None:
+        return None
+
+
+def build_runner(store: SqlJobStore) -> PlaybookRunner:
+    clock, writer = SystemClock(), CheckedWriter(store)
+    actions = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+    suspensions = FlowSuspensions(SqlDocumentStore(store.database))
+    incidents = SqlIncidentStore(store.database)
+    return PlaybookRunner(incidents, store, None, FlowStore(store, clock), suspensions, actions, clock)
+
+
+def build_pipeline(
+    store: SqlJobStore,
+    *,
+    safeguards: SafeguardPolicy | None = None,
+    policy: ExceptionPolicy | None = None,
+    troubled: Callable[[str], None] = lambda _text: None,
+) -> ExceptionPipeline:
+    clock, ids, documents = SystemClock(), RandomIds(), SqlDocumentStore(store.database)
+    incidents, pilots, writer = SqlIncidentStore(store.database), SqlPilotStore(store.database), CheckedWriter(store)
+    flows = FlowStore(store, clock)
+    storms = StormTracker(documents, store, clock)
+    log = DecisionLog(incidents, AuditLog(SqlAuditStore(store.database), clock, ids), clock)
+    batch = BatchStatus(pilots, PilotLaunches(documents, clock), ClaimReleaser(store, pilots, writer, clock))
+    return ExceptionPipeline(
+        store,
+        incidents,
+        FailureDetector(store, pilots, batch, PATTERNS.classifier),
+        Decider(
+            RuleCache(RuleStore(documents), CONDITIONS),
+            PlaybookStore(documents, flows, clock),
+            flows,
+            NoFilePolicy(),
+            policy or ExceptionPolicy(),
+        ),
+        Safeguards(
+            ActionLimits(documents, storms, clock, ids, safeguards or SafeguardPolicy()),
+            ChainCounter(incidents, store),
+            Approvals(store, clock),
+        ),
+        ActionExecutor(log, writer, build_runner(store), None, storms, clock),
+        log,
+        clock,
+        troubled=troubled,
+    )
+
+
+def recovery_of(pipeline: ExceptionPipeline) -> ExceptionRecovery:
+    return ExceptionRecovery(pipeline, pipeline.store, pipeline.incidents, pipeline.clock)
