@@ -140,7 +140,7 @@ _JOINED: list[Callable[[random.Random, int], str]] = [
 
 def _truth(chance: random.Random, depth: int) -> str:
     if depth <= 0:
-        return chance.choice(("true", "false", "host.closed", "site.open", f"{_int(chance, 0)} > {_int(chance, 0)}"))
+        return chance.choice(("true", "false", "host.closed", "!host.closed", f"{_int(chance, 0)} > {_int(chance, 0)}"))
     below = depth - 1
     return chance.choice(_TRUTHS)(chance, below)
 

@@ -12,11 +12,12 @@ from tests.contract.examples import job
 from tests.system.pipeline.recording import Recorder
 from tests.system.pipeline.world import TENANTS, World, new_world
 
+from forestay.domain.exceptions.evidence.redaction import redacted
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
-from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
+from forestay.ports.jobs.job_store import DocumentChange, Record, Stored, Written
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 
 ATTEMPTS = [
@@ -156,11 +157,21 @@ async def _later_rules(world: World) -> None:
             await world.add_rule(tenant, ABORT, "", condition, steps, {**KNOWN, **true})
 
 
-async def _put(world: World, documents: Sequence[JobDocument]) -> Sequence[Stored]:
-    results = await world.components.store.write([DocumentChange(document, None) for document in documents])
+async def _put(world: World, made: Sequence[tuple[JobDocument, str]]) -> Sequence[tuple[Stored, str]]:
+    """Failed jobs, each with what its attempt printed, as a server keeps them when their completion is sent."""
+    store = world.components.store
+    evidence = [
+        Record(
+            f"{document.id}:evidence", document.tenant, "evidence", document.id, document.changed,
+            {"ending": {"claim": document.last.claim}, "log_tail": redacted(printed)},
+        )
+        for document, printed in made if document.last is not None
+    ]  # fmt: skip
+    await store.add_records(evidence)
+    results = await store.write([DocumentChange(document, None) for document, _ in made])
     assert all(isinstance(result, Written) for result in results)
-    found = await world.components.store.get([document.id for document in documents])
-    return [found[document.id] for document in documents]
+    found = await store.get([document.id for document, _ in made])
+    return [(found[document.id], printed) for document, printed in made]
 
 
 async def run_campaign(folder: Path, *, failures: int, seed: int, engine: bool) -> tuple[Recorder, World]:
@@ -176,9 +187,8 @@ async def run_campaign(folder: Path, *, failures: int, seed: int, engine: bool) 
             numbers = range(batch * BATCH, min(failures, (batch + 1) * BATCH))
             made = [failure(chance, number, now) for number in numbers]
             recorder.lose_one_in = 0
-            stored = await _put(world, [document for document, _ in made])
+            known = await _put(world, made)
             recorder.lose_one_in = 300
-            known = list(zip(stored, [printed for _, printed in made], strict=True))
             await world.handle(known)
             if chance.random() < 0.2:
                 await world.handle(known[:20])  # another server has taken the same ends

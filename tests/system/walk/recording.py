@@ -24,6 +24,8 @@ WITHOUT = (
 )
 """The store, the clock and the loops: a reader does not follow a request into them."""
 STORE = "/forestay/adapters/sql/"
+ROUTES = "_routes.py"
+"""A walk begins at the route's function: who may call it was checked before."""
 OWN_LOOPS = frozenset({"completions", "claims"})
 """Background loops that do a part of the request's work; what the others do at the same time is no part of it."""
 
@@ -74,6 +76,8 @@ def walked(loops: frozenset[str]) -> Iterator[Walk]:
         code = frame.f_code
         where = place(code)
         if not where or code.co_name.startswith("<") or _is_background(loops) or _is_below(frame):
+            return
+        if not walk.entered and not where.endswith(ROUTES):
             return
         if not walk.entered or walk.entered[-1] != where:
             walk.entered.append(where)

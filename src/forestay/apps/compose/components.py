@@ -51,6 +51,7 @@ from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.exceptions.detect.failure_detector import FailureDetector
+from forestay.services.exceptions.detect.failure_history import FailureHistory
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
 from forestay.services.exceptions.engines.engine_replies import EngineReplies
 from forestay.services.exceptions.pipeline import ExceptionPipeline
@@ -232,11 +233,12 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     pipeline = ExceptionPipeline(
         store,
         stores.incidents,
-        FailureDetector(store, stores.pilots, batch, classifier),
+        FailureDetector(
+            store, stores.pilots, batch, classifier, FailureHistory(stores.incidents, documents, clock), flows
+        ),
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),
             playbooks,
-            flows,
             FileFailurePolicy(data_actions),
             settings.exceptions,
             settings.dispatcher,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.domain.flows.execution.run_names import task_of
 from forestay.domain.rules.context import BY_NAME
 
 _GROUPS = ("job", "evidence", "run", "task", "host", "site", "history", "now", "exception")
@@ -50,7 +51,9 @@ def told_by(incident: Incident) -> dict[str, object]:
     }
     values |= {name: value for name, value in named.items() if value}
     values |= {"exception.type": incident.kind.value, "job.attempt": incident.attempt}
-    # As they were when the failure was first decided on (`failure_context`).
+    if "evidence" in kept:
+        values.setdefault("evidence.scheduler", "none")
+    # What incidents did not keep that were written before 0.2.
     if values.get("evidence.node"):
         values.setdefault("host.name", values["evidence.node"])
     values.setdefault("now.hour", incident.at // _HOUR % 24)
@@ -58,5 +61,5 @@ def told_by(incident: Incident) -> dict[str, object]:
     values.setdefault("cause", incident.cause)
     if incident.instance:
         values.setdefault("task.name", incident.instance)
-        values.setdefault("exception.task", incident.instance.partition(":")[0].partition("[")[0])
+        values.setdefault("exception.task", task_of(incident.instance).partition(":")[0].partition("[")[0])
     return values

@@ -40,6 +40,7 @@ from forestay.services.exceptions.act.action_executor import ActionExecutor, Act
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector
+from forestay.services.exceptions.detect.failure_history import PastFailures
 from forestay.services.exceptions.detect.failure_incident import failure_incident_id
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.record.decision_log import DecisionLog
@@ -103,12 +104,12 @@ class ExceptionPipeline(FailureHandling):
     async def handle_batch(self, failures: Sequence[tuple[Stored, str]]) -> None:
         """As `handle_failures`, in one batch: one that cannot be handled stops all of them."""
         await self.decider.get_ready()
-        now = self.clock.now()
+        faulted = [(stored.document, log) for stored, log in failures if stored.document.state is State.FAULTED]
+        past, now = await self.detector.history.before([document for document, _ in faulted]), self.clock.now()
         decided = [
             found
-            for stored, log_tail in failures
-            if stored.document.state is State.FAULTED
-            and (found := await self._decide_failure(stored.document, log_tail, now)) is not None
+            for document, log_tail in faulted
+            if (found := await self._decide_failure(document, log_tail, past, now)) is not None
         ]
         if not decided:
             return
@@ -130,11 +131,11 @@ class ExceptionPipeline(FailureHandling):
         await self.act(pendings, new=first)
 
     async def _decide_failure(
-        self, document: JobDocument, log_tail: str, now: int
+        self, document: JobDocument, log_tail: str, past: PastFailures, now: int
     ) -> tuple[FailedAttempt, Decision] | None:
         """None: nobody can decide on it now; it stays due."""
         try:
-            failed = await self.detector.detect(document, log_tail, now)
+            failed = await self.detector.detect(document, log_tail, past, now)
             decision = await self.decider.decide_failure(failed, now)
         except Transient:
             raise

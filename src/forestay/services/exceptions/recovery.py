@@ -20,7 +20,7 @@ from forestay.services.exceptions.detect.failure_incident import failure_inciden
 from forestay.services.exceptions.pending_exception import PendingException, is_job_failure
 from forestay.services.exceptions.pipeline import BULK, LEFT_BEHIND, ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange
-from forestay.services.rules.rule_decision import DEFAULT_POLICY, PLAYBOOK
+from forestay.services.rules.rule_decision import PLAYBOOK
 from forestay.services.shared.polling import poll_forever
 
 HANDLED_FOR = 5_000
@@ -201,14 +201,12 @@ class ExceptionRecovery:
     ) -> None:
         now = self.clock.now()
         again: list[tuple[Incident, Decision, JobDocument]] = []
-        logs = await self.pipeline.detector.read_logs([stored for stored, _ in held])
-        for (stored, incident), (_, printed) in zip(held, logs, strict=True):
-            document, n = stored.document, statuses[incident.id].n
-            failed = (await self.pipeline.detector.detect(document, printed, now))._replace(incident=incident)
-            decision = await self.pipeline.decider.decide_failure(failed, now, n=n + 1)
+        for stored, incident in held:
+            n = statuses[incident.id].n
             # What the default policy says is no news: it has said so before, and a person was asked since.
-            if decision.by != DEFAULT_POLICY and await self._is_news(decision, n):
-                again.append((incident, decision, document))
+            decision, _ = await self.pipeline.decider.decide_by_rule(incident, now, n=n + 1)
+            if decision is not None and await self._is_news(decision, n):
+                again.append((incident, decision, stored.document))
         agreed = await self.pipeline.log.agree([decision for _, decision, _ in again]) if again else ()
         pendings = [
             await self.pipeline.pending_failure(incident, statuses[incident.id], decision, document)

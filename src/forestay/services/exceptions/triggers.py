@@ -16,6 +16,7 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Incident, IncidentState, status_of
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.constraints import holder_of
+from forestay.domain.flows.execution.run_names import task_of
 from forestay.domain.playbooks.playbook import Playbook, aimed
 from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.domain.rules.plain_condition import conjunction_of
@@ -27,7 +28,6 @@ from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.exceptions.act.action_executor import ActionTaken
-from forestay.services.exceptions.detect.constraint_checker import task_of
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.engines.engine_commands import Unanswered
 from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException

@@ -35,6 +35,8 @@ MOST_VERSIONS = 100
 FRESH = 0.5
 """Seconds for which a name that was looked up is believed."""
 TRIES = 20
+MOST_READ = 10_000
+"""Conclusions in place that are remembered."""
 IN_PLACE = "in-place"
 """The name of a playbook whose steps are written into a rule."""
 
@@ -69,6 +71,8 @@ class PlaybookStore:
     """The names of the retry_policies that there are; None: any name is taken to be one."""
     monotonic: Callable[[], float] = time.monotonic
     _seen: dict[tuple[str, str], tuple[float, StoredPlaybook | None]] = field(default_factory=dict)
+    _read: dict[tuple[int, ExceptionType], tuple[Conclusion, Playbook | str]] = field(default_factory=dict)
+    """What rules conclude in place, read and checked once; by the identity of the conclusion, which is kept beside it and so stays its own."""
 
     async def problems(self, tenant: str, playbook: Playbook, kind: ExceptionType | None = None) -> list[FlowProblem]:
         """Everything that is wrong with a playbook, the worklets and retry_policies that there are not included."""
@@ -124,12 +128,25 @@ class PlaybookStore:
 
     async def concluded(self, tenant: str, conclusion: Conclusion | None, kind: ExceptionType) -> Playbook | str:
         """The playbook that a rule concludes, by its name or by its steps; or in words why it cannot be carried out. `Transient` if the store does not answer."""
-        if conclusion is None or not conclusion.playbook:
-            return concluded_in_place(conclusion, kind, self.retry_policies)
+        if conclusion is None:
+            return concluded_in_place(None, kind)
+        if not conclusion.playbook:
+            return self._in_place(conclusion, kind)
         kept = await self._look_up(tenant, conclusion.playbook)
         if kept is None:
             return f"there is no playbook {conclusion.playbook!r}; store it, or write its steps into the rule"
         return _fitting(kept.playbook, kind, self.retry_policies, f"the playbook {kept.playbook.name}")
+
+    def _in_place(self, conclusion: Conclusion, kind: ExceptionType) -> Playbook | str:
+        known = self._read.get((id(conclusion), kind))
+        if known is None:
+            if len(self._read) >= MOST_READ:
+                self._read.clear()
+            known = self._read[id(conclusion), kind] = (
+                conclusion,
+                concluded_in_place(conclusion, kind, self.retry_policies),
+            )
+        return known[1]
 
     async def _look_up(self, tenant: str, name: str) -> StoredPlaybook | None:
         at, playbook = self._seen.get((tenant, name), (float("-inf"), None))

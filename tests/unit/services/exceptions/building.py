@@ -24,6 +24,7 @@ from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.failure_detector import FailureDetector
+from forestay.services.exceptions.detect.failure_history import FailureHistory
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
@@ -79,11 +80,10 @@ def build_pipeline(
     return ExceptionPipeline(
         store,
         incidents,
-        FailureDetector(store, pilots, batch, PATTERNS.classifier),
+        FailureDetector(store, pilots, batch, PATTERNS.classifier, FailureHistory(incidents, documents, clock), flows),
         Decider(
             RuleCache(RuleStore(documents), CONDITIONS),
             PlaybookStore(documents, flows, clock),
-            flows,
             NoFilePolicy(),
             policy or ExceptionPolicy(),
         ),

@@ -58,7 +58,12 @@ class Desk:
         try:
             edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
             scenario = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
-            true = {"cause": "memory", "confidence": 0.9, "job": {"attempt": 1, "memory": 1 << 30}}
+            true = {
+                "cause": "memory",
+                "confidence": 0.9,
+                "job": {"attempt": 1, "memory": 1 << 30},
+                "history": {"owner_1h": 5},
+            }
             draft = RuleDraft(
                 scenario, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true
             )

@@ -37,6 +37,11 @@ def instance_of(work: str) -> tuple[str, int]:
     return instance, int(number)
 
 
+def task_of(instance: str) -> str:
+    """The task whose instance it is: inside loops and choices its name comes after the round that it is in."""
+    return instance.rpartition("/")[2]
+
+
 def _named(text: str) -> str:
     """The UUID, version 5, of a text in our space. A million are made for one flow, and the library's own takes ten times as long."""
     hashed = _SPACE.copy()

@@ -25,12 +25,10 @@ from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPo
 from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of
 from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.domain.rules.condition import ConditionVerdict
-from forestay.domain.rules.context import Context, read_context
-from forestay.domain.rules.failure_context import failure_context
+from forestay.domain.rules.context import read_context
 from forestay.domain.rules.incident_context import told_by
 from forestay.domain.rules.rule_set import ANY_TASK
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt
-from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_decision import DEFAULT_POLICY, PLAYBOOK, decision_by_rule, shadow_said
@@ -52,7 +50,6 @@ class Decider:
     rules: RuleCache
     playbooks: PlaybookStore
     """Those that rules conclude by their names."""
-    flows: FlowStore
     files: FilePolicy
     """Answers failures that are about files, before the job's own policy does."""
     policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
@@ -79,26 +76,21 @@ class Decider:
         return self.policy.course(kind) is not ExceptionAction.IGNORE or self.has_rules(tenant, flow_name, kind, task)
 
     async def decide(self, incident: Incident, now: int, *, n: int = 1) -> Decision:
-        """The decision number `n` on an incident, by what is written in it and nothing else."""
-        context, _ = read_context(told_by(incident))
-        by_rule, seen = await self._by_rule(
-            incident, str(context["run.flow"]), str(context["exception.task"]), context, now, n
-        )
+        """The decision number `n` on an exception, by what is written in its incident and nothing else."""
+        by_rule, seen = await self.decide_by_rule(incident, now, n=n)
         return by_rule or _by_exception_policy(incident, self.policy.course(incident.kind), now, n, seen)
 
-    async def decide_failure(self, failed: FailedAttempt, now: int, *, n: int = 1) -> Decision:
-        """The decision number `n` on the failure of a job of ours."""
-        document, incident = failed.document, failed.incident
-        # By its name: rule sets are of all versions of a flow.
-        flow, task = await self.flows.name_of(document), incident.instance
-        context = failure_context(document, failed.finding, failed.evidence, flow=flow, task=task, now=now)
-        by_rule, seen = await self._by_rule(incident, flow, task, context, now, n)
-        return by_rule or await self._by_job_policy(failed, now, n, seen)
+    async def decide_failure(self, failed: FailedAttempt, now: int) -> Decision:
+        """The first decision on the failure of a job of ours: rules see its incident, the default policy its job."""
+        by_rule, seen = await self.decide_by_rule(failed.incident, now)
+        return by_rule or await self._by_job_policy(failed, now, seen)
 
-    async def _by_rule(
-        self, incident: Incident, flow: str, task: str, context: Context, now: int, n: int
+    async def decide_by_rule(
+        self, incident: Incident, now: int, *, n: int = 1
     ) -> tuple[Decision | None, Mapping[str, object]]:
-        """What a rule concludes; and what a shadow would have."""
+        """What a rule concludes, None if none does; and what a shadow would have concluded."""
+        context, _ = read_context(told_by(incident))
+        flow, task = str(context["run.flow"]), str(context["exception.task"])
         active, shadow = self.rules.decide(incident.tenant, flow, incident.kind, task, context)
         by = active.by
         if by is not None and by.key.task == ANY_TASK and _stands_beside(incident):
@@ -110,7 +102,7 @@ class Decider:
         playbook = await self.playbooks.concluded(incident.tenant, active.conclusion, incident.kind)
         return decision_by_rule(incident, active, playbook, now, n=n, seen=seen), seen
 
-    async def _by_job_policy(self, failed: FailedAttempt, now: int, n: int, seen: Mapping[str, object]) -> Decision:
+    async def _by_job_policy(self, failed: FailedAttempt, now: int, seen: Mapping[str, object]) -> Decision:
         document, evidence, finding, incident = failed
         sent = self.dispatcher.send(finding)
         way = sent.way
@@ -118,16 +110,16 @@ class Decider:
             playbook = await self.files.answer(document, evidence, finding)
             if playbook is not None:
                 words = f"{finding.cause} failure of files: {', '.join(actions_of(playbook.steps))}"
-                return _default(incident, PLAYBOOK, now, n, playbook, words=words, **seen)
+                return _default(incident, PLAYBOOK, now, 1, playbook, words=words, **seen)
         if way is FailureRoute.OWN or is_lost(document):
-            return _answered(incident, default_answer(document, finding, self.free_tries), now, n, seen)
+            return _answered(incident, default_answer(document, finding, self.free_tries), now, seen)
         if way is FailureRoute.RETRY or (way is FailureRoute.ROLLBACK and can_roll_back(document)):
             do = RetryByPolicy(sent.retry_policy) if way is FailureRoute.RETRY else Rollback()
             return _default(
-                incident, PLAYBOOK, now, n, Playbook("default", (PlaybookStep(do),)), words=sent.words, **seen
+                incident, PLAYBOOK, now, 1, Playbook("default", (PlaybookStep(do),)), words=sent.words, **seen
             )
         course = DefaultAction.HOLD if way is FailureRoute.HOLD else DefaultAction.FAIL
-        return _answered(incident, DefaultAnswer(course, sent.words), now, n, seen)
+        return _answered(incident, DefaultAnswer(course, sent.words), now, seen)
 
 
 def _stands_beside(incident: Incident) -> bool:
@@ -137,9 +129,9 @@ def _stands_beside(incident: Incident) -> bool:
     return incident.kind is ExceptionType.TIMEOUT and bool(incident.instance) and late != incident.instance
 
 
-def _answered(incident: Incident, answer: DefaultAnswer, now: int, n: int, seen: Mapping[str, object]) -> Decision:
+def _answered(incident: Incident, answer: DefaultAnswer, now: int, seen: Mapping[str, object]) -> Decision:
     told = {"words": answer.words, "wait": answer.wait, "charged": answer.charged, **seen}
-    return _default(incident, answer.course.value, now, n, None, **told)
+    return _default(incident, answer.course.value, now, 1, None, **told)
 
 
 def _by_exception_policy(

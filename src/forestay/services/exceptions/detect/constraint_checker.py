@@ -13,7 +13,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.flows.execution.run_names import instance_of
+from forestay.domain.flows.execution.run_names import instance_of, task_of
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
@@ -161,8 +161,3 @@ class ConstraintChecker:
         known = (await incidents.get_incidents([incident])).get(incident)
         if known is not None and status is not None and status.status.state in CLOSED:
             await self.pipeline.executor.playbooks.lift(known)
-
-
-def task_of(instance: str) -> str:
-    """The task of a task: inside loops and choices its name comes after the round that it is in."""
-    return instance.rpartition("/")[2]

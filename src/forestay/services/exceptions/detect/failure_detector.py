@@ -16,7 +16,9 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.lifecycle import Event
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.exceptions.detect.failure_history import FailureHistory, PastFailures
 from forestay.services.exceptions.detect.failure_incident import failure_incident
+from forestay.services.flows.flow_store import FlowStore
 from forestay.services.pilots.batch_status import BatchStatus
 
 READERS = 16
@@ -44,13 +46,25 @@ class FailureDetector:
     batch: BatchStatus
     """Says how the batch jobs of lost pilots ended."""
     classifier: Callable[[], Awaitable[Classifier]]
+    history: FailureHistory
+    flows: FlowStore
     _sites: dict[str, str] = field(default_factory=dict)
 
-    async def detect(self, document: JobDocument, log_tail: str, now: int) -> FailedAttempt:
-        """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed."""
+    async def detect(self, document: JobDocument, log_tail: str, past: PastFailures, now: int) -> FailedAttempt:
+        """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed, `past`: what `history` says of it."""
         evidence = await self.batch.joined(document, evidence_of(document, log_tail))
         finding = find_cause(document, evidence, await self.classifier())
-        return FailedAttempt(document, evidence, finding, failure_incident(document, evidence, finding, now))
+        incident = failure_incident(
+            document,
+            evidence,
+            finding,
+            now,
+            # By its name: rule sets are of all versions of a flow.
+            flow=await self.flows.name_of(document),
+            site=await self.site_of(document),
+            past=past.told(document, finding.cause.value, evidence.node),
+        )
+        return FailedAttempt(document, evidence, finding, incident)
 
     async def read_logs(self, jobs: Sequence[Stored]) -> Sequence[tuple[Stored, str]]:
         """Faulted jobs, each with the last lines that its attempt printed."""

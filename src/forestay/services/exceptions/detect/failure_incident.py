@@ -1,22 +1,25 @@
-"""The incident that the failure of a job is: everything that it is decided by, as it is then."""
+"""The incident that the failure of a job is, with the whole context that it is decided by: a later replay reads the same."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.pilot_finding import execution_failure
 from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, incident_id
-from forestay.domain.flows.execution.run_names import instance_of
+from forestay.domain.flows.execution.run_names import instance_of, task_of
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.formats.jobs.job_public import job_public
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json
 
-LOG_KEPT = 8_000
-"""Characters of the log that go into the incident; the evidence beside the attempt has more of it."""
+LOG_KEPT = 16_000
+"""Characters of the log that go into the incident, and that rules see; the evidence beside the attempt may have more of it."""
 PARAMETERS_KEPT = 4_000
 """Bytes of a job's parameters as JSON that go into the incident; larger ones are left out."""
 KEPT = (
@@ -34,21 +37,41 @@ def failure_incident_id(document: JobDocument) -> str:
     )
 
 
-def failure_incident(document: JobDocument, evidence: Evidence, finding: CauseFinding, now: int) -> Incident:
-    """The incident of a faulted job's last attempt: the same one, whoever makes it."""
+def failure_incident(
+    document: JobDocument,
+    evidence: Evidence,
+    finding: CauseFinding,
+    now: int,
+    *,
+    flow: str = "",
+    site: str = "",
+    past: Mapping[str, object] | None = None,
+) -> Incident:
+    """The incident of a faulted job's last attempt: the same one, whoever makes it. `flow` is the flow's name, `past` what `PastFailures.told` says."""
     flow_ref, event = document.flow_ref, _event(document)
     run = flow_ref.run if flow_ref is not None else ""
     instance, round_ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
-    log_tails = evidence_to_json(evidence)
-    if "log_tail" in log_tails:
-        log_tails["log_tail"] = log_tails["log_tail"][-LOG_KEPT:]
+    told = evidence_to_json(evidence)
+    if "log_tail" in told:
+        told["log_tail"] = told["log_tail"][-LOG_KEPT:]
+    if evidence.more:
+        told["more"] = redacted_value(dict(evidence.more))
     shown = job_public(document)
+    moment = datetime.fromtimestamp(now / 1000, UTC)
     context: dict[str, Any] = {
         "job": {name: shown[name] for name in KEPT} | _more(document, now),
-        "evidence": log_tails,
+        "evidence": told,
         "finding": finding_to_json(finding),
         "failure": execution_failure(evidence.stage, finding.cause).value,
+        "exception": {"type": ExceptionType.ABORT.value, "task": task_of(instance)},
+        "host": {"name": evidence.node},
+        "site": {"name": site},
+        "now": {"hour": moment.hour, "weekday": moment.isoweekday()},
+        **(past or {}),
     }
+    if flow_ref is not None:
+        context["run"] = {"id": run, "flow": flow, "version": flow_ref.flow, "depth": len(flow_ref.above)}
+        context["task"] = {"name": instance, "round": round_}
     kind = ExceptionType.ABORT
     return Incident(
         id=failure_incident_id(document),
