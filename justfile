@@ -45,7 +45,7 @@ fix:
     uv run ruff format .
 
 # Folders with tests on the real servers, each of which is collected by every process of a tier: name only what has some.
-live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/services tests/system/shim tests/system/tes tests/system/wes"
+live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/bpel tests/unit/services tests/system/shim tests/system/tes tests/system/wes"
 live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tests/unit/apps/server tests/system/shim"
 live_measured_folders := "tests/live tests/system/papers"
 
@@ -89,7 +89,7 @@ live-measured *args:
 
 # What the gate shows on SQLite alone, on PostgreSQL and OpenSearch too.
 stores *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/live tests/system/tes {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/unit/bpel tests/live tests/system/tes {{ args }}
 
 # Unmodified engines on the real Slurm, through the shim and by plugins; those too that take minutes to fetch.
 insertion *args:
@@ -180,7 +180,7 @@ fuzz-rules *args:
 
 # Everything about BPEL and JSDL, on the real servers and the real Slurm too.
 bpel *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/unit/bpel tests/unit/jsdl tests/unit/apps/server/insertion/test_soap.py tests/live/test_bpel_*.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest tests/unit/bpel tests/live/test_bpel_*.py {{ args }}
 
 # Three domains in network namespaces, one of them on Slurm: lines cut for a minute, a domain killed for good (needs root; ten minutes).
 peers *args:

@@ -13,8 +13,8 @@ from tests.unit.apps.server.running import until
 from tests.unit.bpel.jobs import JOBS, POLLING, REGISTERED, definition, job_process
 
 from forestay.domain.flows.events import VerbKind
-from forestay.formats.bpel import message_plain, read_bpel
 from forestay.ports.flows.flow_engine import RunStart
+from forestay_bpel.formats.bpel import message_plain, read_bpel
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +28,7 @@ async def site(tmp_path: Path) -> AsyncIterator[RunSite]:
 async def start(site: RunSite, text: str, *, mapping: str = "", **message: str) -> str:
     read = read_bpel(text, jobs=JOBS, mapping=mapping)
     assert read.flow is not None, (read.other, [str(entry) for entry in read.report.entries if entry.fate == "refused"])
-    version = await site.server.services.components.flows.put_bpel(read.flow, tenant=TENANT)
+    version = await site.server.services.components.flows.put_grown(read.flow, tenant=TENANT)
     run = str(uuid4())
     params: dict[str, Any] = {"message": message_plain(message)}
     assert await site.engine.start(RunStart(run, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), params))

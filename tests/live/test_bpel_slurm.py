@@ -23,8 +23,8 @@ from tests.unit.apps.server.running import until
 from tests.unit.bpel.jobs import POLLING, REGISTERED, definition, job_process
 
 from forestay.adapters.private_file import write_private
-from forestay.formats.bpel import read_bpel
 from forestay.ports.flows.flow_engine import RunStart
+from forestay_bpel.formats.bpel import read_bpel
 
 pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 PATIENCE = 150.0
@@ -42,7 +42,7 @@ class Layers:
             read.other,
             [str(entry) for entry in read.report.entries if entry.fate == "refused"],
         )
-        version = await self.site.server.services.components.flows.put_bpel(read.flow, tenant=TENANT)
+        version = await self.site.server.services.components.flows.put_grown(read.flow, tenant=TENANT)
         run = str(uuid4())
         start = RunStart(run, TENANT, "ada", version, read.flow.name, read.flow.as_plain(), {})
         assert await self.site.engine.start(start)

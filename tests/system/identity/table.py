@@ -36,7 +36,7 @@ CALLBACKS, OIDC, WEB = (
     "system/identity/test_oidc.py",
     "unit/pilot/staging/test_staging_web.py",
 )
-XML, BPEL, CEL = "unit/jsdl/test_hostile_xml.py", "unit/bpel/test_reading.py", "unit/adapters/cel/test_conditions.py"
+XML, BPEL, CEL = "unit/bpel/test_hostile_xml.py", "unit/bpel/test_reading.py", "unit/adapters/cel/test_conditions.py"
 ENROL, CLOSED, SECRETS = (
     "unit/apps/server/pilots/test_enrolments.py",
     "system/openapi/test_closed.py",
@@ -145,7 +145,7 @@ EXPECTED: tuple[Row, ...] = (
 )  # fmt: skip
 
 INPUTS: tuple[Row, ...] = (
-    Row("XML with a DTD, a billion laughs", "any DTD is rejected within 50 ms", (f"{XML}::test_is_refused_soon", "unit/apps/server/flows/test_bpel.py::test_hostile_xml_is_refused")),
+    Row("XML with a DTD, a billion laughs", "any DTD is rejected within 50 ms", (f"{XML}::test_is_refused_soon", "unit/bpel/server/test_routes.py::test_hostile_xml_is_refused")),
     Row("a quadratic blow-up", "the same", (f"{XML}::test_is_refused_soon",)),
     Row("external entities, by file, by HTTP, by parameter", "the same; a listener receives no request", (f"{XML}::test_is_refused_soon", f"{XML}::test_a_place_of_a_schema_is_never_looked_up")),
     Row("XML 200,000 deep", "rejected beyond a depth of 64, while it is parsed", (f"{XML}::test_is_refused_soon",)),
@@ -155,7 +155,7 @@ INPUTS: tuple[Row, ...] = (
         (f"{BAD}::test_a_body_that_is_too_large", f"{BAD}::test_bodies_that_are_no_request", f"{BAD}::test_a_client_that_sends_too_slowly_is_hung_up_on", f"{BAD}::test_the_head_of_a_request_has_its_bounds_before_anybody_is_known", f"{BAD}::test_a_later_head_has_its_time_too", "unit/apps/server/http/test_hostile.py::test_a_request_has_one_end", f"{ACCESS}::test_who_has_no_token_is_not_told_what_is_wrong_with_a_body"),
         "the limit is 64 MiB, for ten thousand jobs at once, and not 1 MiB; without a token no body is read at all",
     ),
-    Row("imports of remote schemas, extensions", "never fetched, 422", ("unit/apps/server/flows/test_bpel.py::test_a_remote_import_is_refused", f"{BPEL}::test_nothing_is_fetched", f"{BPEL}::test_an_extension_that_must_be_understood_is_refused")),
+    Row("imports of remote schemas, extensions", "never fetched, 422", ("unit/bpel/server/test_routes.py::test_a_remote_import_is_refused", f"{BPEL}::test_nothing_is_fetched", f"{BPEL}::test_an_extension_that_must_be_understood_is_refused")),
     Row("an XPath bomb", "stopped by a step limit", (f"{BPEL}::test_a_bomb_of_xpath_is_stopped",)),
     Row(
         "conditions that take too long",

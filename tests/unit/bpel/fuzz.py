@@ -16,15 +16,15 @@ from tests.unit.bpel.jobs import POLLING, REGISTERED, definition, job_process
 from tests.unit.bpel.processes import CASES
 from tests.unit.bpel.simulated import process_text
 
-from forestay.domain.flows.bpel.xpath import compile_xpath
-from forestay.domain.flows.bpel.xpath_grammar import XPathRefused
-from forestay.domain.flows.bpel.xpath_values import Value, XPathFailed
-from forestay.domain.flows.jsdl.definition import JobDefinition
-from forestay.domain.flows.jsdl.job import NotRunnable, converted_job
-from forestay.domain.flows.xml_tree import as_plain, from_plain
-from forestay.formats.bpel import read_bpel
-from forestay.formats.jsdl import JsdlRefused, read_jsdl, write_jsdl
-from forestay.formats.text.xml_text import XmlRefused, read_xml, write_xml
+from forestay_bpel.domain.bpel.xpath import compile_xpath
+from forestay_bpel.domain.bpel.xpath_grammar import XPathRefused
+from forestay_bpel.domain.bpel.xpath_values import Value, XPathFailed
+from forestay_bpel.domain.jsdl.definition import JobDefinition
+from forestay_bpel.domain.jsdl.job import NotRunnable, converted_job
+from forestay_bpel.domain.xml_tree import as_plain, from_plain
+from forestay_bpel.formats.bpel import read_bpel
+from forestay_bpel.formats.jsdl import JsdlRefused, read_jsdl, write_jsdl
+from forestay_bpel.formats.xml_text import XmlRefused, read_xml, write_xml
 
 SLOW = 1.0
 """Seconds of work on one input that count as a hang."""

@@ -26,7 +26,7 @@ from tests.unit.bpel.written import (
     until,
 )
 
-from forestay.flows.bpel.host import Incoming
+from forestay_bpel.interpreter.host import Incoming
 
 
 @dataclass(frozen=True)

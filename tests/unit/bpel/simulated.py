@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from forestay.domain.flows.bpel.process import Process
-from forestay.domain.flows.bpel.reading import read_process
-from forestay.domain.flows.xml_tree import XmlElement
-from forestay.flows.bpel.host import Fault, Incoming, Message, PartnerCall
-from forestay.flows.bpel.interpreter import Interpreter, ProcessResult
-from forestay.formats.text.xml_text import read_xml
+from forestay_bpel.domain.bpel.process import Process
+from forestay_bpel.domain.bpel.reading import read_process
+from forestay_bpel.domain.xml_tree import XmlElement
+from forestay_bpel.formats.xml_text import read_xml
+from forestay_bpel.interpreter.host import Fault, Incoming, Message, PartnerCall
+from forestay_bpel.interpreter.interpreter import Interpreter, ProcessResult
 
 T = TypeVar("T")
 NAMESPACE = "urn:t"

@@ -6,12 +6,12 @@ import pytest
 from tests.unit.bpel.processes import CASES, ProcessCase
 from tests.unit.bpel.simulated import World, process_text, run_process
 
-from forestay.domain.flows.bpel.adapting import PREFIX, PROXY
-from forestay.domain.flows.bpel.xpath import BPEL
-from forestay.domain.flows.xml_tree import XmlElement
-from forestay.flows.bpel.host import Fault, Message, PartnerCall
-from forestay.formats.bpel import adapt_text, read_bpel
-from forestay.formats.text.xml_text import read_xml
+from forestay_bpel.domain.bpel.adapting import PREFIX, PROXY
+from forestay_bpel.domain.bpel.xpath import BPEL
+from forestay_bpel.domain.xml_tree import XmlElement
+from forestay_bpel.formats.bpel import adapt_text, read_bpel
+from forestay_bpel.formats.xml_text import read_xml
+from forestay_bpel.interpreter.host import Fault, Message, PartnerCall
 
 STANDARD = {"http://docs.oasis-open.org/wsbpel/2.0/serviceref", "http://www.w3.org/2005/08/addressing", "urn:t", BPEL}
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.bpel.processes import CASES, ProcessCase
 from tests.unit.bpel.simulated import World, process_text, run_process
 
-from forestay.flows.bpel.execution_context import ProcessStopped
+from forestay_bpel.interpreter.execution_context import ProcessStopped
 
 
 def test_there_are_at_least_sixty() -> None:

@@ -11,14 +11,14 @@ from tests.unit.bpel.processes import CASES
 from tests.unit.bpel.simulated import World, process_text, run_process
 from tests.unit.bpel.written import do, flow, iff, let, linked, scope
 
-from forestay.domain.flows.bpel.services import MappingRefused, OperationKind, read_services
-from forestay.domain.flows.bpel.xpath import compile_xpath
-from forestay.domain.flows.bpel.xpath_grammar import XPathRefused
-from forestay.domain.flows.bpel.xpath_values import XPathFailed, string
-from forestay.domain.flows.bpel_flow import message_from_plain
-from forestay.domain.flows.xml_tree import XmlElement
-from forestay.formats.bpel import ImportStatus, message_plain, read_bpel
-from forestay.formats.text.xml_text import read_xml
+from forestay_bpel.domain.bpel.services import MappingRefused, OperationKind, read_services
+from forestay_bpel.domain.bpel.xpath import compile_xpath
+from forestay_bpel.domain.bpel.xpath_grammar import XPathRefused
+from forestay_bpel.domain.bpel.xpath_values import XPathFailed, string
+from forestay_bpel.domain.bpel_flow import message_from_plain
+from forestay_bpel.domain.xml_tree import XmlElement
+from forestay_bpel.formats.bpel import ImportStatus, message_plain, read_bpel
+from forestay_bpel.formats.xml_text import read_xml
 
 WSDL = 'importType="http://schemas.xmlsoap.org/wsdl/"'
 BODY = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.bpel.simulated import part
 
-from forestay.flows.bpel.host import Incoming
+from forestay_bpel.interpreter.host import Incoming
 
 
 def do(name: str, more: str = "") -> str:

@@ -13,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SRC = ROOT / "src"
+PACKAGES = (SRC, ROOT / "plugins" / "forestay-bpel")
+"""The folders of what is one program when it is installed."""
+FILES = [path for folder in PACKAGES for path in folder.rglob("*.py")]
 PAGES = ROOT / "web" / "src"
 FIRST = 5
 MOST_FILES = 24
@@ -49,7 +52,7 @@ def test_a_question_is_answered_by_one_search(question: str, word: str, answer: 
 def test_no_two_classes_have_one_name() -> None:
     names = Counter(
         node.name
-        for path in SRC.rglob("*.py")
+        for path in FILES
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -57,7 +60,7 @@ def test_no_two_classes_have_one_name() -> None:
 
 
 def test_no_folder_is_crowded() -> None:
-    files = Counter(path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+    files = Counter(path.parent.relative_to(ROOT).as_posix() for path in FILES)
     assert {folder: number for folder, number in files.items() if number > MOST_FILES} == {}
 
 
@@ -77,8 +80,9 @@ def imports(body: list[ast.stmt]) -> Iterator[str]:
 
 def test_no_module_imports_itself_by_a_detour() -> None:
     modules = {
-        ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in SRC.rglob("*.py")
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in PACKAGES
+        for path in folder.rglob("*.py")
     }
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():

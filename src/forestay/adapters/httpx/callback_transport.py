@@ -13,8 +13,8 @@ import orjson
 
 from forestay.adapters.httpx.guarded import bounded, guarded_client
 from forestay.domain.jobs.outbound import OutboundPolicy
-from forestay.formats.soap import notification
 from forestay.ports.errors import Permanent, Transient
+from forestay.ports.flows.flow_format import CALLBACK_MARKS, FlowFormats, NoFormats, NotInstalled
 
 SECONDS = 5.0
 MAX_ANSWER = 65_536
@@ -26,8 +26,9 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 class HttpxCallbackTransport:
     """Fills `ports.operations.callback_transport.Notify`."""
 
-    def __init__(self, allowed: tuple[str, ...]) -> None:
+    def __init__(self, allowed: tuple[str, ...], formats: FlowFormats | None = None) -> None:
         self._outbound = OutboundPolicy(allowed, setting="callback_hosts")
+        self._formats = formats or NoFormats()
 
     def check(self, url: str) -> str | None:
         return self._outbound.check(url)
@@ -41,9 +42,12 @@ class HttpxCallbackTransport:
         host = parts.hostname or ""
         headers = {"Content-Type": "application/json", "Forestay-Delivery": delivery, **more}
         content = orjson.dumps(body)
-        if parts.fragment == "soap":
-            content = notification(body).encode()
-            headers |= {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '"notify"'}
+        if name := CALLBACK_MARKS.get(parts.fragment):
+            try:
+                content, own = self._formats.get(name).callback(body)
+            except NotInstalled as error:  # it may be, by the time of the next try
+                raise Transient(str(error)) from error
+            headers |= own
         try:
             async with (
                 asyncio.timeout(SECONDS),

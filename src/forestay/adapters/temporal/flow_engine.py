@@ -31,9 +31,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from forestay.adapters.temporal.run_history import read_history
 from forestay.adapters.temporal.security import Security
 from forestay.adapters.temporal.workflows import temporal_runtime
-from forestay.domain.flows.bpel_flow import is_bpel
 from forestay.domain.flows.commands import AnswerVerb
-from forestay.domain.flows.definition.python_flow import is_python
+from forestay.domain.flows.definition.flow_format import PYTHON, format_of, run_type
 from forestay.domain.flows.events import Event, Verb
 from forestay.domain.flows.execution.messages import as_plain, from_plain
 from forestay.domain.flows.execution.run_names import shard_of
@@ -142,12 +141,10 @@ class TemporalFlowEngine:
             temporal_runtime.VERSION.value_set(start.version),
             temporal_runtime.STATUS.value_set("running"),
         )
-        if is_python(start.flow):
-            return await self._start(
-                temporal_runtime.PYTHON_RUN, start.run, worklets, attributes, python_queue(self.task_queue)
-            )
-        kind = temporal_runtime.BPEL_RUN if is_bpel(start.flow) else temporal_runtime.RUN
-        return await self._start(kind, start.run, worklets, attributes, self.task_queue)
+        name = format_of(start.flow)
+        kind = run_type(name) if name else temporal_runtime.RUN
+        queue = python_queue(self.task_queue) if name == PYTHON else self.task_queue
+        return await self._start(kind, start.run, worklets, attributes, queue)
 
     async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
         fields = {"incident": incident, "n": n, "tenant": tenant}

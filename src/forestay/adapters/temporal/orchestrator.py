@@ -14,44 +14,57 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from forestay.adapters.temporal.activities import Activities
 from forestay.adapters.temporal.activity_heartbeats import EVERY, ActivityHeartbeats
 from forestay.adapters.temporal.flow_engine import python_queue
-from forestay.adapters.temporal.workflows.bpel_run import BpelRunWorkflow
 from forestay.adapters.temporal.workflows.playbook import PlaybookWorkflow
 from forestay.adapters.temporal.workflows.python_run import PythonRunWorkflow
 from forestay.adapters.temporal.workflows.run import FlowRunWorkflow
 from forestay.adapters.temporal.workflows.shard import ShardWorkflow
 from forestay.adapters.temporal.workflows.temporal_runtime import waiting_queue
+from forestay.ports.flows.flow_format import FlowFormat
 
-WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow, BpelRunWorkflow)
+WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow)
 PYTHON_WORKFLOWS = (*WORKFLOWS, PythonRunWorkflow)
 STICKY = timedelta(seconds=5)
 """How long a workflow waits for the orchestrator that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
 
 
-def runner() -> SandboxedWorkflowRunner:
-    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import."""
-    known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows")
+def runner(formats: Sequence[FlowFormat] = ()) -> SandboxedWorkflowRunner:
+    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import, and what formats declare."""
+    pure = [module for flow_format in formats for module in flow_format.pure_modules]
+    known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows", *pure)
     return SandboxedWorkflowRunner(restrictions=known)
 
 
-async def run_orchestrator(client: Client, *, task_queue: str, activities: Activities, python: bool = False) -> None:
+async def run_orchestrator(
+    client: Client,
+    *,
+    task_queue: str,
+    activities: Activities,
+    python: bool = False,
+    formats: Sequence[FlowFormat] = (),
+) -> None:
     """Work off one task queue, and beside it wait for what runs wait for, until cancelled; with ``python`` the queue of Python flows too."""
+    added = [flow_format.workflow() for flow_format in formats]
     async with asyncio.TaskGroup() as group:
         for queue, workflows in [(task_queue, WORKFLOWS), (python_queue(task_queue), PYTHON_WORKFLOWS)][
             : 2 if python else 1
         ]:
-            for orchestrator in _orchestrators(client, queue, workflows, activities):
+            for orchestrator in _orchestrators(client, queue, [*workflows, *added], runner(formats), activities):
                 group.create_task(orchestrator.run())
 
 
 def _orchestrators(
-    client: Client, task_queue: str, workflows: Sequence[type[Any]], activities: Activities
+    client: Client,
+    task_queue: str,
+    workflows: Sequence[type[Any]],
+    sandbox: SandboxedWorkflowRunner,
+    activities: Activities,
 ) -> tuple[Worker, Worker]:
     working = Worker(
         client,
         task_queue=task_queue,
         workflows=workflows,
         activities=activities.all(),
-        workflow_runner=runner(),
+        workflow_runner=sandbox,
         interceptors=[ActivityHeartbeats()],
         # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
         max_concurrent_activities=300,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import typer
 
 from forestay.apps.cli.command import add_command
-from forestay.apps.cli.lazy_commands import CommandGroup, Entry, RootGroup, built
+from forestay.apps.cli.lazy_commands import CommandGroup, Entry, PackageGroup, RootGroup, built
 
 START = "Start"
 JOBS = "Jobs"
@@ -31,7 +31,13 @@ class Group(NamedTuple):
     default: str = "list"
 
 
-_TABLE: dict[str, dict[str, str | Group]] = {
+class FormatGroup(NamedTuple):
+    """A command for a flow format, named as the format; its sub-commands come from the package of the format."""
+
+    summary: str
+
+
+_TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
     START: {
         "status": "admin.installation:status",
         "config": "admin.installation:config",
@@ -83,16 +89,7 @@ _TABLE: dict[str, dict[str, str | Group]] = {
         "watch": "flows.run:watch",
         "graph": "flows.graph:graph",
         "check": "flows.check:check",
-        "bpel": Group(
-            "Check, run and adapt processes in WS-BPEL 2.0.",
-            {
-                "check": "flows.bpel:check",
-                "run": "flows.bpel:run",
-                "adapt": "flows.bpel:adapt",
-                "send": "flows.bpel:send",
-            },
-            default="",
-        ),
+        "bpel": FormatGroup("Check, run and adapt processes in WS-BPEL 2.0."),
     },
     FAILURES: {
         "inbox": Group(
@@ -222,10 +219,31 @@ def _build_group(name: str, group: Group) -> Callable[[], Any]:
     return lambda: CommandGroup(name, group.summary, table, default=group.default)
 
 
+def _build_format(name: str, group: FormatGroup) -> Callable[[], Any]:
+    def build(sub: str, reply: Callable[..., int]) -> Callable[[], Any]:
+        return lambda: built(sub, lambda app: add_command(app, sub)(reply))
+
+    def table() -> dict[str, Entry]:
+        from forestay.apps.flow_formats import InstalledFormats
+
+        commands = InstalledFormats().get(name).commands()
+        return {sub: Entry("", build(sub, reply)) for sub, reply in commands.items()}
+
+    return lambda: PackageGroup(name, group.summary, table)
+
+
+def _builder(name: str, what: str | Group | FormatGroup) -> Callable[[], Any]:
+    match what:
+        case str():
+            return _build(name, what)
+        case Group():
+            return _build_group(name, what)
+        case FormatGroup():
+            return _build_format(name, what)
+
+
 COMMANDS: dict[str, Entry] = {
-    name: Entry(panel, _build(name, what) if isinstance(what, str) else _build_group(name, what))
-    for panel, names in _TABLE.items()
-    for name, what in names.items()
+    name: Entry(panel, _builder(name, what)) for panel, names in _TABLE.items() for name, what in names.items()
 }
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import typer
@@ -41,9 +42,14 @@ def built(name: str, register: Callable[[typer.Typer], None]) -> Any:
 class LazyCommands(MutableMapping[str, Any]):
     """The commands of a group by their names; each is built when it is first looked up."""
 
-    def __init__(self, table: Mapping[str, Entry]) -> None:
-        self._table = dict(table)
+    def __init__(self, table: Mapping[str, Entry] | Callable[[], Mapping[str, Entry]]) -> None:
+        """The table, or a function that is asked for it when it is first needed."""
+        self._source = table
         self._built: dict[str, Any] = {}
+
+    @cached_property
+    def _table(self) -> dict[str, Entry]:
+        return dict(self._source() if callable(self._source) else self._source)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
@@ -175,6 +181,24 @@ class CommandGroup(LazyGroup):
     def _summary(self, name: str, limit: int) -> str:
         mark = " (default)" if name == self.default else ""
         return super()._summary(name, limit - len(mark)).removesuffix("." if mark else "") + mark
+
+
+class PackageGroup(CommandGroup):
+    """A command whose sub-commands are in an optional package, which is loaded when one of them is called or listed."""
+
+    def __init__(self, name: str, summary: str, table: Callable[[], Mapping[str, Entry]]) -> None:
+        super().__init__(name, summary, {})
+        self.commands = LazyCommands(table)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from forestay.apps.flow_formats import NotInstalled
+
+        try:
+            iter(self.commands)
+        except NotInstalled as error:
+            typer.echo(f"forestay: {error}", err=True)
+            ctx.exit(1)
+        return super().parse_args(ctx, args)
 
 
 class RootGroup(LazyGroup):

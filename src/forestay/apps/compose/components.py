@@ -25,6 +25,7 @@ from forestay.apps.compose.stores import Stores, open_stores
 from forestay.apps.compose.tracing import make_traces
 from forestay.apps.config.settings import Settings
 from forestay.apps.config.storage_settings import credentials_of, elements_of
+from forestay.apps.flow_formats import InstalledFormats
 from forestay.domain.data.storage_element import AccessProtocol
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.jobs.claim import leave_failure
@@ -125,6 +126,7 @@ class Components:
     release: ClaimReleaser
     batch: BatchStatus
     flows: FlowStore
+    formats: InstalledFormats
     playbooks: PlaybookStore
     playbook_runner: PlaybookRunner
     folder: FlowFolder
@@ -192,7 +194,8 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     engine = None
     if settings.temporal:
         engine = make_engine(settings, [traces.interceptor()] if traces is not None else ())
-    flows = FlowStore(store, clock)
+    formats = InstalledFormats()
+    flows = FlowStore(store, clock, formats)
     playbooks = PlaybookStore(documents, flows, clock, settings.retry_policy_table)
     # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
     audit = AuditLog(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
@@ -278,7 +281,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         ids=ids,
         writer=writer,
         identity=SignedIdentity(signing_keys(settings.key_file), clock),
-        notify=HttpxCallbackTransport(settings.callback_hosts),
+        notify=HttpxCallbackTransport(settings.callback_hosts, formats),
         staging=OutboundPolicy(settings.staging_hosts, setting="staging_hosts"),
         peers=PeerRegistry(documents, clock, Ed25519Tokens(settings.peer_key_file, clock)),
         peer_hosts=OutboundPolicy(settings.peer_hosts, setting="peer_hosts"),
@@ -292,6 +295,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         release=release,
         batch=batch,
         flows=flows,
+        formats=formats,
         playbooks=playbooks,
         playbook_runner=playbook_runner,
         folder=FlowFolder(settings.flows),

@@ -99,4 +99,10 @@ class OrchestratorComponents:
             self.places,
         )  # fmt: skip
         python = self.components.settings.flows is not None
-        await run_orchestrator(client, task_queue=self.engine.task_queue, activities=activities, python=python)
+        await run_orchestrator(
+            client,
+            task_queue=self.engine.task_queue,
+            activities=activities,
+            python=python,
+            formats=components.formats.installed(),
+        )

@@ -28,14 +28,14 @@ from forestay.apps.server.exceptions import (
     safeguard_routes,
     trigger_routes,
 )
-from forestay.apps.server.flows import flow_routes, run_routes
+from forestay.apps.server.flows import flow_routes, format_routes, run_routes
 from forestay.apps.server.http import problems
 from forestay.apps.server.http.quick_heartbeat import QuickHeartbeat
 from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.http.request_limits import RequestLimits, bounded_http_protocol
 from forestay.apps.server.http.router import add_routes
 from forestay.apps.server.http.tls import certificate_kept, refuse_withdrawn, tls_options
-from forestay.apps.server.insertion import conversation_routes, soap_routes, tes_routes, wes_routes
+from forestay.apps.server.insertion import conversation_routes, tes_routes, wes_routes
 from forestay.apps.server.jobs import job_routes
 from forestay.apps.server.operations import login_routes, overview_routes, watch_routes
 from forestay.apps.server.pages import fleet_page_routes, page_routes
@@ -78,7 +78,6 @@ ROUTERS = (
     overview_routes.router,
     fleet_page_routes.router,
     wes_routes.router,
-    soap_routes.router,
     *tes_routes.routers,
     page_routes.api,
     page_routes.router,
@@ -119,7 +118,7 @@ def make_app(services: ServerComponents) -> FastAPI:
     )
     app.state.context = context
     problems.install(app)
-    add_routes(app, ROUTERS)
+    add_routes(app, [*ROUTERS, *format_routes.routers(services.components.formats)])
     describe(app)
     app.add_middleware(RequestLimits, settings=services.components.settings, metrics=metrics)
     app.state.heartbeats = QuickHeartbeat(context, metrics)

@@ -201,16 +201,6 @@ class ForestayClient:
     def store_flow(self, text: str) -> StoredFlow:
         return self.send(run_calls.store_flow(text))
 
-    def store_bpel(
-        self, process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
-    ) -> StoredFlow:
-        """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
-        return self.send(run_calls.store_bpel(process, wsdls=wsdls, jobs=jobs, mapping=mapping))
-
-    def send_message(self, run: str, partner: str, operation: str, message: Mapping[str, object]) -> Json:
-        """A message for the process of a run: its parts, each a text or an element in its plain form."""
-        return self.send(run_calls.send_message(run, partner, operation, message))
-
     def flow(self, version: str) -> Json:
         return self.send(run_calls.flow(version))
 

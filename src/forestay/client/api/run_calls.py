@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 from urllib.parse import quote
 
@@ -22,20 +22,6 @@ def store_flow(text: str) -> Call[StoredFlow]:
     return Call(
         "POST", "/v1/flows", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps({"text": text})
     )
-
-
-def store_bpel(
-    process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
-) -> Call[StoredFlow]:
-    """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
-    body = {"process": process, "wsdls": list(wsdls), "jobs": dict(jobs or {}), "mapping": mapping}
-    return Call("POST", "/v1/flows/bpel", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps(body))
-
-
-def send_message(run: str, partner: str, operation: str, message: Mapping[str, object]) -> Call[Json]:
-    """A message for the process of a run."""
-    body = {"partner": partner, "operation": operation, "message": dict(message)}
-    return Call("POST", _place(run, "/messages"), document, body=orjson.dumps(body))
 
 
 def flow(version: str) -> Call[Json]:

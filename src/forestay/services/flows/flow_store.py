@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from forestay.domain.flows.bpel_flow import BpelFlow, bpel_from_plain, is_bpel
 from forestay.domain.flows.definition.flow import Flow
+from forestay.domain.flows.definition.flow_format import PYTHON, GrownFlow, format_of
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import flow_as_plain, flow_from_plain, planned, version_of
-from forestay.domain.flows.definition.python_flow import PythonFlow, is_python, python_from_plain
+from forestay.domain.flows.definition.python_flow import PythonFlow, python_from_plain
 from forestay.domain.flows.execution.grown import grown_plan
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent
+from forestay.ports.flows.flow_format import FlowFormats, NoFormats
 from forestay.ports.jobs.job_store import JobStore, Record
 
 MAX_FLOW = 256 * 1024
@@ -31,6 +32,7 @@ class FlowStore:
 
     store: JobStore
     clock: Clock
+    formats: FlowFormats = field(default_factory=NoFormats)
     _plans: OrderedDict[tuple[str, str], FlowPlan] = field(default_factory=OrderedDict)
     _names: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
 
@@ -51,30 +53,34 @@ class FlowStore:
         await self.store.add_records(records)
         return version
 
-    async def put_bpel(self, flow: BpelFlow, *, tenant: str) -> str:
-        """Store a process with its job definitions; its version. `Permanent` if it is too large."""
+    async def put_grown(self, flow: GrownFlow, *, tenant: str) -> str:
+        """Store a flow of a format that a package adds; its version. `Permanent` if it is too large."""
         size = len(orjson.dumps(flow.as_plain()))
         if size > MAX_FLOW:
-            raise Permanent(f"the process has {size} bytes with its jobs as JSON; the limit is {MAX_FLOW}")
-        return await self.put_python(flow, tenant=tenant)
+            raise Permanent(f"flow {flow.name} has {size} bytes as JSON; the limit is {MAX_FLOW}")
+        return await self._put(flow, tenant)
 
-    async def put_python(self, flow: PythonFlow | BpelFlow, *, tenant: str) -> str:
-        """Store a flow that grows; its version. Of Python flows only what lies in the operator's folder comes here."""
+    async def put_python(self, flow: PythonFlow, *, tenant: str) -> str:
+        """Store a Python flow; its version. Only what lies in the operator's folder comes here."""
+        return await self._put(flow, tenant)
+
+    async def _put(self, flow: GrownFlow, tenant: str) -> str:
         body = {"name": flow.name, "flow": orjson.dumps(flow.as_plain()).decode()}
         await self.store.add_records(
             [Record(record_of(tenant, flow.version), tenant, "flow", "", self.clock.now(), body)]
         )
         return flow.version
 
-    async def grown(self, tenant: str, version: str) -> PythonFlow | BpelFlow:
-        """A stored flow that grows as it runs; `NotFound`."""
+    async def grown(self, tenant: str, version: str) -> GrownFlow:
+        """A stored flow that grows as it runs; `NotFound`, or `NotInstalled` if the package of its format is missing."""
         plain = orjson.loads(await self.text(tenant, version))
-        return bpel_from_plain(plain) if is_bpel(plain) else await self.python(tenant, version)
+        name = format_of(plain)
+        return await self.python(tenant, version) if name in ("", PYTHON) else self.formats.get(name).read(plain)
 
     async def python(self, tenant: str, version: str) -> PythonFlow:
         """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
         plain = orjson.loads(await self.text(tenant, version))
-        if not is_python(plain):
+        if format_of(plain) != PYTHON:
             raise NotFound(f"flow {version[:64]} is not a Python flow")
         return python_from_plain(plain)
 
@@ -85,11 +91,7 @@ class FlowStore:
             self._plans.move_to_end((tenant, version))
             return known
         plain = orjson.loads(await self.text(tenant, version))
-        plan = (
-            grown_plan(plain["name"], version)
-            if is_python(plain) or is_bpel(plain)
-            else planned(flow_from_plain(plain))
-        )
+        plan = grown_plan(plain["name"], version) if format_of(plain) else planned(flow_from_plain(plain))
         self._plans[tenant, version] = plan
         while len(self._plans) > KNOWN:
             self._plans.popitem(last=False)

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.flows.bpel_flow import BpelFlow, message_from_plain
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import flow_as_plain
 from forestay.domain.flows.execution.run_names import run_keyed
@@ -61,8 +60,8 @@ class RunStarter:
             grown = await self.flows.grown(tenant, version)
             plain = grown.as_plain()
             check_params({*grown.params, *grown.needed}, grown.needed, params)
-            if isinstance(grown, BpelFlow):
-                check_message(params)
+            if why := grown.refusal(params):
+                raise Permanent(why)
         else:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
@@ -103,14 +102,6 @@ class RunStarter:
             tenant=tenant, owner=owner, run=run, flow=version, name=plan.flow.name, params=given_params
         )
         return (check,) if check else ()
-
-
-def check_message(params: Mapping[str, object]) -> None:
-    """`Permanent` if the message that a process is to begin with is none."""
-    try:
-        message_from_plain(params.get("message", {}))
-    except ValueError as error:
-        raise Permanent(f"message: {error}") from error
 
 
 def check_params(known: Set[str], needed: Iterable[str], params: Mapping[str, object]) -> None:

@@ -200,7 +200,7 @@ class RunPlacement:
         plan = await self.flows.plan(wanted.tenant, wanted.flow)
         if plan.grown:
             if wanted.wanted not in (ANY, HERE):
-                raise Permanent("flows in Python or BPEL cannot run in other domains")
+                raise Permanent("only flows in YAML can run in other domains")
             return HERE
         peers, links = await self._links()
         able = {name: peer for name, peer in peers.items() if wanted.tenant in peer.sends}

@@ -131,7 +131,7 @@ def install(points: FaultPoints) -> None:
         options["interceptors"] = [*options.get("interceptors", ()), WatchedActivities(points)]
         return Worker(*args, **options)
 
-    def watched_runner() -> Any:
+    def watched_runner(_formats: object) -> Any:
         return WatchedRunner(SandboxedWorkflowRunner(restrictions=known), points)
 
     def eager_desk(*args: Any, **options: Any) -> ClaimDispatcher:

@@ -11,6 +11,8 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
+from forestay.domain.flows.definition.flow_format import PACKAGES, PYTHON, run_type
+
 Plain = dict[str, Any]
 
 MESSAGES = "messages"
@@ -19,12 +21,11 @@ VERB = "verb"
 STATE = "state"
 RUN = "run"
 SHARD = "shard"
-PYTHON_RUN = "python-run"
-BPEL_RUN = "bpel-run"
+PYTHON_RUN = run_type(PYTHON)
 MESSAGE = "message"
-"""A message for a process."""
+"""A message for a flow that waits for some."""
 PLAYBOOK = "playbook"
-RUNS = (RUN, PYTHON_RUN, BPEL_RUN)
+RUNS = (RUN, PYTHON_RUN, *map(run_type, PACKAGES))
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""

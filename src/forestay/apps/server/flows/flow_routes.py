@@ -17,10 +17,8 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Holder, Id, Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.schemas import ContinueIn
-from forestay.domain.flows.bpel_flow import BpelFlow
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.flow_suspension import FlowSuspension
-from forestay.formats.bpel import ImportStatus, read_bpel, write_bpel
 from forestay.formats.flows.yaml_flow import read_flow_text, write_flow_text
 from forestay.formats.text.yaml_text import MAX_BYTES
 from forestay.ports.flows.flow_engine import FlowEngine
@@ -34,21 +32,6 @@ FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 class FlowIn(Model):
     text: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
     """The flow in YAML or JSON."""
-
-
-class BpelIn(Model):
-    process: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
-    """The process in WS-BPEL 2.0."""
-    wsdls: Annotated[list[Annotated[str, Field(max_length=MAX_BYTES)]], Field(max_length=20)] = Field(
-        default_factory=list
-    )
-    """WSDL documents, for where properties are in messages. Nothing is fetched."""
-    jobs: dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=MAX_BYTES)]] = Field(
-        default_factory=dict, max_length=200
-    )
-    """Job definitions in JSDL 1.0 by a name."""
-    mapping: Annotated[str, Field(max_length=MAX_BYTES)] = ""
-    """Who the partners are, in YAML."""
 
 
 class FlowOut(Out):
@@ -150,19 +133,6 @@ async def store_flow(context: TheDesk, who: Submitter, body: FlowIn) -> Response
     return json_answer({"version": version, "name": read.flow.name}, 201)
 
 
-@router.post("/flows/bpel", status_code=201, response_model=FlowOut, responses=errors(body=True))
-async def store_bpel(context: TheDesk, who: Submitter, body: BpelIn) -> Response:
-    """Check a process in WS-BPEL 2.0 with its job definitions, and store it; the answer is its version, the hash of all of it."""
-    read = read_bpel(body.process, wsdls=body.wsdls, jobs=body.jobs, mapping=body.mapping)
-    if read.flow is None:
-        refused = read.report.of(ImportStatus.REFUSED)
-        wrong = [{"at": f"body.process:{entry.line}", "detail": str(entry)} for entry in refused[:100]]
-        wrong += [{"at": "body", "detail": detail} for detail in read.other[:100]]
-        raise HttpProblem(422, f"the process has {len(wrong)} error(s)", wrong)
-    version = await context.services.components.flows.put_bpel(read.flow, tenant=who.tenant)
-    return json_answer({"version": version, "name": read.flow.name}, 201)
-
-
 @router.get("/flows", response_model=PythonFlowsOut, responses=errors())
 async def python_flows(context: TheDesk, who: Viewer) -> Response:
     """The Python flows in the operator's folder, which are started by their names."""
@@ -180,14 +150,13 @@ async def python_flows(context: TheDesk, who: Viewer) -> Response:
     return json_answer({"flows": flows, "problems": list(folder.problems)})
 
 
-@router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(404))
+@router.get("/flows/{version}", response_model=FlowWholeOut, responses=errors(400, 404))
 async def read_flow(context: TheDesk, who: Viewer, version: str) -> Response:
     """A stored flow, and who holds all its runs."""
     plan = await context.services.components.flows.plan(who.tenant, flow_version(version))
     suspension = await context.services.suspensions.suspension(who.tenant, version)
     if plan.grown:
-        grown = await context.services.components.flows.grown(who.tenant, version)
-        text = write_bpel(grown) if isinstance(grown, BpelFlow) else grown.source
+        text = (await context.services.components.flows.grown(who.tenant, version)).text()
     else:
         text = write_flow_text(plan.flow)
     order = {name: list(task.before) for name, task in plan.tasks.items()}

@@ -21,7 +21,6 @@ from forestay.apps.server.http.schemas import INT64, Model
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.engine_run import engine_of_version
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
-from forestay.domain.flows.bpel_flow import message_from_plain
 from forestay.formats.flows.run_history import history_event_public
 from forestay.formats.flows.run_public import run_public, state_public
 from forestay.formats.flows.run_story import story_public
@@ -43,20 +42,6 @@ class RunIn(Model):
     flow: Version | FlowName
     """The version of a stored flow, or the name of a Python flow."""
     params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
-
-
-class RunMessageIn(Model):
-    partner: Annotated[str, Field(min_length=1, max_length=200)]
-    """The partner link."""
-    operation: Annotated[str, Field(min_length=1, max_length=200)]
-    message: dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=16_384)] | list[JsonValue]] = (
-        Field(default_factory=dict, max_length=20)
-    )
-    """The parts: each a text, or an element in its plain form."""
-
-
-class RunMessageOut(Out):
-    sent: bool
 
 
 class StartedOut(Out):
@@ -281,23 +266,6 @@ def _page(
 
 def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "incident"}
-
-
-@router.post("/runs/{run}/messages", response_model=RunMessageOut, responses=errors(404, 409, body=True))
-async def send_message(context: TheDesk, who: Submitter, run: str, body: RunMessageIn) -> Response:
-    """Give the process of a run a message: one that it waits for, or the answer of a person whom it has asked."""
-    summary = await run_of_tenant(context, run, who)
-    if summary.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the run belongs to {summary.owner}; only the owner or an operator may do this")
-    if not is_ours(summary) or summary.ended is not None:
-        raise HttpProblem(409, "the run has ended, or it is not a BPEL process")
-    try:
-        message_from_plain(body.message)
-    except ValueError as error:
-        raise HttpProblem(422, f"message: {error}") from error
-    await context.note(who, "run.message", run, partner=body.partner, operation=body.operation)
-    await engine_of(context).send_message(run, body.model_dump())
-    return json_answer({"sent": True})
 
 
 @router.post("/runs/{run}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True) | WAITS)

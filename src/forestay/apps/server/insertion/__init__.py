@@ -1,1 +1,1 @@
-"""Routes for GA4GH clients, task servers and SOAP."""
+"""Routes for GA4GH clients and task servers."""

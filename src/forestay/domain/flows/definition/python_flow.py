@@ -32,6 +32,13 @@ class PythonFlow:
         """The hash of the file's content and the function's name."""
         return hashlib.sha256(json.dumps([self.name, self.source]).encode()).hexdigest()
 
+    def text(self) -> str:
+        return self.source
+
+    def refusal(self, params: Mapping[str, object]) -> str:
+        """None: a function says itself what it cannot do with its parameters."""
+        return ""
+
     def as_plain(self) -> dict[str, Any]:
         """What is stored, and what a run carries."""
         return {
@@ -43,11 +50,6 @@ class PythonFlow:
             "needed": list(self.needed),
             "description": self.description,
         }
-
-
-def is_python(plain: Mapping[str, Any]) -> bool:
-    """Whether a flow's plain form is that of a Python flow."""
-    return "python" in plain
 
 
 def python_from_plain(plain: Mapping[str, Any]) -> PythonFlow:

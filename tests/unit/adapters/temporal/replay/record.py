@@ -12,11 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.live import test_playbooks, test_python_flows, test_runs
+from tests.live import test_bpel_runs, test_playbooks, test_python_flows, test_runs
 from tests.live.run_site import BAD, GOOD, RunSite, run_site
+from tests.unit.bpel.jobs import POLLING, REGISTERED, job_process
 
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, CompensateAction, Steer, Worklet
 from forestay.domain.playbooks.playbook_run import run_name, worklet_run
+from forestay_bpel.formats.bpel import message_plain
 
 FOLDER = Path(__file__).parent
 FILES = """
@@ -63,6 +65,22 @@ PYTHON: dict[str, dict[str, Any]] = {
 """Python flows and their parameters."""
 
 
+GIVEN_UP = (
+    "<scope><faultHandlers><catchAll><empty/></catchAll></faultHandlers>"
+    f"<flow><sequence>{test_bpel_runs.invoke('run', 'given-up', 'first')}</sequence><sequence>"
+    + test_bpel_runs.invoke("run", "b", "second").replace("$ask", "$ask2").replace('"ask"', '"ask2"')
+    + '<throw faultName="t:enough"/></sequence></flow></scope>'
+)
+BPEL: dict[str, str] = {
+    "polling": POLLING,
+    "registered": REGISTERED,
+    "given-up": GIVEN_UP,
+    "person": test_bpel_runs.invoke("run", "b", "second") + test_bpel_runs.invoke("approve", "ask"),
+}
+"""Bodies of processes in WS-BPEL."""
+MAPPING = "partners: {jobs: {approve: manual}}"
+
+
 async def record(release: str, *only: str) -> None:
     """All of them, or those that are named."""
     with TemporaryDirectory() as folder, TemporaryDirectory() as shared:
@@ -79,6 +97,7 @@ async def record(release: str, *only: str) -> None:
                 if name == "scatter":
                     await _keep(site, f"{run}:many@1:0", f"{release}-shard")
     await record_python(release, *only)
+    await record_bpel(release, *only)
     if not only or "playbook" in only:
         await record_playbook(release)
 
@@ -111,6 +130,28 @@ async def record_python(release: str, *only: str) -> None:
                 run = await site.start_python(test_python_flows.SOURCE, name, **params)
                 await site.ended(run)
                 await _keep(site, run, f"{release}-python-{name}")
+
+
+async def record_bpel(release: str, *only: str) -> None:
+    """Processes by the patterns of submission; one that gives up a job, and one that waits for a person."""
+    with TemporaryDirectory() as folder:
+        async with run_site("sqlite", Path(folder)) as site:
+            site.hold_back = lambda claim: claim["name"] == "given-up"
+            for name, body in BPEL.items():
+                if only and f"bpel-{name}" not in only:
+                    continue
+                run = await test_bpel_runs.start(site, job_process(body), mapping=MAPPING)
+                if name == "person":
+                    await site.task_is(run, "b", "completed")
+                    message = {"body": "<j:job xmlns:j='urn:forestay:jobs'><j:state>fine</j:state></j:job>"}
+                    incoming = {
+                        "partner": "jobs",
+                        "operation": "approve",
+                        "message": message_plain(message),
+                    }
+                    await site.engine.send_message(run, incoming)
+                await site.ended(run)
+                await _keep(site, run, f"{release}-bpel-{name}")
 
 
 async def _keep(site: RunSite, workflow: str, name: str) -> None:

@@ -14,6 +14,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from forestay.adapters.temporal.orchestrator import PYTHON_WORKFLOWS, runner
+from forestay.apps.flow_formats import InstalledFormats
 
 HISTORIES = sorted(Path(__file__).parent.glob("*.json"))
 OLD_WORDS = re.compile(
@@ -33,7 +34,9 @@ def history(request: pytest.FixtureRequest) -> WorkflowHistory:
 
 
 async def test_a_history_replays(history: WorkflowHistory) -> None:
-    await Replayer(workflows=PYTHON_WORKFLOWS, workflow_runner=runner()).replay_workflow(history)
+    formats = InstalledFormats().installed()
+    workflows: list[type[Any]] = [*PYTHON_WORKFLOWS, *(flow_format.workflow() for flow_format in formats)]
+    await Replayer(workflows=workflows, workflow_runner=runner(formats)).replay_workflow(history)
 
 
 def texts(history: Any) -> Iterator[str]:

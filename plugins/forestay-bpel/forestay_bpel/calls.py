@@ -1,0 +1,26 @@
+"""The calls for processes, as values that a `ForestayClient` sends; see `forestay.client.api.calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+from urllib.parse import quote
+
+import orjson
+
+from forestay.client.api.answers import StoredFlow
+from forestay.client.api.calls import Call, Json, document
+
+
+def store_bpel(
+    process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
+) -> Call[StoredFlow]:
+    """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
+    body = {"process": process, "wsdls": list(wsdls), "jobs": dict(jobs or {}), "mapping": mapping}
+    return Call("POST", "/v1/flows/bpel", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps(body))
+
+
+def send_message(run: str, partner: str, operation: str, message: Mapping[str, object]) -> Call[Json]:
+    """A message for the process of a run."""
+    body = {"partner": partner, "operation": operation, "message": dict(message)}
+    return Call("POST", f"/v1/runs/{quote(run, safe='')}/messages", document, body=orjson.dumps(body))

@@ -1,0 +1,1 @@
+"""Processes, job definitions and SOAP messages as texts."""

@@ -1,0 +1,29 @@
+"""The rounds of a forEach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forestay_bpel.interpreter.host import standard_fault
+
+
+@dataclass(slots=True)
+class ForEachCounter:
+    """How many rounds of a forEach are done, and whether they are enough."""
+
+    left: int
+    enough: int | None
+    only_good: bool
+    counted: int = 0
+
+    def met(self) -> bool:
+        return self.enough is not None and self.counted >= self.enough
+
+    def count(self, *, good: bool) -> None:
+        self.left -= 1
+        if good or not self.only_good:
+            self.counted += 1
+
+    def check(self, line: int) -> None:
+        if self.enough is not None and self.counted + self.left < self.enough:
+            raise standard_fault("completionConditionFailure", f"{self.enough} rounds cannot be reached any more", line)

@@ -1,0 +1,1 @@
+"""Routes for processes and for engines that speak SOAP."""
