@@ -91,7 +91,17 @@ def audit() -> list[Audit]:
     with TemporaryDirectory() as folder:
         locked = Path(folder) / "locked.txt"
         _run(
-            ["uv", "export", "--quiet", "--locked", "--all-extras", "--no-dev", "--no-emit-project", "-o", str(locked)]
+            [
+                "uv",
+                "export",
+                "--quiet",
+                "--locked",
+                "--all-extras",
+                "--no-dev",
+                "--no-emit-workspace",
+                "-o",
+                str(locked),
+            ]
         )
         words = [
             "uvx",
@@ -123,7 +133,7 @@ def sbom(folder: Path) -> list[Path]:
     python, node, locked = folder / "forestay.cdx.json", folder / "forestay-pages.cdx.json", folder / "requirements.txt"
     common = ["uv", "export", "--quiet", "--locked", "--all-extras", "--no-dev"]
     _run([*common, "--preview-features", "sbom-export", "--format", "cyclonedx1.5", "-o", str(python)])
-    _run([*common, "--no-emit-project", "-o", str(locked)])
+    _run([*common, "--no-emit-workspace", "-o", str(locked)])
     if loose := pins_without_hashes(locked.read_text()):
         raise SystemExit(f"without a digest: {', '.join(loose)}")
     node.write_text(json.dumps(_pages_parts(), indent=2) + "\n")

@@ -2,6 +2,7 @@
 
 The wheel is built and installed into a new virtual environment, `forestay dev` is started, and every other command is typed
 into one shell, one after another. Temporal is the program that `scripts/servers` has installed, if it has; otherwise it is downloaded.
+Then the optional package for BPEL is tried in the same environment, first without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.unit.bpel.jobs import POLLING, job_process
 
 ROOT = Path(__file__).resolve().parents[3]
 INSTALL = ["uv build --wheel", "pip install dist/forestay-*.whl"]
@@ -113,6 +116,28 @@ def judge(shown: str) -> None:
     assert len(re.findall(r"^[0-9a-f-]{36} completed$", watched, re.MULTILINE)) == 2, "a run was not recovered"
 
 
+def add_bpel(programs: Path, environment: dict[str, str], folder: Path) -> None:
+    """Only an environment that has nothing else shows that Forestay works without the package, and that its wheel is complete."""
+
+    def check() -> subprocess.CompletedProcess[str]:
+        words = [str(programs / "forestay"), "bpel", "check", str(process)]
+        return subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+    process = folder / "nightly.bpel"
+    process.write_text(job_process(POLLING))
+    without = check()
+    assert (without.returncode, without.stdout) == (1, "")
+    assert "pip install 'forestay[bpel]'" in without.stderr, without.stderr
+    package = str(ROOT / "plugins" / "forestay-bpel")
+    subprocess.run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(folder / "bpel"), package], check=True)
+    (wheel,) = (folder / "bpel").glob("forestay_bpel-*.whl")
+    # With its dependencies: the wheel of Forestay that is installed must be the one that it requires.
+    subprocess.run([str(programs / "pip"), "install", "--quiet", "--no-input", "--no-index", str(wheel)], check=True)
+    found = check()
+    assert (found.returncode, found.stderr) == (0, ""), found.stderr
+    assert " 0 refused" in found.stdout, found.stdout
+
+
 def main() -> None:
     began = time.monotonic()
     dev_line, *typed = commands()
@@ -139,7 +164,8 @@ def main() -> None:
         finally:
             dev.send_signal(signal.SIGINT)
             assert dev.wait(30) == 0, (folder / "dev.log").read_text()
-    ended = time.monotonic()
+        ended = time.monotonic()
+        add_bpel(programs, environment, folder)
     sys.stdout.write(
         f"first ten minutes: {ended - began:.0f} s from the installation to a recovered flow "
         f"({installed - began:.0f} s of it to build and install)\n"
