@@ -14,9 +14,10 @@ from tests.unit.apps.server.running import Domain, RunningServer
 from tests.unit.bpel.jobs import JOBS, POLLING, job_process
 
 from forestay.adapters.httpx.callback_transport import HttpxCallbackTransport
+from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.apps import flow_formats
 from forestay.apps.flow_formats import InstalledFormats, NotInstalled
-from forestay.domain.flows.definition.flow_format import PACKAGES, format_of, run_type
+from forestay.domain.flows.definition.flow_format import PACKAGES, PYTHON, format_of, run_type
 from forestay.ports.errors import Transient
 
 __all__ = ["api", "forestay", "lonely"]
@@ -50,6 +51,11 @@ async def stored(server: RunningServer) -> str:
     answer = await server.person("submitter", tenant="t").post("/v1/flows/bpel", json=BODY)
     version: str = answer.json()["version"]
     return version
+
+
+def test_the_types_of_runs_are_stored_names() -> None:
+    assert temporal_runtime.RUNS == ("run", "python-run", "bpel-run")
+    assert run_type(PYTHON) == temporal_runtime.PYTHON_RUN
 
 
 def test_each_package_has_its_format() -> None:

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from forestay.domain.flows.definition.flow_format import PACKAGES, PYTHON, run_type
+from forestay.domain.flows.definition.flow_format import PACKAGES, run_type
 
 Plain = dict[str, Any]
 
@@ -21,7 +21,7 @@ VERB = "verb"
 STATE = "state"
 RUN = "run"
 SHARD = "shard"
-PYTHON_RUN = run_type(PYTHON)
+PYTHON_RUN = "python-run"
 MESSAGE = "message"
 """A message for a flow that waits for some."""
 PLAYBOOK = "playbook"
