@@ -1,55 +1,134 @@
-"""What can be said of a condition without the language: which values it asks fields for, and most often its answer.
+"""Which values a condition requires of the context's fields, for the index of rules.
 
-Most conditions are a conjunction with comparisons in it: `cause == "memory" && job.attempt < 3 && …`. If one of them is false, so
-is the condition, whatever the rest is, even if the rest errs. An answer that is given is the language's own; a test holds it to that.
-Only a text that compiles may be read so: its types are then known to fit.
+Most conditions are a conjunction with comparisons in it: `cause == "memory" && job.attempt < 3 && …`. Where one of them is false, CEL
+says that the whole is false, whatever the rest is, even if the rest fails with an error. So an index may leave such a rule out. Nothing
+is evaluated here: a condition that may be true is always evaluated by CEL.
+
+Only a text that compiles may be read: its types are then known to fit. Whatever is not surely a comparison is passed over, which
+costs an evaluation and never a decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from forestay.domain.rules.condition_part import OPEN, ConditionPart, FieldComparison
-from forestay.domain.rules.condition_reader import NotPlainConditionError, read_condition
-from forestay.domain.rules.context import Context, FieldType
-
-Answer = Callable[[Context], "bool | None"]
-"""Whether a condition is true; None: only evaluating it tells, or that it errs."""
+from forestay.domain.rules.context import BY_NAME, FieldType
 
 
-def _unknown(_context: Context) -> None:
-    return None
+class FieldComparison(NamedTuple):
+    """A field compared with a value."""
+
+    field: str
+    sign: str
+    """Beside CEL's own: `has`, a map has a key; `among`, the value is one of some."""
+    value: str | int | float | bool | tuple[str | int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """What is known of a condition."""
+    """What a condition requires: if one of the comparisons is false, so is the condition."""
 
     comparisons: tuple[FieldComparison, ...]
-    answer: Answer = _unknown
 
 
 NOTHING = Conjunction(())
 
+# Escapes, raw and triple-quoted strings, comments and quoted names match no token: of a text that has one, nothing is read.
+_TOKEN = re.compile(
+    r"""(?:"[^"\\\n]*"(?!")|'[^'\\\n]*'(?!')|[A-Za-z_]\w*(?!["'\w])|\d+(?!\w)|&&|\|\||/(?!/)|[^"'`\\/&|\w])""", re.ASCII
+)
+_TEXT = r""""[^"]*"|'[^']*'"""
+_LITERAL = rf"{_TEXT}|-?\d{{1,15}}\.\d{{1,15}}|-?(?:0|[1-9]\d{{0,17}})|true|false|null"
+_FIELD = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_SIGN = "==|!=|<=|>=|<|>"
+_COMPARISON = re.compile(
+    rf"""(?:(?P<field>{_FIELD})\s*(?P<sign>{_SIGN})\s*(?P<value>{_LITERAL})
+    |(?P<first>{_LITERAL})\s*(?P<mirrored>{_SIGN})\s*(?P<second>{_FIELD})
+    |(?P<one>{_FIELD})\s+in\s*\[(?P<many>\s*(?:{_LITERAL})\s*(?:,\s*(?:{_LITERAL})\s*)*)\]
+    |(?P<key>{_TEXT})\s*in\s+(?P<map>{_FIELD})
+    |has\s*\(\s*(?P<parent>{_FIELD})\.(?P<member>[A-Za-z_]\w*)\s*\)
+    |(?P<no>!?)\s*(?P<truth>{_FIELD}))""",
+    re.VERBOSE | re.ASCII,
+)
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 
 def conjunction_of(text: str) -> Conjunction:
     """What can be read off a text that compiles."""
-    try:
-        read = read_condition(text)
-    except (NotPlainConditionError, RecursionError):
-        return NOTHING
-    return Conjunction(read.comparisons, _answer_of(read)) if read.kind == FieldType.TRUTH else NOTHING
+    comparisons = (_comparison(part.strip()) for part in _conjuncts(text))
+    return Conjunction(tuple(comparison for comparison in comparisons if comparison is not None))
 
 
-def _answer_of(read: ConditionPart) -> Answer:
-    ask = read.ask
+def _conjuncts(text: str) -> list[str]:
+    """The parts that `&&` joins outside of all brackets; none if the text is not a conjunction, or not surely one."""
+    parts, start, at, depth = list[str](), 0, 0, 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return []
+        at, lexeme = match.end(), match[0]
+        depth += (lexeme in "([{") - (lexeme in ")]}")
+        if depth == 0 and lexeme in {"||", "?"}:
+            return []
+        if depth == 0 and lexeme == "&&":
+            parts.append(text[start : match.start()])
+            start = at
+    return [*parts, text[start:]]
 
-    def answer(context: Context) -> bool | None:
-        try:
-            found_answer: bool = ask(context, None)
-        except OPEN:
-            return None
-        return found_answer
 
-    return answer
+def _comparison(part: str) -> FieldComparison | None:
+    match = _COMPARISON.fullmatch(part)
+    if match is None:
+        return None
+    if match["field"]:
+        return _compared(match["field"], match["sign"], match["value"])
+    if match["second"]:
+        return _compared(match["second"], _MIRRORED[match["mirrored"]], match["first"])
+    if match["one"]:
+        return _among(match["one"], re.findall(_LITERAL, match["many"]))
+    if match["key"]:
+        return _has(match["map"], match["key"][1:-1])
+    if match["member"]:
+        return _has(match["parent"], match["member"])
+    field = BY_NAME.get(match["truth"])
+    return FieldComparison(field.name, "==", not match["no"]) if field and field.kind is FieldType.TRUTH else None
+
+
+def _compared(name: str, sign: str, literal: str) -> FieldComparison | None:
+    field = BY_NAME.get(name)
+    kind, value = _read(literal)
+    orders = sign not in {"==", "!="}
+    if field is None or (field.kind is not kind if kind is not None else orders or not field.optional):
+        return None
+    # Python and CEL need not agree on the order of texts.
+    return None if orders and kind in {FieldType.TEXT, FieldType.TRUTH} else FieldComparison(name, sign, value)
+
+
+def _among(name: str, literals: list[str]) -> FieldComparison | None:
+    field = BY_NAME.get(name)
+    if field is None or field.kind not in {FieldType.TEXT, FieldType.INT}:
+        return None
+    values = tuple(value for kind, value in map(_read, literals) if kind is field.kind and isinstance(value, str | int))
+    return FieldComparison(name, "among", values) if len(values) == len(literals) else None
+
+
+def _has(name: str, key: str) -> FieldComparison | None:
+    field = BY_NAME.get(name)
+    return (
+        FieldComparison(name, "has", key)
+        if field is not None and field.kind in {FieldType.WORDS, FieldType.DATA}
+        else None
+    )
+
+
+def _read(literal: str) -> tuple[FieldType | None, str | int | float | bool | None]:
+    """The type and the value of a literal; null has no type of its own."""
+    if literal[0] in "\"'":
+        return FieldType.TEXT, literal[1:-1]
+    if literal == "null":
+        return None, None
+    if literal in {"true", "false"}:
+        return FieldType.TRUTH, literal == "true"
+    return (FieldType.NUMBER, float(literal)) if "." in literal else (FieldType.INT, int(literal))

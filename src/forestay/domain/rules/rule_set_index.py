@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import ConditionVerdict, Evaluate
-from forestay.domain.rules.condition_part import FieldComparison
 from forestay.domain.rules.context import Context
+from forestay.domain.rules.plain_condition import FieldComparison
 from forestay.domain.rules.rule_set import RuleSetId, Ruling, SetWalk, TreeKey, keys_for
 from forestay.domain.rules.tree_index import FINDS, IndexedSet, TreeIndex
 

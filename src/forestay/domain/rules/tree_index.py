@@ -15,9 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from forestay.domain.rules.condition import ConditionVerdict, Erred, Evaluate
-from forestay.domain.rules.condition_part import FieldComparison
 from forestay.domain.rules.context import FIELDS, Context, FieldType
-from forestay.domain.rules.plain_condition import NOTHING, Answer, Conjunction, conjunction_of
+from forestay.domain.rules.plain_condition import NOTHING, Conjunction, FieldComparison, conjunction_of
 from forestay.domain.rules.rule_set import RuleChange, RuleSet, TreeKey
 from forestay.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
 
@@ -69,7 +68,7 @@ class _Chain:
     __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "looks", "others", "rules")
 
     def __init__(self) -> None:
-        self.rules: list[tuple[str, Answer]] = []
+        self.rules: list[str] = []
         self.finders: list[FieldComparison | None] = []
         """By which of its comparisons each rule is found; None: it must always be looked at."""
         self.found_by: dict[str, dict[object, list[int]]] = {}
@@ -86,7 +85,7 @@ class _Chain:
 
     def append(self, rule: Rule, known: Conjunction) -> None:
         place = len(self.rules)
-        self.rules.append((rule.id, known.answer))
+        self.rules.append(rule.id)
         if rule.state is RuleState.ACTIVE:
             self.last_active = rule.id
         rarest: list[list[int]] = []
@@ -126,7 +125,7 @@ class _Chain:
 
     def last(self, *, shadow: bool) -> str | None:
         """The rule that is tested last where none is satisfied."""
-        return self.rules[-1][0] if shadow else self.last_active
+        return self.rules[-1] if shadow else self.last_active
 
     def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
@@ -213,7 +212,7 @@ class TreeIndex:
                 self._take(after, None if above.true_child == name else self._chain_of[above.id])
             elif before.state is not after.state:
                 chain = self._chain_of[name]
-                active = (rule for rule, _ in reversed(chain.rules) if tree.rules[rule].state is RuleState.ACTIVE)
+                active = (rule for rule in reversed(chain.rules) if tree.rules[rule].state is RuleState.ACTIVE)
                 chain.last_active = next(active, None)
 
     def first_finders(self) -> Sequence[FieldComparison | None]:
@@ -238,13 +237,11 @@ class TreeIndex:
             chain = self._chains[head]
             ids = chain.rules
             for place in chain.candidates(context):
-                name, ask = ids[place]
+                name = ids[place]
                 rule = rules[name]
                 if rule.state is RuleState.SHADOW and not shadow:
                     continue
-                answer: bool | Erred | None = ask(context)
-                if answer is None:
-                    answer = evaluate(rule.condition)
+                answer = evaluate(rule.condition)
                 if answer is False:
                     continue
                 if answer is not True:
