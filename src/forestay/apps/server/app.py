@@ -30,7 +30,6 @@ from forestay.apps.server.exceptions import (
 )
 from forestay.apps.server.flows import flow_routes, format_routes, run_routes
 from forestay.apps.server.http import problems
-from forestay.apps.server.http.quick_heartbeat import QuickHeartbeat
 from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.http.request_limits import RequestLimits, bounded_http_protocol
 from forestay.apps.server.http.router import add_routes
@@ -48,6 +47,7 @@ from forestay.ports.errors import Permanent
 
 log = structlog.get_logger()
 ROUTERS = (
+    pilot_routes.router,
     job_routes.router,
     conversation_routes.router,
     conversation_routes.downstream_router,
@@ -67,7 +67,6 @@ ROUTERS = (
     replay_routes.router,
     enrolment_routes.router,
     fleet_routes.router,
-    pilot_routes.router,
     host_routes.router,
     site_routes.router,
     peer_routes.router,
@@ -83,7 +82,7 @@ ROUTERS = (
     page_routes.router,
     login_routes.router,
 )
-"""In this order routes are tried; the first that matches answers."""
+"""In this order routes are tried, and the first that matches answers; pilots send most requests, so theirs come first."""
 
 
 def make_app(services: ServerComponents) -> FastAPI:
@@ -121,7 +120,6 @@ def make_app(services: ServerComponents) -> FastAPI:
     add_routes(app, [*ROUTERS, *format_routes.routers(services.components.formats)])
     describe(app)
     app.add_middleware(RequestLimits, settings=services.components.settings, metrics=metrics)
-    app.state.heartbeats = QuickHeartbeat(context, metrics)
     return app
 
 
@@ -143,7 +141,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         host=settings.listen,
         port=settings.port,
         loop="none",
-        http=bounded_http_protocol(settings.head_seconds, app.state.heartbeats),
+        http=bounded_http_protocol(settings.head_seconds),
         log_config=None,
         access_log=False,
         server_header=False,

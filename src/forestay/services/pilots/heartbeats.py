@@ -86,10 +86,6 @@ class Heartbeats:
 
     async def heartbeat(self, pilot: str, heartbeat: Heartbeat) -> None:
         """Store a pilot's heartbeat; returns when it is stored. `Transient` when it could not be, for now."""
-        await self.put(pilot, heartbeat)
-
-    def put(self, pilot: str, heartbeat: Heartbeat) -> asyncio.Future[None]:
-        """Have a pilot's heartbeat stored; done when it is, with `Transient` when it could not be, for now."""
         now = self.clock.monotonic()
         known = self.last_heartbeat(pilot)
         bucket = self._heartbeat_page(pilot, now)
@@ -104,7 +100,7 @@ class Heartbeats:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bucket.waiting.append(stored)
         self._wake.set()
-        return stored
+        await stored
 
     async def open_session(self, pilot: str, session: int, lease: int) -> None:
         """Store that a pilot holds a channel open here, before the pilot is told so."""

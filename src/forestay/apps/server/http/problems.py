@@ -23,6 +23,7 @@ TITLES = {
     413: "Request too large",
     422: "Invalid request",
     429: "Too many",
+    431: "Request head too large",
     503: "Store unavailable",
 }
 GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
@@ -61,8 +62,8 @@ def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()
     ga4gh = path.startswith(GA4GH)
     body = ga4gh_body(status, detail, errors) if ga4gh else body_of(status, detail, errors)
     headers = {}
-    if status == 408:
-        headers["Connection"] = "close"  # the rest of the body is not waited for
+    if status in (408, 431):
+        headers["Connection"] = "close"  # the rest of the request is not waited for
     if status in (429, 503):
         headers["Retry-After"] = "1"
     if status == 401:

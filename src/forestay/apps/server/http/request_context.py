@@ -187,7 +187,7 @@ def _called_back(request: Request) -> TaskHint | None:
 
     Callbacks carry no headers of ours. A token is never taken from an address: addresses are written to logs.
     """
-    capability = request.query_params.get("capability", "") if request.url.path.startswith(DOWNSTREAMS) else ""
+    capability = request.query_params.get("capability", "") if request.scope["path"].startswith(DOWNSTREAMS) else ""
     if not capability or len(capability) > MAX_TOKEN:
         return None
     try:
@@ -201,7 +201,7 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
     services = context_of(request).services
     try:
         peer = services.components.peers.caller(token)
-        if peer is not None and not request.url.path.startswith(FOR_PEERS):
+        if peer is not None and not request.scope["path"].startswith(FOR_PEERS):
             raise HttpProblem(403, "a peer's token is valid for the Workflow Execution Service only")
         return peer or await services.callers.verify(token, late=late)
     except BadToken as error:

@@ -12,7 +12,6 @@ from fastapi import Query, Request, Response
 from forestay.apps.server.http.answers import NothingOut, errors
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.quick_heartbeat import heartbeat_answer, pilot_token
 from forestay.apps.server.http.request_context import (
     REVOKED,
     AnEnroller,
@@ -59,7 +58,7 @@ from forestay.formats.jobs.job_json import Json, resources_to_json
 from forestay.formats.jobs.job_public import specification_public, time_millis, time_text
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, Record, Stored, Written
-from forestay.ports.operations.identity import Principal
+from forestay.ports.operations.identity import Principal, Role
 from forestay.services.data.storage_access import element_path
 from forestay.services.jobs.cleanup_failures import FailedCleanup
 from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus
@@ -110,7 +109,15 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
         "servers": sorted(set(context.services.heartbeats.alive.values()) - {""}),
         "neighbours": await context.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
     }
-    return json_answer(answer | pilot_token(context, name, tenant), 201)
+    return json_answer(answer | _pilot_token(context, name, tenant), 201)
+
+
+def _pilot_token(context: RequestContext, pilot: str, tenant: str) -> dict[str, object]:
+    """A new token for a pilot."""
+    seconds = context.services.components.settings.token_seconds
+    identity = context.services.components.identity
+    token = identity.issue(subject=pilot, tenant=tenant, roles=frozenset({Role.PILOT}), seconds=seconds)
+    return {"token": token, "token_seconds": seconds}
 
 
 def _extra(body: PilotIn) -> dict[str, object]:
@@ -135,7 +142,7 @@ async def renew(context: TheDesk, who: LatePilot, pilot: str) -> Response:
         raise HttpProblem(403, "the pilot is not registered")
     if known.pilot.revoked:
         raise HttpProblem(403, REVOKED)
-    return json_answer(pilot_token(context, pilot, who.tenant))
+    return json_answer(_pilot_token(context, pilot, who.tenant))
 
 
 @router.get("/{pilot}/channel", status_code=200, response_class=EventStream, responses=errors())
@@ -173,7 +180,25 @@ async def heartbeat(context: TheDesk, who: PilotCaller, pilot: str, body: Heartb
     """A sign of life, acknowledged when it is stored."""
     lease = context.services.components.settings.lease
     await context.services.heartbeats.heartbeat(pilot, Heartbeat(body.counter, body.session, lease, tuple(body.claims)))
-    return json_answer(heartbeat_answer(context, who))
+    return json_answer(_heartbeat_answer(context, who))
+
+
+def _heartbeat_answer(context: RequestContext, who: Principal) -> dict[str, object]:
+    """What a pilot is told when its heartbeat is stored."""
+    services, pilot = context.services, who.subject
+    answer: dict[str, object] = {
+        "token": None,
+        "token_seconds": 0,
+        "cancel": [],
+        "drain": pilot in services.drains.known,
+    }
+    half = services.components.settings.token_seconds / 2
+    if who.expires - services.components.clock.now() / 1000 < half:
+        answer |= _pilot_token(context, pilot, who.tenant)
+    neighbours = services.neighbours.of(pilot)
+    if neighbours is not None:
+        answer["neighbours"] = neighbours
+    return answer
 
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))

@@ -216,7 +216,8 @@ async def test_the_head_of_a_request_has_its_bounds_before_anybody_is_known(loca
         "a long address": f"GET /v1/jobs?{'a' * 70_000} HTTP/1.1\r\nHost: x\r\n\r\n",
     }.items():
         answer = await _raw(local, head.encode(), patience=10)
-        assert answer.startswith(b"HTTP/1.1 400 ") or answer == b"", name
+        refused = answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
+        assert refused or (answer == b"" and name != "many headers"), name
     kept = f"{status}Authorization: Bearer {token}\r\nX: {'a' * 40_000}\r\nConnection: close\r\n\r\n"
     assert (await _raw(local, kept.encode(), patience=10)).startswith(b"HTTP/1.1 200 ")
     # One that never ends is hung up on after its bound, not after its time.

@@ -1,4 +1,4 @@
-"""Heartbeats by the short way: the same answers as by the long one."""
+"""Heartbeats as pilots send them, also as bytes on one connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
-from forestay.apps.server.http.quick_heartbeat import QuickHeartbeat
 from forestay.ports.errors import Transient
 
 
@@ -38,7 +37,7 @@ async def test_a_heartbeat_is_stored_and_answered(server: RunningServer, tenant:
         {"counter": 1, "claims": ["a b"]}, {"counter": 1, "more": 1}, {"counter": 2**64}, [], {"counter": 1, "session": -1},
     ],
 )  # fmt: skip
-async def test_what_is_wrong_gets_the_usual_answer(server: RunningServer, tenant: str, body: Any) -> None:
+async def test_what_is_wrong_is_refused_and_not_stored(server: RunningServer, tenant: str, body: Any) -> None:
     pilot = await ScriptedPilot.register(server, tenant)
     problem(await pilot.post("heartbeat", body), 422)
     assert server.services.heartbeats.last_heartbeat(pilot.name) is None
@@ -54,10 +53,10 @@ async def test_only_the_pilot_itself_heartbeats(server: RunningServer, tenant: s
     problem(await submitter.post(f"/v1/pilots/{pilot.name}/heartbeat", json={"counter": 1}), 403)
 
 
-def asked(pilot: ScriptedPilot, counter: int, *more: str, path: str = "heartbeat") -> bytes:
+def asked(pilot: ScriptedPilot, counter: int, *more: str) -> bytes:
     body = b'{"counter":%d}' % counter
     lines = [
-        f"POST /v1/pilots/{pilot.name}/{path} HTTP/1.1", "Host: here", f"Authorization: Bearer {pilot.token}",
+        f"POST /v1/pilots/{pilot.name}/heartbeat HTTP/1.1", "Host: here", f"Authorization: Bearer {pilot.token}",
         "Content-Type: application/json", f"Content-Length: {len(body)}", *more,
     ]  # fmt: skip
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -91,7 +90,7 @@ async def wire(server: RunningServer) -> AsyncIterator[Wire]:
 
 
 async def test_answers_keep_the_order_of_the_requests(server: RunningServer, tenant: str) -> None:
-    """Heartbeats and other requests, all sent before the first answer: short and long way take turns on one connection."""
+    """Good and bad ones, all sent before the first answer."""
     pilot = await ScriptedPilot.register(server, tenant)
     async with wire(server) as line:
         bad = asked(pilot, 4).replace(b'{"counter":4}', b'{"counter":"}')
@@ -120,23 +119,7 @@ async def test_a_heartbeat_may_come_in_pieces(server: RunningServer, tenant: str
         assert (await line.answer())[0] == 200
 
 
-@pytest.mark.parametrize(
-    "more",
-    ["Transfer-Encoding: chunked", "Content-Length: 13", "Expect: 100-continue", "Authorization: Bearer x", " folded"],
-)
-async def test_only_a_plain_request_takes_the_short_way(server: RunningServer, tenant: str, more: str) -> None:
-    """What two readers might read differently is left to the one that reads everything else."""
-    pilot = await ScriptedPilot.register(server, tenant)
-    short = QuickHeartbeat(server.app.state.context, server.app.state.context.metrics)
-    taken: list[bytes | None] = []
-    assert not short.take(asked(pilot, 1, more), taken.append)
-    assert not short.take(asked(pilot, 1) + b" ", taken.append)
-    assert not short.take(asked(pilot, 1)[:-1], taken.append)
-    assert not short.take(asked(pilot, 1, path="claims"), taken.append)
-    assert short.take(asked(pilot, 1), taken.append)
-
-
-async def test_a_heartbeat_that_cannot_be_stored_gets_the_usual_answer(
+async def test_a_heartbeat_that_cannot_be_stored_is_not_acknowledged(
     server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pilot = await ScriptedPilot.register(server, tenant)
