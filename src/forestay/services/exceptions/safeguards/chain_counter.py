@@ -17,6 +17,8 @@ from forestay.services.rules.rule_decision import PLAYBOOK
 
 JOBS = 100
 """Jobs whose incidents are looked for at once."""
+BEFORE = 100
+"""Earlier incidents of a task or a run that are looked at for what rules have done to it."""
 DEEPEST = 32
 """Worklets above one another that are followed."""
 BEGIN_ANEW = frozenset({"restart", "select", "compensate", "rollback"})
@@ -60,7 +62,9 @@ class ChainCounter:
         """Of an exception that is no failure of a job: the acts of rules on the same task or run before, and in the runs whose playbooks started this one."""
         incident = pending.incident
         query = IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance)
-        acted = [decision.by for known, decision in await self._acted(query) if known.n and known.id != incident.id]
+        acted = [
+            decision.by for known, decision in await self._acted(query, BEFORE) if known.n and known.id != incident.id
+        ]
         above = await self._depth(incident.tenant, incident.run)
         return Chain(by_rule=acted.count(pending.decision.by), on_instance=len(acted), above=above)
 
@@ -85,8 +89,8 @@ class ChainCounter:
                     counts[place] = counts.get(place, 0) + 1
         return counts
 
-    async def _acted(self, query: IncidentQuery) -> Sequence[tuple[IncidentStatus, Decision]]:
-        page = await self.incidents.find(query, sort="-at", limit=MAX_FOUND)
+    async def _acted(self, query: IncidentQuery, most: int = MAX_FOUND) -> Sequence[tuple[IncidentStatus, Decision]]:
+        page = await self.incidents.find(query, sort="-at", limit=most)
         known = {stored.status.id: stored.status for stored in page.statuses}
         made = await self.incidents.decisions_of(list(known)) if known else ()
         return [
