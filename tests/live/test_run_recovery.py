@@ -113,7 +113,7 @@ def _silence(site: RunSite) -> None:
     relay = site.server.services.components.relay
     assert relay is not None
     listeners = site.server.services.components.writer.listeners
-    listeners.remove(relay.notice)
+    listeners.remove(relay)
 
 
 def _there(store: JobStore, job: str) -> Any:

@@ -6,7 +6,7 @@ must be caught.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from forestay.services.shared.checked_writer import (
     JobMissing,
     ProposedWrite,
     WriteApplied,
+    WriteListener,
     WriteUnsettled,
     _chapter_record,
 )
@@ -32,7 +33,7 @@ class NaiveWriter:
     """Trusts one read after an error, and never confirms."""
 
     store: JobStore
-    listeners: list[Callable[[Stored], None]] = field(default_factory=list)
+    listeners: list[WriteListener] = field(default_factory=list)
 
     async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
         return [await self._one(proposed) for proposed in writes]
@@ -62,8 +63,8 @@ class NaiveWriter:
         return WriteUnsettled("twice in vain")
 
     def _settled(self, stored: Stored) -> WriteApplied:
-        for tell in self.listeners:
-            tell(stored)
+        for listener in self.listeners:
+            listener.notice(stored)
         return WriteApplied(stored)
 
 

@@ -131,7 +131,7 @@ class SimServer(_Process):
             pulse=PULSE,
         )
         self.outputs = CommittedOutputs(self.writer)
-        self.writer.listeners += [self.claims.notice, self.outputs.notice]
+        self.writer.listeners += [self.claims, self.outputs]
         for loop in (self.claims.run, self.completions.run, self.heartbeats.run, self.channels.run):
             self.keep(loop)
 

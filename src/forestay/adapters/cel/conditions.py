@@ -20,7 +20,7 @@ from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-unt
 
 from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
 from forestay.domain.rules.context import BY_NAME, FIELDS, Context, FieldType
-from forestay.ports.rules.conditions import ConditionProblem
+from forestay.ports.rules.conditions import ConditionProblem, Conditions
 
 MOST_KEPT = 200_000
 """Compiled texts that are kept, over all rule sets; the oldest go first."""
@@ -54,7 +54,7 @@ def _environment(*, checking: bool) -> Any:
     return cel.NewEnv(variables=types, extensions=[ext_strings.ExtStrings(), ext_math.ExtMath()])
 
 
-class CelConditions:
+class CelConditions(Conditions):
     """Fills the port `Conditions`."""
 
     def __init__(self) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.formats.rules.pack_folder import folders, read_packs
+from forestay.ports.exceptions.classifiers import CauseClassifiers
 
 
 @dataclass(slots=True)
-class Patterns:
+class Patterns(CauseClassifiers):
     """Reading takes a second, which no start of a process should wait for."""
 
     wrong: Callable[[str], None] = lambda _text: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -27,12 +27,12 @@ from forestay.apps.config.settings import Settings
 from forestay.apps.config.storage_settings import credentials_of, elements_of
 from forestay.apps.flow_formats import InstalledFormats
 from forestay.domain.data.storage_element import AccessProtocol
-from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.playbooks.action import ActionKind
 from forestay.ports.data.storage import ElementFiles
 from forestay.ports.documents import DocumentStore
+from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.callback_transport import CallbackTransport
@@ -107,7 +107,7 @@ class Components:
     incidents: IncidentStore
     pipeline: ExceptionPipeline
     recovery: ExceptionRecovery
-    classifier: Callable[[], Awaitable[Classifier]]
+    classifiers: CauseClassifiers
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -188,7 +188,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     tracing = None
     if (traces := make_traces(settings, process)) is not None:
         tracing = JobTracer(traces, clock, settings.otlp_share)
-        writer.listeners.append(tracing.notice)
+        writer.listeners.append(tracing)
         stores = stores._replace(incidents=cast("IncidentStore", TracedIncidentStore(stores.incidents, store, tracing)))
     elements = build_storage_access(settings)
     engine = None
@@ -231,13 +231,13 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         elsewhere=engines,
         abroad=EngineActions(engines, settings.retry_policy_table, settings.budgets.budgets),
     )
-    classifier = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text)).classifier
+    classifiers = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text))
     decision_log = DecisionLog(stores.incidents, audit, clock)
     pipeline = ExceptionPipeline(
         store,
         stores.incidents,
         FailureDetector(
-            store, stores.pilots, batch, classifier, FailureHistory(stores.incidents, documents, clock), flows
+            store, stores.pilots, batch, classifiers, FailureHistory(stores.incidents, documents, clock), flows
         ),
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),
@@ -267,7 +267,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
             patience=settings.relay_patience,
             troubled=lambda text: log.warning("ends wait", detail=text),
         )
-        writer.listeners.append(relay.notice)
+        writer.listeners.append(relay)
     return Components(
         settings=settings,
         store=store,
@@ -275,7 +275,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         documents=documents,
         pipeline=pipeline,
         recovery=ExceptionRecovery(pipeline, store, stores.incidents, clock),
-        classifier=classifier,
+        classifiers=classifiers,
         incidents=stores.incidents,
         clock=clock,
         ids=ids,

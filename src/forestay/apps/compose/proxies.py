@@ -70,7 +70,7 @@ class ProxyComponents:
                         on_event=on_event,
                     )
                 )
-                components.writer.listeners.append(relay.notice)
+                components.writer.listeners.append(relay)
 
     def _callback(self, name: str, tenant: str, job: str) -> str:
         """An address by which a downstream can say that the task of one job is over, and do nothing else.

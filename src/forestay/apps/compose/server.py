@@ -90,7 +90,7 @@ class ServerComponents:
             components.documents,
             store,
             clock,
-            components.classifier,
+            components.classifiers,
             changed=candidates.look_anew,
             troubled=lambda text: log.warning("a host", detail=text),
         )
@@ -203,7 +203,7 @@ class ServerComponents:
             components.incidents,
             components.engines,
             components.pipeline,
-            components.classifier,
+            components.classifiers,
             clock,
         )
         self.timeline = RunTimeline(
@@ -213,8 +213,7 @@ class ServerComponents:
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)
         self.usage_history = UsageHistory(store, components.incidents, clock)
         self.rule_proposals = RuleProposals(self.rule_replay)
-        writer.listeners += [self.hosts.notice, self.claims.notice, self.job_events.notice, self.outputs.notice]
-        writer.listeners.append(self.tasks.notice)
+        writer.listeners += [self.hosts, self.claims, self.job_events, self.outputs, self.tasks]
         self.relays = ProxyComponents(self)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

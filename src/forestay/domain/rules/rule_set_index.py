@@ -77,10 +77,18 @@ class _TreeFilter:
         return bits
 
 
+class _AskedTree(NamedTuple):
+    bit: int
+    """Its set's place among the bits of a filter."""
+    indexed_set: IndexedSet
+    key: TreeKey
+    tree: TreeIndex
+
+
 class _TreeSequence(NamedTuple):
     """The trees that are asked about one type and task, in order."""
 
-    trees: tuple[tuple[int, IndexedSet, TreeKey, TreeIndex], ...]
+    trees: tuple[_AskedTree, ...]
     gates: tuple[_TreeFilter, ...]
     nothing: tuple[SetWalk, ...]
     """What each comes to where no rule of it is satisfied."""
@@ -133,12 +141,14 @@ class RuleSetIndex:
         if not bits:
             return asked.nothing
         walks: list[SetWalk] = []
-        for place, (bit, indexed_set, key, index) in enumerate(asked.trees):
-            if not bits & bit:
-                walks.append(asked.nothing[place])
+        for asked_tree, nothing in zip(asked.trees, asked.nothing, strict=True):
+            if not bits & asked_tree.bit:
+                walks.append(nothing)
                 continue
-            done = index.walk(context, evaluate, shadow=shadow)
-            walks.append(SetWalk(indexed_set.rule_set.id, indexed_set.rule_set.version, key, done))
+            tree: TreeIndex = asked_tree.tree
+            done = tree.walk(context, evaluate, shadow=shadow)
+            rule_set = asked_tree.indexed_set.rule_set
+            walks.append(SetWalk(rule_set.id, rule_set.version, asked_tree.key, done))
             if done.verdict is not ConditionVerdict.FALSE:
                 break
         return tuple(walks)
@@ -146,7 +156,7 @@ class RuleSetIndex:
     def _round(self, type_: ExceptionType, task: str, *, shadow: bool) -> _TreeSequence:
         keys = keys_for(type_, task)
         trees = tuple(
-            (self._bits[indexed_set.rule_set.id], indexed_set, key, indexed_set.indexes[key])
+            _AskedTree(self._bits[indexed_set.rule_set.id], indexed_set, key, indexed_set.indexes[key])
             for indexed_set in self.sets
             for key in keys
             if key in indexed_set.indexes

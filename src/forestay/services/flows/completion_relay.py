@@ -28,6 +28,7 @@ from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored, Version, W
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
 from forestay.services.flows.flow_jobs import document_of
+from forestay.services.shared.checked_writer import WriteListener
 from forestay.services.shared.quarantine import Quarantine
 
 OVERLAP = 5_000
@@ -104,7 +105,7 @@ class _PendingCompletions:
 
 
 @dataclass(slots=True)
-class CompletionRelay:
+class CompletionRelay(WriteListener):
     """The service: `run` looks through windows (a reconciler does), `run_hints` tells of what was seen here (a server does)."""
 
     store: JobStore

@@ -22,6 +22,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, PortError, Transient
 from forestay.ports.jobs.job_store import Version, Written
+from forestay.services.scheduling.candidate_buffers import Suspensions
 
 KIND = "flow-suspension"
 MARK = "flow-suspensions:mark"
@@ -42,7 +43,7 @@ class TenantSuspension(NamedTuple):
 
 
 @dataclass(slots=True)
-class FlowSuspensions:
+class FlowSuspensions(Suspensions):
     """The service."""
 
     documents: DocumentStore

@@ -34,6 +34,7 @@ from forestay.services.insertion.task_server_connection import ProxyPolicy, Task
 from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, JobCompletions
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
+from forestay.services.shared.checked_writer import WriteListener
 
 TOGETHER = 0.02
 """Seconds to wait for more of what moves: it seldom moves alone."""
@@ -45,7 +46,7 @@ ENOUGH = Resources(cpus=1 << 40, memory=1 << 60, disk=1 << 60, gpus=1 << 30)
 """What a server is taken to have: what it cannot run it refuses or queues itself."""
 
 
-class TaskProxy:
+class TaskProxy(WriteListener):
     """The service, for one server and one tenant."""
 
     def __init__(

@@ -22,7 +22,7 @@ from forestay.services.insertion.task_factory import outputs_of
 from forestay.services.insertion.task_states import completion_record, state_of
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import JobSubmitter
-from forestay.services.shared.checked_writer import WriteApplied
+from forestay.services.shared.checked_writer import WriteApplied, WriteListener
 
 CANCELING = 30_000
 """Milliseconds for which a cancelled task whose pilot has not told its end is shown as being cancelled."""
@@ -31,7 +31,7 @@ PAGE = 500
 
 
 @dataclass(slots=True)
-class TesTasks:
+class TesTasks(WriteListener):
     """The service; one a server."""
 
     store: JobStore

@@ -14,11 +14,11 @@ from forestay.domain.jobs.job_document import AttemptResult, JobDocument
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer, WriteUnsettled
+from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer, WriteUnsettled
 
 
 @dataclass(slots=True)
-class CommittedOutputs:
+class CommittedOutputs(WriteListener):
     """The service; one a server."""
 
     writer: Writer

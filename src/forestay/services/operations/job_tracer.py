@@ -22,13 +22,14 @@ from forestay.ports.errors import PortError
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.traces import Traces
+from forestay.services.shared.checked_writer import WriteListener
 
 REMEMBER = 10_000
 _WHOLE = 1 << 64
 
 
 @dataclass(slots=True)
-class JobTracer:
+class JobTracer(WriteListener):
     """The service: a listener of whoever writes job documents."""
 
     traces: Traces

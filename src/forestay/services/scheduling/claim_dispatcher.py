@@ -27,7 +27,7 @@ from forestay.services.scheduling.first_claims import FirstClaims
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
-from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
+from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer
 
 Picked = TypeVar("Picked", Stored, JobDocument)
 
@@ -55,7 +55,7 @@ class ClaimRequest:
     busy: bool = False
 
 
-class ClaimDispatcher:
+class ClaimDispatcher(WriteListener):
     """The claim dispatcher of one server."""
 
     def __init__(

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
-from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
 from forestay.domain.scheduling import host_health as health
@@ -21,10 +20,12 @@ from forestay.domain.scheduling.host_health import HealthPolicy, HostFailure, Ho
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
+from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.jobs.job_store import JobStore, Record, Stored
 from forestay.services.jobs.job_completions import HostFailures
 from forestay.services.scheduling.node_check_failures import UnfitMachine
 from forestay.services.shared.background_tasks import BackgroundTasks
+from forestay.services.shared.checked_writer import WriteListener
 from forestay.services.shared.document_update import update_document
 
 KIND = "hosts"
@@ -52,13 +53,13 @@ class _TenantHosts:
 
 
 @dataclass(slots=True)
-class HostHealthTracker(HostFailures):
+class HostHealthTracker(HostFailures, WriteListener):
     """The service."""
 
     documents: DocumentStore
     store: JobStore
     clock: Clock
-    classifier: Callable[[], Awaitable[Classifier]]
+    classifiers: CauseClassifiers
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     every: float = 1.0
     changed: Callable[[], None] = lambda: None
@@ -157,7 +158,7 @@ class HostHealthTracker(HostFailures):
                 continue
             if (last.wall or 0.0) >= self.policy.fast or (len(known.seen) < 2 and not known.healths):
                 continue
-            cause = find_cause(document, evidence_of(document, log), await self.classifier()).cause.value
+            cause = find_cause(document, evidence_of(document, log), await self.classifiers.classifier()).cause.value
             blamed = health.blamed(cause)
             if blamed is False:
                 continue

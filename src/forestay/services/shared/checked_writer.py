@@ -90,12 +90,19 @@ class _WriteTry:
     detail: str = ""
 
 
+class WriteListener(Protocol):
+    """Told of every document that a process writes."""
+
+    def notice(self, stored: Stored) -> None:
+        """A document was written here; whoever is told must not raise, and must not wait."""
+
+
 @dataclass(slots=True)
 class CheckedWriter:
     """The writer that every service uses."""
 
     store: JobStore
-    listeners: list[Callable[[Stored], None]] = field(default_factory=list)
+    listeners: list[WriteListener] = field(default_factory=list)
     """Told of every acknowledged document, at once."""
     tally: WriteTally = field(default_factory=WriteTally)
 
@@ -179,8 +186,8 @@ class CheckedWriter:
                 self.tally.confirmed += place in confirming
                 stored = Stored(change.document, result.version)
                 write_try.answer = write_try.refusal or WriteApplied(stored)
-                for tell in self.listeners:
-                    tell(stored)
+                for listener in self.listeners:
+                    listener.notice(stored)
                 continue
             if isinstance(result, Conflicted):
                 self.tally.conflicts += 1

@@ -80,7 +80,7 @@ def build_pipeline(
     return ExceptionPipeline(
         store,
         incidents,
-        FailureDetector(store, pilots, batch, PATTERNS.classifier, FailureHistory(incidents, documents, clock), flows),
+        FailureDetector(store, pilots, batch, PATTERNS, FailureHistory(incidents, documents, clock), flows),
         Decider(
             RuleCache(RuleStore(documents), CONDITIONS),
             PlaybookStore(documents, flows, clock),

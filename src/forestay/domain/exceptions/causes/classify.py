@@ -111,7 +111,8 @@ class Classifier:
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
-        return [match for pattern in self._index.candidates(seen) if (match := pattern.match(seen)) is not None]
+        matches = (pattern.match(seen) for pattern in self._index.candidates(seen))
+        return [match for match in matches if match is not None]
 
 
 @dataclass(frozen=True, slots=True)

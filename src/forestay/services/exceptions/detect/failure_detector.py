@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
 from forestay.domain.exceptions.causes.cause import CauseFinding
-from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.lifecycle import Event
+from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.exceptions.detect.failure_history import FailureHistory, PastFailures
@@ -45,7 +45,7 @@ class FailureDetector:
     """Says through which site a pilot came."""
     batch: BatchStatus
     """Says how the batch jobs of lost pilots ended."""
-    classifier: Callable[[], Awaitable[Classifier]]
+    classifiers: CauseClassifiers
     history: FailureHistory
     flows: FlowStore
     _sites: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class FailureDetector:
     async def detect(self, document: JobDocument, log_tail: str, past: PastFailures, now: int) -> FailedAttempt:
         """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed, `past`: what `history` says of it."""
         evidence = await self.batch.joined(document, evidence_of(document, log_tail))
-        finding = find_cause(document, evidence, await self.classifier())
+        finding = find_cause(document, evidence, await self.classifiers.classifier())
         incident = failure_incident(
             document,
             evidence,

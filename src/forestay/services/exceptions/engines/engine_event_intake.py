@@ -6,7 +6,7 @@ raised again is the same incident. So an engine that got no answer sends its eve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
-from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.engine_run import (
     OCCASIONS,
@@ -31,6 +30,7 @@ from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent
+from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import IncidentStore, StoredIncidentStatus
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
@@ -75,7 +75,7 @@ class EngineEventIntake:
     incidents: IncidentStore
     engines: EngineCommands
     pipeline: ExceptionPipeline
-    classifier: Callable[[], Awaitable[Classifier]]
+    classifiers: CauseClassifiers
     clock: Clock
 
     async def take(self, who: EngineReporter, events: Sequence[EngineEvent]) -> Sequence[EngineEventAnswer]:
@@ -178,7 +178,7 @@ class EngineEventIntake:
         cause = "unknown"
         if kind is ExceptionType.ABORT or event.evidence:
             evidence = read_evidence(event.evidence)
-            finding: CauseFinding = (await self.classifier()).classify(evidence)
+            finding: CauseFinding = (await self.classifiers.classifier()).classify(evidence)
             log_tails = evidence_to_json(evidence)
             if "log_tail" in log_tails:
                 log_tails["log_tail"] = log_tails["log_tail"][-LOG_KEPT:]
