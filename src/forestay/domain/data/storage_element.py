@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
-from forestay.domain.exceptions.evidence.regex_shape import slowness
+from forestay.domain.exceptions.evidence.linear_regex import compiled, problem_of
 from forestay.domain.jobs.inputs import wrong_name
 
 MAX_ELEMENTS = 100
@@ -82,7 +81,8 @@ class StorageElement:
     def path_of(self, name: str) -> str | None:
         """Where a file of this logical name lies by the rules; None where no rule fits."""
         for rule in self.rules:
-            match = _compiled(rule.match).fullmatch(name)
+            # Half a surrogate pair, which JSON may contain, is in no name of a file.
+            match = compiled(rule.match).fullmatch(name.encode("utf-8", "replace").decode())
             if match is not None:
                 path = _filled(rule.to, match.groups())
                 return None if wrong_path(path) else path
@@ -97,11 +97,6 @@ def _filled(to: str, groups: tuple[str | None, ...]) -> str:
     return _PLACE.sub(lambda at: groups[int(at[1]) - 1] or "", to).strip("/")
 
 
-@cache
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression)
-
-
 def wrong_path(path: str) -> str | None:
     """Why a path is not one of a file on an element."""
     if len(path) > MAX_PATH:
@@ -111,10 +106,10 @@ def wrong_path(path: str) -> str | None:
 
 def check_rule(rule: NameRule) -> Iterator[str]:
     """Everything that is wrong with a rule."""
-    if why := slowness(rule.match):
+    if why := problem_of(rule.match):
         yield f"the expression {rule.match!r}: {why}"
         return
-    groups = _compiled(rule.match).groups
+    groups = compiled(rule.match).groups
     wanted = max((int(number) for number in _PLACE.findall(rule.to)), default=0)
     if wanted > groups:
         yield f"{rule.to!r} has ${wanted}, and the expression {rule.match!r} has {groups} group(s)"

@@ -13,8 +13,8 @@ from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.causes.failure_pattern import FailurePattern, MeasureComparison, PatternConditions
 from forestay.domain.exceptions.evidence.evidence import MEASURES, AttemptStage, Scheduler, plain_word
+from forestay.domain.exceptions.evidence.linear_regex import compiled, problem_of
 from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
-from forestay.domain.exceptions.evidence.regex_shape import shape_of
 from forestay.domain.exceptions.evidence.signals import number_of
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 from forestay.formats.flows.yaml_flow import TextProblem
@@ -25,6 +25,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){0,15}")
 _PACK_FIELDS = ("pack", "version", "patterns")
 _FIELDS = ("name", "cause", "retry", "confidence", "weight", "when", "words", "advice", "matches", "passes")
 _NEEDED = ("name", "cause", "retry", "confidence", "weight", "when", "words", "matches", "passes")
+_SEARCH_FIELDS = ("find", "not")
 _SEARCHES = ("scheduler_reason", "transfer", "lines", "not_lines", "also", "unless")
 WHEN_FIELDS = (
     "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
@@ -281,17 +282,27 @@ class _PackReader:
 
     def searches(self, value: Mapping[str, Any], field: str, path: Place) -> tuple[Search, ...]:
         searches = []
-        for at, expression in self.listed(value, field):
-            problem = (
-                shape_of(expression).problem
-                if isinstance(expression, str) and expression
-                else "it must be a text; put it into quotes"
-            )
-            if problem:
-                self.wrong((*path, field, *at), f"this expression cannot be used: {problem}")
-            else:
-                searches.append(Search.of(expression))
+        for at, entry in self.listed(value, field):
+            place = (*path, field, *at)
+            if not isinstance(entry, dict):
+                if self.expression(entry, place):
+                    searches.append(Search(entry))
+                continue
+            self.known(entry, _SEARCH_FIELDS, _SEARCH_FIELDS, place)
+            usable = [self.expression(entry[name], (*place, name)) for name in _SEARCH_FIELDS if name in entry]
+            if usable == [True, True]:
+                searches.append(Search(entry["find"], entry["not"]))
         return tuple(searches)
+
+    def expression(self, expression: object, path: Place) -> bool:
+        """Whether a regular expression can be used."""
+        if not isinstance(expression, str) or not expression:
+            problem = "it must be a text; put it into quotes"
+        elif not (problem := problem_of(expression)) and compiled(expression).search(b""):
+            problem = "it matches an empty line, and so every line"
+        if problem:
+            self.wrong(path, f"this expression cannot be used: {problem}")
+        return not problem
 
     def compare(self, value: object, measure: str, path: Place) -> MeasureComparison | None:
         match = _BOUND.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -101,14 +101,14 @@ def test_an_element_is_for_the_tenants_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        (NameRule(r"(a+)+b", "x"), "repeats a group"),
-        (NameRule(r"/(.*)(.*)", "$1"), "adjacent"),
+        (NameRule(r"/(a)\1", "x"), "no backreferences"),
+        (NameRule(r"/(?!a).*", "x"), "no lookaround"),
         (NameRule(r"(", "x"), "not a valid regular expression"),
         (NameRule(r"/store/(.*)", "$2"), "group"),
-        (NameRule(r".*a.*b.*c.*", "x"), "more than 3"),
+        (NameRule("a" * 601, "x"), "600 characters"),
     ],
 )
-def test_rules_that_could_be_slow_or_mean_nothing_are_refused(rule: NameRule, why: str) -> None:
+def test_rules_that_re2_does_not_know_or_that_mean_nothing_are_refused(rule: NameRule, why: str) -> None:
     (problem,) = check_elements((StorageElement("e", T0.doors, (rule,)),))
     assert why in problem
 
@@ -120,7 +120,7 @@ def test_an_element_has_one_name() -> None:
 @pytest.mark.long
 @given(st.text(alphabet="a/.b-", min_size=1, max_size=400))
 def test_no_name_takes_long_or_leads_outside(name: str) -> None:
-    element = StorageElement("e", T0.doors, (NameRule(r"/?([^/]*)/(.*)-(.*)", "$1/$2/$3"),))
+    element = StorageElement("e", T0.doors, (NameRule(r"/?((?:[^/]+)*)/(.*)(.*)-(.*)", "$1/$2/$3$4"),))
     began = time.process_time()
     path = element.path_of(name)
     assert time.process_time() - began < cpu_limit(1.0)

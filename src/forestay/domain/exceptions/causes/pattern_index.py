@@ -1,47 +1,16 @@
-"""Which of many patterns are worth a closer look, and on which lines, found without running their expressions.
+"""Which of many patterns may hold: the expressions of all of them are looked for in each line at once.
 
-An expression cannot match in a line where the texts that it needs are not there. Texts are looked up by the words of the line, and which texts a word can be part of is kept, since logs share most of
-their words. What asks for no line is found by what it asks for first: an exit code, a signal, a word of the batch system.
+What asks for no line is found by what it asks for first: an exit code, a signal, a word of the batch system.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from forestay.domain.exceptions.causes.failure_pattern import FailurePattern, PatternConditions
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
-from forestay.domain.exceptions.evidence.regex_texts import EDGE, Way, bare
-
-_WORD = re.compile(r"[a-z0-9_]+")
-_APART = bytes(code if code == 10 or _WORD.match(chr(code)) else 32 for code in range(256))
-_GRAM = 4
-_MOST_KNOWN = 200_000
-"""Words that are kept; a stranger's log must not fill the memory."""
-_SHORT = 30
-"""What a short text counts when the rarest is looked for: it stands in many words."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A word of a text, with its edges as texts have them."""
-
-    text: str
-    word: str
-    first: bool
-    """A word of the log begins with it."""
-    last: bool
-
-    @classmethod
-    def of(cls, text: str) -> _Part:
-        return cls(text, bare(text), text.startswith(EDGE), text.endswith(EDGE))
-
-    def stands_in(self, word: str) -> bool:
-        if self.first:
-            return word == self.word if self.last else word.startswith(self.word)
-        return word.endswith(self.word) if self.last else self.word in word
+from forestay.domain.exceptions.evidence.line_prefix import behind_prefix
+from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search, is_anchored
 
 
 class PatternIndex:
@@ -51,66 +20,27 @@ class PatternIndex:
         self._by_line: dict[str, list[FailurePattern]] = {}
         self._by_fact: dict[Hashable, list[FailurePattern]] = {}
         self._always: list[FailurePattern] = []
-        searches: dict[str, Search] = {}
+        searches: set[Search] = set()
         for pattern in patterns:
             when = pattern.when
+            searches.update((*when.lines, *when.not_lines, *when.also, *when.unless))
             for search in when.lines:
                 self._by_line.setdefault(search.expression, []).append(pattern)
-            searches |= {
-                search.expression: search for search in (*when.lines, *when.not_lines, *when.also, *when.unless)
-            }
             if not when.lines:
                 keys = _facts(when)
                 for key in keys:
                     self._by_fact.setdefault(key, []).append(pattern)
                 if not keys:
                     self._always.append(pattern)
-        self._anywhere = tuple(sorted(search.expression for search in searches.values() if not search.ways))
-        self._ways: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        """By the text that is looked for first: the expression, and the numbers of the other sets that it needs."""
-        self._sets: list[tuple[str, ...]] = []
-        self._joined: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-        """By the rarest of their parts: texts of several words, and their other parts."""
-        self._wordless: list[str] = []
-        self._short: list[_Part] = []
-        self._long: dict[str, list[_Part]] = {}
-        self._known: dict[str, tuple[str, ...]] = {}
-        self._sort_in_texts(self._sort_in_ways(searches.values()))
-
-    def _sort_in_ways(self, searches: Iterable[Search]) -> Mapping[str, int]:
-        ways = [(texts.expression, way) for texts in searches for way in texts.ways]
-        times = Counter(text for _, way in ways for texts in way for text in texts)
-        numbers: dict[tuple[str, ...], int] = {}
-        for expression, way in ways:
-            key = _rarest(way, times)
-            others = tuple(numbers.setdefault(texts, len(numbers)) for texts in way if texts is not key)
-            for text in key:
-                self._ways.setdefault(text, []).append((expression, others))
-        self._sets = list(numbers)
-        return times
-
-    def _sort_in_texts(self, texts: Mapping[str, int]) -> None:
-        parts_of = {text: _parts(text) for text in texts}
-        times = Counter(part for parts in parts_of.values() for part in parts)
-        for text, parts in sorted(parts_of.items()):
-            if not parts or (len(bare(text)) > 1 and max(len(bare(part)) for part in parts) == 1):
-                # A single letter stands in every line; such a text is looked for as it is.
-                self._wordless.append(text)
-            elif parts != (text,):
-                key = min(parts, key=lambda part: (len(bare(part)) < _GRAM, times[part], -len(part), part))
-                others = sorted({*parts} - {key}, key=lambda part: (times[part], part))
-                self._joined.setdefault(key, []).append((text, tuple(others)))
-        for part in map(_Part.of, sorted(times)):
-            if len(part.word) < _GRAM:
-                self._short.append(part)
-            else:
-                self._long.setdefault(part.word[:_GRAM], []).append(part)
+        expressions = {text for search in searches for text in (search.expression, search.without) if text}
+        self._expressions = ExpressionSet(expressions)
+        self._anchored = ExpressionSet(filter(is_anchored, expressions))
 
     def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
-        """Every pattern that can match, and some that do not; tells the evidence which lines are worth a look."""
-        worth = seen.worth = self._worth(seen)
+        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match."""
+        matched = seen.matched = self._matched(seen)
         patterns: dict[int, FailurePattern] = {}
-        for expression in worth:
+        for expression in matched:
             for pattern in self._by_line.get(expression, ()):
                 patterns[id(pattern)] = pattern
         for key in _told(seen):
@@ -119,86 +49,18 @@ class PatternIndex:
         yield from patterns.values()
         yield from self._always
 
-    def _worth(self, seen: PreparedEvidence) -> Mapping[str, int]:
-        """The lines that have all that an expression needs, by the expression. Lines are bits of a number."""
-        everywhere = (1 << len(seen.lines)) - 1
-        masks = self._masks(seen.lowered)
-        whole = "\n".join(seen.lowered)
-        for text in self._wordless:
-            if bare(text) in whole:
-                masks[text] = everywhere
-        for part in masks.keys() & self._joined.keys():
-            here = masks[part]
-            for text, others in self._joined[part]:
-                mask = here
-                for other in others:
-                    mask &= masks.get(other, 0)
-                    if not mask:
-                        break
-                else:
-                    masks[text] = mask
-        worth = dict.fromkeys(self._anywhere, everywhere)
-        unions: dict[int, int] = {}
-        for text in masks.keys() & self._ways.keys():
-            here = masks[text]
-            for expression, sets in self._ways[text]:
-                mask = here
-                for number in sets:
-                    union = unions.get(number)
-                    if union is None:
-                        union = 0
-                        for other in self._sets[number]:
-                            union |= masks.get(other, 0)
-                        unions[number] = union
-                    mask &= union
-                    if not mask:
-                        break
-                else:
-                    worth[expression] = worth.get(expression, 0) | mask
-        return worth
-
-    def _masks(self, lowered: list[str]) -> dict[str, int]:
-        """The lines in which each part of a text stands."""
-        apart = "\n".join(lowered).encode("ascii", "replace").translate(_APART).decode("ascii")
-        lines: dict[str, int] = {}
+    def _matched(self, seen: PreparedEvidence) -> Mapping[str, int]:
+        """The lines that each expression matches. Lines are bits of a number."""
+        matched: dict[str, int] = {}
         bit = 1
-        for line in apart.split("\n"):
-            for word in line.split():
-                lines[word] = lines.get(word, 0) | bit
+        for line, lowered in zip(seen.lines, seen.lowered, strict=True):
+            expressions = self._expressions.found_in(line)
+            if begins := behind_prefix(lowered):
+                expressions += self._anchored.found_in(line[begins:])
+            for expression in expressions:
+                matched[expression] = matched.get(expression, 0) | bit
             bit <<= 1
-        known = self._known
-        if len(known) > _MOST_KNOWN:
-            known = self._known = {}
-        masks: dict[str, int] = {}
-        for word, mask in lines.items():
-            parts = known.get(word)
-            if parts is None:
-                parts = known[word] = self._parts_of(word)
-            for part in parts:
-                masks[part] = masks.get(part, 0) | mask
-        return masks
-
-    def _parts_of(self, word: str) -> tuple[str, ...]:
-        texts = {part.text for part in self._short if part.stands_in(word)}
-        for at in range(len(word) - _GRAM + 1):
-            texts |= {part.text for part in self._long.get(word[at : at + _GRAM], ()) if part.stands_in(word)}
-        return tuple(texts)
-
-
-def _rarest(way: Way, times: Mapping[str, int]) -> tuple[str, ...]:
-    """The set that the fewest lines will have."""
-    return min(way, key=lambda texts: sum(times[text] + (_SHORT if len(bare(text)) < _GRAM else 0) for text in texts))
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    """The words of a text: what stands at its edge may be a part of a longer word."""
-    inner = bare(text)
-    return tuple(
-        ("" if match.start() == 0 and not text.startswith(EDGE) else EDGE)
-        + match[0]
-        + ("" if match.end() == len(inner) and not text.endswith(EDGE) else EDGE)
-        for match in _WORD.finditer(inner)
-    )
+        return matched
 
 
 def _facts(when: PatternConditions) -> list[Hashable]:

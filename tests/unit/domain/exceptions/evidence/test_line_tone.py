@@ -7,8 +7,6 @@ import pytest
 from forestay.domain.exceptions.evidence.line_prefix import behind_prefix
 from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
 from forestay.domain.exceptions.evidence.quoted_lines import quoted_lines
-from forestay.domain.exceptions.evidence.regex_shape import shape_of
-from forestay.domain.exceptions.evidence.regex_texts import EDGE
 
 
 @pytest.mark.parametrize(
@@ -66,10 +64,3 @@ def test_source_scripts_and_directives_are_quoted() -> None:
 )
 def test_what_stands_before_a_line_is_passed_over(line: str, rest: str) -> None:
     assert line[behind_prefix(line) :] == rest
-
-
-def test_texts_know_the_edges_of_words() -> None:
-    (way,) = shape_of(r"(?i)\b(no|zero) (reads|rows) left").ways
-    assert set(way[0]) == {
-        f"{EDGE}no reads left", f"{EDGE}no rows left", f"{EDGE}zero reads left", f"{EDGE}zero rows left",
-    }  # fmt: skip

@@ -1,0 +1,56 @@
+"""Regular expressions that people write into packs and storage elements, matched by RE2.
+
+Logs and file names are written by strangers, and Python's own matcher can take for ever on a text that was made for it. RE2 needs time
+that grows with the length of the text alone. So it knows neither lookaround nor backreferences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+LONGEST = 600
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+@lru_cache(maxsize=256)
+def compiled(expression: str) -> Any:
+    """An expression ready to be run; it has the interface of `re.Pattern`. It must have no `problem_of`."""
+    return re2.compile(expression, _OPTIONS)
+
+
+def problem_of(expression: str) -> str:
+    """Why an expression cannot be used, as the end of a sentence; empty if it can."""
+    if len(expression) > LONGEST:
+        return f"it has more than {LONGEST} characters"
+    try:
+        compiled(expression)
+    except re2.error as error:
+        why = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
+        return f"it is not a valid regular expression of RE2, which has no lookaround and no backreferences: {why}"
+    return ""
+
+
+class ExpressionSet:
+    """Many expressions that are looked for at once: literal texts that they need rule most of them out."""
+
+    def __init__(self, expressions: Iterable[str]) -> None:
+        self._expressions: Sequence[str] = sorted(set(expressions))
+        self._filter = re2.Filter()
+        for expression in self._expressions:
+            self._filter.Add(expression, _OPTIONS)
+        if self._expressions:
+            self._filter.Compile()
+
+    def found_in(self, text: str) -> list[str]:
+        """Those that match somewhere in a text."""
+        if not self._expressions:
+            return []
+        # Half a surrogate pair, which JSON may contain, has no bytes of its own.
+        found = self._filter.Match(text.encode("utf-8", "replace"))
+        return [self._expressions[number] for number in found] if found else []
