@@ -25,7 +25,6 @@ from forestay.ports.errors import Conflict
 from forestay.services.shared.document_update import update_document
 
 KIND = "replica"
-TRIES = 10
 AGAIN = 60_000
 """Milliseconds within which a replica that failed is not marked a second time: a thousand jobs may tell of it at once."""
 
@@ -105,7 +104,7 @@ class StoredCatalogue:
             return None if after == before else Document(id_, tenant, KIND, file_as_plain(after)), after
 
         unsure = f"the catalogue entry of {name} could not be stored; try again"
-        return await update_document(self.documents, id_, changed, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, id_, changed, unsure=unsure)
 
 
 def name_of(tenant: str, name: str) -> str:

@@ -11,7 +11,7 @@ changed. A server that has no job of any run to give reads nothing at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
@@ -20,13 +20,13 @@ from forestay.domain.flows.events import Verb
 from forestay.domain.flows.execution.flow_suspension import FlowSuspension
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
-from forestay.ports.errors import Conflict, PortError, Transient
-from forestay.ports.jobs.job_store import Version, Written
+from forestay.ports.errors import Conflict, PortError
+from forestay.ports.jobs.job_store import Version, WriteResult
 from forestay.services.scheduling.candidate_buffers import Suspensions
+from forestay.services.shared.document_update import update_document, update_stored
 
 KIND = "flow-suspension"
 MARK = "flow-suspensions:mark"
-TRIES = 10
 QUIET = 25
 """After so many looks in a row for which nobody asked, the copy is given up until someone asks again."""
 THOROUGH = 75
@@ -160,35 +160,37 @@ class FlowSuspensions(Suspensions):
         self, tenant: str, version: str, change: Callable[[FlowSuspension], FlowSuspension | str]
     ) -> FlowSuspension:
         name = suspension_of(tenant, version)
-        for _ in range(TRIES):
-            stored = (await self.documents.get([name])).get(name)
+
+        def changed(stored: StoredDocument | None) -> tuple[Document, FlowSuspension]:
             before = _read_suspension(stored).suspension if stored is not None else FlowSuspension(version)
             after = change(before)
             if isinstance(after, str):
                 raise Conflict(after)
-            document = Document(name, tenant, KIND, after.as_plain())
-            (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
-            if isinstance(result, Written):
-                await self._set_mark(name)
-                self._wanted.set()
-                with suppress(PortError):
-                    await self.refresh()
-                return after
-        raise Transient("the suspension could not be stored; try again")
+            return Document(name, tenant, KIND, after.as_plain()), after
+
+        unsure = "the suspension could not be stored; try again"
+        after = await update_document(self.documents, name, changed, unsure=unsure)
+        await self._set_mark(name)
+        self._wanted.set()
+        with suppress(PortError):
+            await self.refresh()
+        return after
 
     async def _set_mark(self, name: str) -> None:
         """Make known that a suspension has changed. Always a write: whoever changes the same suspension at this moment must notice."""
-        for _ in range(TRIES):
-            stored_documents = await self.documents.get([MARK, name])
-            mark = stored_documents.get(MARK)
-            names = set(_names(mark)) - {name}
-            if name in stored_documents and _says_something(_read_suspension(stored_documents[name]).suspension):
+
+        def changed(stored: Mapping[str, StoredDocument]) -> tuple[Document, None]:
+            names = set(_names(stored.get(MARK))) - {name}
+            if name in stored and _says_something(_read_suspension(stored[name]).suspension):
                 names.add(name)
-            document = Document(MARK, "", "flow-suspensions-mark", {"suspensions": sorted(names)})
-            (result,) = await self.documents.put([(document, mark.version if mark is not None else None)])
-            if isinstance(result, Written):
-                return
-        raise Transient("the suspension was stored but not announced; try again")
+            return Document(MARK, "", "flow-suspensions-mark", {"suspensions": sorted(names)}), None
+
+        async def write(document: Document, stored: Mapping[str, StoredDocument]) -> WriteResult:
+            (result,) = await self.documents.put([(document, stored[MARK].version if MARK in stored else None)])
+            return result
+
+        unsure = "the suspension was stored but not announced; try again"
+        await update_stored(lambda: self.documents.get([MARK, name]), changed, write, unsure=unsure)
 
 
 def suspension_of(tenant: str, version: str) -> str:

@@ -26,7 +26,6 @@ BULK = 500
 """Jobs that go in one write."""
 EVERY = 3600.0
 MARK = "pruned"
-TRIES = 10
 
 
 class Pruned(NamedTuple):
@@ -112,7 +111,7 @@ class JobPruner:
                 return None, None
             return Document(MARK, "", MARK, {"before": before}), None
 
-        await update_document(self.documents, MARK, change, tries=TRIES, unsure="the pruning limit could not be stored")
+        await update_document(self.documents, MARK, change, unsure="the pruning limit could not be stored")
 
 
 async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:

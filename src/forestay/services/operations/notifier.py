@@ -46,7 +46,6 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "notification_events"
 PAGE = 1000
-TRIES = 10
 _HELD = frozenset({IncidentState.HELD})
 
 
@@ -130,7 +129,7 @@ class Notifier:
             return (None if after == status else _document(subscription.addressee, after)), None
 
         unsure = "a notification was sent, and may be sent again"
-        await update_document(self.documents, document_of(subscription.addressee), settle, tries=TRIES, unsure=unsure)
+        await update_document(self.documents, document_of(subscription.addressee), settle, unsure=unsure)
 
     async def _put(self, addressee: ChannelFilter, outbox: Outbox, expected: Version | None) -> bool:
         (result,) = await self.documents.put([(_document(addressee, outbox), expected)])

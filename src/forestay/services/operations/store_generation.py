@@ -22,7 +22,6 @@ from forestay.services.shared.document_update import update_document
 
 NAME = KIND = "generation"
 PAGE = 1000
-TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +82,14 @@ class GenerationRaiser:
             number = next_generation(max(known, status.number), now)
             return _document(number, unfinished=True, at=now, by=by, reason=reason), number
 
-        return await update_document(
-            self.documents, NAME, begun, tries=TRIES, unsure="the generation was not stored; run it again"
-        )
+        return await update_document(self.documents, NAME, begun, unsure="the generation was not stored; run it again")
 
     async def _end(self, generation: int, by: str, reason: str) -> None:
         def ended(_: StoredDocument | None) -> tuple[Document, None]:
             return _document(generation, unfinished=False, at=self.clock.now(), by=by, reason=reason), None
 
         unsure = "all jobs are done, but this could not be recorded; run it again"
-        await update_document(self.documents, NAME, ended, tries=TRIES, unsure=unsure)
+        await update_document(self.documents, NAME, ended, unsure=unsure)
 
     def _query(self, generation: int) -> JobQuery:
         return JobQuery(states=frozenset(State) - FINAL, at_most={"generation": generation - 1})

@@ -21,7 +21,6 @@ from forestay.services.shared.quarantine import Quarantine
 KIND = "peer-lease"
 LAPSED = "lease"
 """Who cancels a run of a peer whose lease has lapsed."""
-TRIES = 10
 PAGE = 1000
 OFTEN = 60_000
 """Milliseconds after the end of a lease in which what it held is looked for at every look; then now and then, for whoever was slow to start something."""
@@ -73,7 +72,7 @@ class PeerLeases:
             return (document if after != before else None), None
 
         unsure = "the lease could not be stored; try again"
-        await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
+        await update_document(self.documents, _name(peer), changed, unsure=unsure)
 
     async def open(self, peer: str, tenant: str = "") -> Mapping[str, RunSummary]:
         """The runs that run for a peer, their sub-flows too; by search, which lags by a second or so."""

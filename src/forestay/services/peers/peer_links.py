@@ -18,7 +18,6 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "peer-link"
 EVENT = "peer-event"
-TRIES = 5
 AWAY = 3
 """Calls in a row without an answer after which nothing new goes to a peer."""
 
@@ -89,7 +88,7 @@ class PeerLinks:
             return Document(_name(peer), "", KIND, asdict(after) | {"offer": dict(after.offer)}), (before, after)
 
         unsure = "the link to the peer could not be stored"
-        return await update_document(self.documents, _name(peer), changed, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, _name(peer), changed, unsure=unsure)
 
 
 def _name(peer: str) -> str:

@@ -21,7 +21,6 @@ from forestay.ports.peers.peer import PeerTokens
 from forestay.services.shared.document_update import update_document
 
 KIND, REMOVED = "peer", "peer-removed"
-TRIES = 5
 MOST = 1000
 OWNER = "peer:"
 """How the owner of what a peer asked for begins; what follows is the peer's name here."""
@@ -114,9 +113,7 @@ class PeerRegistry:
 
     async def _write(self, name: str, change: Callable[[StoredDocument | None], Document]) -> None:
         unsure = "the peer could not be stored; try again"
-        await update_document(
-            self.documents, _name(name), lambda stored: (change(stored), None), tries=TRIES, unsure=unsure
-        )
+        await update_document(self.documents, _name(name), lambda stored: (change(stored), None), unsure=unsure)
 
     async def refresh_soon(self, peer: Peer) -> None:
         """A search would not show it yet."""

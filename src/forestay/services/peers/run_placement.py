@@ -30,7 +30,6 @@ from forestay.services.peers.peer_registry import PeerRegistry
 from forestay.services.shared.document_update import update_document
 
 OVER = "placing-over"
-TRIES = 10
 FRESH = 1.0
 """Seconds that what is known of links is good for."""
 RUNTIME = 60.0
@@ -141,7 +140,7 @@ class RunPlacement:
             return Document(f"left:{left.key}", left.tenant, OVER, body), None
 
         await update_document(
-            self.documents, f"left:{left.key}", known, tries=TRIES, unsure="a late completion could not be recorded"
+            self.documents, f"left:{left.key}", known, unsure="a late completion could not be recorded"
         )
 
     async def over(self, placed: Placing) -> Placing:
@@ -175,7 +174,7 @@ class RunPlacement:
             return (Document(_name(run), after.tenant, kind, after.as_plain()) if after != before else None), after
 
         unsure = "the placement of the sub-flow could not be stored"
-        return await update_document(self.documents, _name(run), changed, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, _name(run), changed, unsure=unsure)
 
     async def _start_here(self, placed: Placing) -> None:
         plain = json.loads(await self.flows.text(placed.tenant, placed.flow))

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 
 from forestay.domain.pilots.pilot import Pilot, PilotState
 from forestay.ports.clock import Clock
-from forestay.ports.documents import Document, DocumentStore
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
-from forestay.ports.jobs.job_store import Version, Written
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.shared.document_update import update_document
 
 KIND = "host"
-TRIES = 5
 AT_ONCE = 1000
 """Hosts read together."""
 DOUBTS_AT_ONCE = 100
@@ -175,18 +174,14 @@ class NeighbourRegistry:
         self, name: str, host: _NeighbourHost, *, add: dict[str, str] | None = None, drop: Sequence[str] = ()
     ) -> None:
         """Change the document of a host; of two servers that change it at once, the second tries again."""
-        for _ in range(TRIES):
-            stored = (await self.documents.get([name])).get(name)
-            body = {} if stored is None else stored.document.body
-            self._take(host, body, self.clock.monotonic())
-            areas = {**host.areas, **(add or {})}
-            for pilot in drop:
-                areas.pop(pilot, None)
-            version: Version | None = None if stored is None else stored.version
-            (written,) = await self.documents.put([(Document(name, host.tenant, KIND, {"areas": areas}), version)])
-            if isinstance(written, Written):
-                host.areas = areas
-                return
+
+        def changed(stored: StoredDocument | None) -> tuple[Document, dict[str, str]]:
+            self._take(host, {} if stored is None else stored.document.body, self.clock.monotonic())
+            areas = {pilot: area for pilot, area in {**host.areas, **(add or {})}.items() if pilot not in drop}
+            return Document(name, host.tenant, KIND, {"areas": areas}), areas
+
+        unsure = "the list of neighbours could not be stored"
+        host.areas = await update_document(self.documents, name, changed, unsure=unsure)
 
 
 def _name(pilot: Pilot) -> str:

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from forestay.domain.pilots.pilot import Pilot, PilotState
 from forestay.ports.clock import Clock
-from forestay.ports.errors import Transient
-from forestay.ports.jobs.job_store import JobStore, Record, Written
+from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.shared.document_update import update_pilot
 
-TRIES = 5
 ORDER = "drain"
 
 
@@ -80,14 +79,11 @@ class PilotDrain:
                 )
 
     async def _mark(self, name: str, words: str) -> None:
-        for _ in range(TRIES):
-            stored = await self.pilots.get_pilot(name)
-            if stored is None or stored.pilot.drain:
-                return
-            changed = replace(stored.pilot, drain=words, changed=self.clock.now())
-            if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
-                return
-        raise Transient(f"the command for pilot {name} could not be stored; try again")
+        def changed(pilot: Pilot) -> Pilot | None:
+            return None if pilot.drain else replace(pilot, drain=words, changed=self.clock.now())
+
+        unsure = f"the command for pilot {name} could not be stored; try again"
+        await update_pilot(self.pilots, name, changed, unsure=unsure)
 
     async def ordered(self, pilot: str) -> bool:
         """Whether a pilot that opens a channel here has been ordered to drain; it may not have heard it."""

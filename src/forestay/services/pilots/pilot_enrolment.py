@@ -37,9 +37,6 @@ class EnrolmentDecider(Protocol):
     ) -> Enrolment | NotGood | ForAnother: ...
 
 
-TRIES = 5
-
-
 class EnrolmentSecret(NamedTuple):
     """A new secret, told once, and until when it is good (milliseconds since 1970)."""
 
@@ -88,7 +85,7 @@ class PilotEnrolment:
             return _document(secret, after), after
 
         unsure = "it is unknown who used the enrolment secret; try again"
-        return await update_document(self.documents, _name(secret), used, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, _name(secret), used, unsure=unsure)
 
 
 def _name(secret: str) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from forestay.domain.pilots.pilot import Pilot
 from forestay.ports.clock import Clock
-from forestay.ports.errors import PortError, Transient
-from forestay.ports.jobs.job_store import JobStore, Record, Written
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.shared.document_update import update_pilot
 
-TRIES = 5
 KIND = "revoked"
 DIFFER = 120_000
 """Milliseconds by which the clocks of two servers may differ, and a record be late in searches."""
@@ -46,14 +46,11 @@ class PilotRevocations:
         self._heard(pilot.id)
 
     async def _mark(self, name: str, words: str) -> None:
-        for _ in range(TRIES):
-            stored = await self.pilots.get_pilot(name)
-            if stored is None or stored.pilot.revoked:
-                return
-            changed = replace(stored.pilot, revoked=words, changed=self.clock.now())
-            if isinstance(await self.pilots.put_pilot(changed, stored.version), Written):
-                return
-        raise Transient(f"the revocation of pilot {name} could not be stored; try again")
+        def changed(pilot: Pilot) -> Pilot | None:
+            return None if pilot.revoked else replace(pilot, revoked=words, changed=self.clock.now())
+
+        unsure = f"the revocation of pilot {name} could not be stored; try again"
+        await update_pilot(self.pilots, name, changed, unsure=unsure)
 
     async def look(self, back: int) -> None:
         """Hear of what was revoked elsewhere in the last milliseconds."""

@@ -21,7 +21,6 @@ EVERY = 20.0
 SILENT = 90
 """Seconds after which a reconciler is taken for gone. By two machines' clocks, which is good enough to tell a person and for nothing else."""
 FORGET = 900
-TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,7 @@ class ReconcilerRegistry:
             body[self.name] = {"at": now, "version": self.version}
             return Document(NAME, "", KIND, body), None
 
-        await update_document(
-            self.documents, NAME, written, tries=TRIES, unsure="the reconciler's report could not be stored"
-        )
+        await update_document(self.documents, NAME, written, unsure="the reconciler's report could not be stored")
 
     async def run(self) -> None:
         """Note every so often, until cancelled. A store that is away makes us silent, and no more."""

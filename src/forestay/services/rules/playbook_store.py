@@ -25,6 +25,7 @@ from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.jobs.job_store import Written
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.shared.document_update import update_document
 
 KIND = "playbook"
 VERSION = "playbook-version"
@@ -34,7 +35,6 @@ MOST_VERSIONS = 100
 """Versions that are listed; older ones can still be read."""
 FRESH = 0.5
 """Seconds for which a name that was looked up is believed."""
-TRIES = 20
 MOST_READ = 10_000
 """Conclusions in place that are remembered."""
 IN_PLACE = "in-place"
@@ -93,20 +93,21 @@ class PlaybookStore:
         version, now, name = version_of(playbook), self.clock.now(), name_of(tenant, playbook.name)
         body: dict[str, object] = {"playbook": text.decode(), "version": version, "by": by, "at": now}
         await self._keep_version(Document(version_name(tenant, playbook.name, version), tenant, VERSION, body))
-        for _ in range(TRIES):
-            stored = (await self.documents.get([name])).get(name)
+
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, StoredPlaybook]:
             before = _kept(stored) if stored is not None else None
             if before is not None and (before.version, before.playbook) == (version, playbook):
-                return before
+                return None, before
             entries = before.versions if before is not None else ()
             if before is None or before.version != version:
                 entries = (PlaybookVersion(version, by, now), *entries)[:MOST_VERSIONS]
             document = Document(name, tenant, KIND, {**body, "versions": [list(version) for version in entries]})
-            (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
-            if isinstance(result, Written):
-                self._seen.pop((tenant, playbook.name), None)
-                return StoredPlaybook(playbook, version, by, now, entries)
-        raise Transient("the playbook could not be stored; send it again")
+            return document, StoredPlaybook(playbook, version, by, now, entries)
+
+        unsure = "the playbook could not be stored; send it again"
+        kept = await update_document(self.documents, name, changed, unsure=unsure)
+        self._seen.pop((tenant, playbook.name), None)
+        return kept
 
     async def _keep_version(self, document: Document) -> None:
         (result,) = await self.documents.put([(document, None)])

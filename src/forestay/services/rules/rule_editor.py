@@ -7,7 +7,8 @@ before the rule is kept; one that would then be answered otherwise is shown, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -227,17 +228,12 @@ class RuleEditor:
     async def roll_back(self, rule_set: RuleSetId, to: int, *, by: str) -> Edited | NotEdited:
         """Make everything as it was in an older version, by a new one."""
         old = await self.rules.load(rule_set, to)
-        for _ in range(TRIES):
-            current = await self.rules.load(rule_set)
+
+        async def edited(current: RuleSet) -> Edited | NotEdited:
             version = roll_back(current, old, by=by, at=self.clock.now())
-            if isinstance(version, RuleChangeRefused):
-                return NotEdited((version.reason,))
-            try:
-                await self.rules.store(version)
-            except Conflict:
-                continue
-            return Edited(version)
-        raise Conflict(f"{rule_set} is being changed by others; try again")
+            return NotEdited((version.reason,)) if isinstance(version, RuleChangeRefused) else Edited(version)
+
+        return await self._stored(rule_set, edited)
 
     async def diff(self, rule_set: RuleSetId, old: int, new: int | None = None) -> tuple[RuleChange, ...]:
         """What differs between two versions, the newest unless named."""
@@ -254,8 +250,7 @@ class RuleEditor:
         new: str = "",
         replayed: Mapping[str, object] | None = None,
     ) -> Edited | NotEdited:
-        for _ in range(TRIES):
-            current = await self.rules.load(rule_set)
+        async def edited(current: RuleSet) -> Edited | NotEdited:
             later = made(current)
             if isinstance(later, NotEdited):
                 return later
@@ -263,11 +258,21 @@ class RuleEditor:
             if overturned and not confirmed:
                 return NotEdited(("this rule would change the result for earlier reference incidents",), (), overturned)
             version = RuleSetVersion(rule_set, current.version + 1, later.changes, by, self.clock.now(), note, replayed)
-            try:
-                await self.rules.store(version)
-            except Conflict:
-                continue
             return Edited(version, overturned=overturned)
+
+        return await self._stored(rule_set, edited)
+
+    async def _stored(
+        self, rule_set: RuleSetId, edit: Callable[[RuleSet], Awaitable[Edited | NotEdited]]
+    ) -> Edited | NotEdited:
+        """Store the version that an edit makes of the newest one; whoever is overtaken edits anew."""
+        for _ in range(TRIES):
+            edited = await edit(await self.rules.load(rule_set))
+            if isinstance(edited, NotEdited):
+                return edited
+            with suppress(Conflict):
+                await self.rules.store(edited.version)
+                return edited
         raise Conflict(f"{rule_set} is being changed by others; try again")
 
     async def _overturned(self, old: RuleSet, later: NextRuleSet, added: str) -> tuple[Overturned, ...]:

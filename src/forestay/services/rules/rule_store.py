@@ -22,6 +22,7 @@ from forestay.formats.rules.rule_json import set_as_plain, version_as_plain, ver
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
 from forestay.ports.jobs.job_store import Conflicted, Written
+from forestay.services.shared.document_update import update_document
 
 HEAD = "rules-head"
 VERSION = "rules-version"
@@ -30,7 +31,6 @@ MARK = "rules:mark"
 MOST_CHANGES = 5_000
 """Rules that one version may change; a larger change is made in several."""
 AT_ONCE = 200
-TRIES = 20
 
 
 class ReferenceIncident(NamedTuple):
@@ -115,29 +115,26 @@ class RuleStore:
 
     async def _move_head(self, rule_set: RuleSetId, number: int) -> None:
         name = head_name(rule_set)
-        for _ in range(TRIES):
-            stored = (await self.documents.get([name])).get(name)
-            if stored is not None and _head(stored)[1] >= number:
-                await self._set_mark(rule_set, number)
-                return
-            body = {**set_as_plain(rule_set), "version": number}
-            await self.documents.put(
-                [(Document(name, rule_set.tenant, HEAD, body), stored.version if stored else None)]
-            )
-        raise Transient(f"the head of {rule_set} could not be written")
+        head = Document(name, rule_set.tenant, HEAD, {**set_as_plain(rule_set), "version": number})
+
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, None]:
+            return None if stored is not None and _head(stored)[1] >= number else head, None
+
+        unsure = f"the head of {rule_set} could not be written"
+        await update_document(self.documents, name, changed, unsure=unsure)
+        await self._set_mark(rule_set, number)
 
     async def _set_mark(self, rule_set: RuleSetId, number: int) -> None:
         key = head_name(rule_set)
-        for _ in range(TRIES):
-            stored = (await self.documents.get([MARK])).get(MARK)
+
+        def changed(stored: StoredDocument | None) -> tuple[Document | None, None]:
             named = dict(_named(stored))
             if named.get(key, 0) >= number:
-                return
-            named[key] = number
-            await self.documents.put(
-                [(Document(MARK, "", "rules-mark", {"heads": named}), stored.version if stored else None)]
-            )
-        raise Transient("the version mark of the rules could not be stored")
+                return None, None
+            return Document(MARK, "", "rules-mark", {"heads": {**named, key: number}}), None
+
+        unsure = "the version mark of the rules could not be stored"
+        await update_document(self.documents, MARK, changed, unsure=unsure)
 
     async def mark(self) -> StoredDocument | None:
         """What names the versions of all sets; realtime."""

@@ -19,13 +19,12 @@ from forestay.domain.playbooks.playbook import Playbook
 from forestay.domain.playbooks.playbook_check import check_playbook
 from forestay.domain.playbooks.worklet_data import filled
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
-from forestay.ports.errors import Permanent, Transient
-from forestay.ports.jobs.job_store import Written
+from forestay.ports.errors import Permanent
 from forestay.ports.rules.worklets import BoundFlow
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.shared.document_update import update_document
 
 KIND = "late_bound"
-TRIES = 10
 MAX_PARAMS = 16_384
 
 
@@ -104,13 +103,9 @@ class WorkletBindings:
         if len(orjson.dumps(binding.params)) > MAX_PARAMS:
             raise Permanent(f"the parameters have more than {MAX_PARAMS} bytes as JSON")
         name = binding_id(tenant, binding.late_bound)
-        for _ in range(TRIES):
-            stored = (await self.documents.get([name])).get(name)
-            document = Document(name, tenant, KIND, binding._asdict())
-            (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
-            if isinstance(result, Written):
-                return
-        raise Transient("the binding could not be stored; try again")
+        document = Document(name, tenant, KIND, binding._asdict())
+        unsure = "the binding could not be stored; try again"
+        await update_document(self.documents, name, lambda _: (document, None), unsure=unsure)
 
 
 def binding_id(tenant: str, late_bound: str) -> str:

@@ -29,7 +29,6 @@ from forestay.services.shared.checked_writer import WriteListener
 from forestay.services.shared.document_update import update_document
 
 KIND = "hosts"
-TRIES = 10
 SEEN = 600.0
 """Seconds after its last request for which a host counts as one of those that there are."""
 SPECIFICATIONS = 10_000
@@ -348,7 +347,7 @@ class HostHealthTracker(HostFailures, WriteListener):
             return None if after == before else Document(name, tenant, KIND, body), (before, after)
 
         unsure = "the health of the hosts could not be stored; try again"
-        before, after = await update_document(self.documents, name, changed, tries=TRIES, unsure=unsure)
+        before, after = await update_document(self.documents, name, changed, unsure=unsure)
         if after != before:
             await self._tell(tenant, before, after)
         known = self._tenants.setdefault(tenant, _TenantHosts())

@@ -15,7 +15,6 @@ from forestay.ports.errors import Conflict
 from forestay.services.shared.document_update import update_document
 
 KIND = "site"
-TRIES = 5
 PATIENCE = 4
 """So many of its own looks an agent may miss before another one may take its place."""
 LEAST = 60
@@ -68,7 +67,7 @@ class SiteRegistry:
             return Document(name, tenant, KIND, body), returned_site
 
         unsure = "the site could not be stored; try again"
-        return await update_document(self.documents, name, heard, tries=TRIES, unsure=unsure)
+        return await update_document(self.documents, name, heard, unsure=unsure)
 
     async def get(self, tenant: str, site: str) -> Site | None:
         name = _name(tenant, site)
