@@ -123,8 +123,8 @@ pipeline do="compare" *args:
     uv run python -m tests.system.pipeline {{ do }} {{ args }}
 
 # The files that a submission, a claim and a failure which a rule answers enter, in order.
-walk:
-    uv run python -m tests.system.walk
+walk *args:
+    uv run python -m tests.system.walk {{ args }}
 
 # kill -9 of who carries playbooks out, so many times in the middle of each action.
 chaos-playbooks *args:
