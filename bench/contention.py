@@ -70,7 +70,7 @@ class Feeder:
                 made.append(Stored(document, result.version))
             self.left -= want
             if dispatchers:
-                random.choice(dispatchers).offer(made)
+                random.choice(dispatchers).created(made)
 
 
 async def naive(bare: Bare, store: OpenSearchJobStore, tenant: str, total: int) -> tuple[int, float, Feeder]:

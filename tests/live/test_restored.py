@@ -24,7 +24,7 @@ from forestay.apps.compose.stores import open_stores
 from forestay.apps.operations.restore import LOOK, restore_store
 from forestay.domain.jobs.restoring import STEP, next_generation
 from forestay.ports.errors import Conflict
-from forestay.services.operations.store_generation import NAME, GenerationStatus, generation_of
+from forestay.services.jobs.store_marks import GENERATION, GenerationStatus, generation_of
 from forestay.services.pilots.reconciler_registry import ReconcilerRegistry
 
 TENANT = "physics"
@@ -207,7 +207,7 @@ async def test_a_second_restore_of_the_same_backup_gives_a_higher_generation(tmp
         await stores.jobs.open()
         assert await generation_of(stores.documents) == GenerationStatus(again.generation)
         # Interrupted, it goes on with the same number.
-        (document,) = (await stores.documents.get([NAME])).values()
+        (document,) = (await stores.documents.get([GENERATION])).values()
         begun = document.document._replace(
             body={**document.document.body, "unfinished": True, "number": again.generation + 10}
         )

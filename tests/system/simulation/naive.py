@@ -15,8 +15,8 @@ from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.story import fold
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Stored, Written
+from forestay.services.jobs.first_claims import FirstClaims
 from forestay.services.jobs.job_submitter import JobSubmitter
-from forestay.services.scheduling.first_claims import FirstClaims
 from forestay.services.shared.checked_writer import (
     Answer,
     JobMissing,

@@ -113,9 +113,7 @@ class SimServer(_Process):
         self.claims = ClaimDispatcher(self.store, self.writer, self.clock, ids, CLAIMS)
         self.completions = JobCompletions(self.store, self.writer, self.clock)
         submit = NaiveSubmit if world.protocol == "naive" else JobSubmitter
-        self.submit = submit(
-            self.store, self.clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
-        )
+        self.submit = submit(self.store, self.clock, ids, listeners=[self.claims], pilots=self.claims)
         self.steer = JobControl(self.store, self.writer, self.clock)
         self.heartbeats = Heartbeats(
             self.store, self.clock, server=self.name, settings=HEARTBEATS, shared_out=self.claims.assign_hash_slots

@@ -20,7 +20,7 @@ async def walks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Walk]:
     return await walk_scenes(tmp_path_factory.mktemp("walk"))
 
 
-@pytest.mark.parametrize("scene", ["claim", "failure"])
+@pytest.mark.parametrize("scene", ["submission", "claim", "failure"])
 async def test_every_hop_is_found_by_jump_to_definition(walks: dict[str, Walk], scene: str) -> None:
     hops = [hop for hop in walks[scene].hops if _is_step(hop)]
     assert len(hops) > 5

@@ -13,8 +13,9 @@ from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.execution.constraints import EXCEPTION
 from forestay.domain.flows.execution.messages import order_from_plain
-from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, InstanceRound
+from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.exceptions.detect.timeout_detector import LATE, TimeoutDetector
+from forestay.services.flows.flow_checks import InstanceRound
 
 
 @dataclass(slots=True)

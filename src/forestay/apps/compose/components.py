@@ -34,7 +34,7 @@ from forestay.ports.data.storage import ElementFiles
 from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import IncidentStore
-from forestay.ports.jobs.job_store import JobStore, Stored
+from forestay.ports.jobs.job_store import JobStore
 from forestay.ports.operations.callback_transport import CallbackTransport
 from forestay.ports.operations.identity import Identity
 from forestay.ports.pilots.pilot_store import PilotStore
@@ -71,6 +71,7 @@ from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.jobs.job_control import JobControl
+from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.operations.job_tracer import JobTracer, TracedIncidentStore
 from forestay.services.peers.peer_registry import PeerRegistry
 from forestay.services.pilots.batch_status import BatchStatus
@@ -146,9 +147,9 @@ class Components:
     unreadable: Callable[[], int] = lambda: 0
     """How many documents of the store could not be read."""
 
-    def traced_jobs(self) -> list[Callable[[Sequence[Stored]], None]]:
+    def new_job_listeners(self) -> list[NewJobListener]:
         """Who is told of new jobs so that they are traced."""
-        return [] if self.tracing is None else [self.tracing.created]
+        return [] if self.tracing is None else [self.tracing]
 
     def current_trace(self) -> str:
         """The trace in which this process works; empty without one."""

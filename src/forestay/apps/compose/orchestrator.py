@@ -43,7 +43,7 @@ class OrchestratorComponents:
                 components.store,
                 components.clock,
                 components.ids,
-                offered=components.traced_jobs(),
+                listeners=components.new_job_listeners(),
                 documents=components.documents,
                 trace=components.current_trace,
             )

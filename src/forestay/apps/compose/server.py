@@ -23,6 +23,7 @@ from forestay.domain.jobs.claim import leave_failure
 from forestay.services.data.output_resolver import OutputResolver
 from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.result_reader import ResultReader
+from forestay.services.exceptions.detect.cleanup_failures import CleanupFailures
 from forestay.services.exceptions.engines.engine_event_intake import EngineEventIntake
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.flows.flow_suspensions import FlowSuspensions
@@ -30,7 +31,6 @@ from forestay.services.insertion.task_cache import TaskCache
 from forestay.services.insertion.task_factory import TaskFactory
 from forestay.services.insertion.tes_tasks import TesTasks
 from forestay.services.insertion.wes_runs import WesRuns
-from forestay.services.jobs.cleanup_failures import CleanupFailures
 from forestay.services.jobs.committed_outputs import CommittedOutputs
 from forestay.services.jobs.job_completions import JobCompletions
 from forestay.services.jobs.job_control import JobControl
@@ -123,10 +123,10 @@ class ServerComponents:
             store,
             clock,
             components.ids,
-            offered=[self.claims.offer, self.job_events.created, recall.created, *components.traced_jobs()],
+            listeners=[self.claims, self.job_events, recall, *components.new_job_listeners()],
             documents=components.documents,
             trace=components.current_trace,
-            claim_first=self.claims.claim_first,
+            pilots=self.claims,
         )
         self.requests = ApprovalCloser(components.approvals, components.incidents, clock)
         released = components.playbook_runner.release if components.engine is not None else None

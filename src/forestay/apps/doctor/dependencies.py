@@ -17,7 +17,7 @@ from forestay.domain.data.storage_element import AccessProtocol, StorageElement
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.inspections import EngineInspection, StoreInspection
 from forestay.services.data.storage_access import StorageAccess
-from forestay.services.operations.store_generation import GenerationStatus, generation_of
+from forestay.services.jobs.store_marks import GenerationStatus, generation_of
 from forestay.services.pilots.reconciler_registry import ReconcilerReport, reconcilers_known
 
 PATIENCE = 15.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Incident
-from forestay.domain.flows.execution.run_names import task_of
+from forestay.domain.jobs.task_names import task_of
 from forestay.domain.rules.context import BY_NAME
 
 _GROUPS = ("job", "evidence", "run", "task", "host", "site", "history", "now", "exception")

@@ -29,6 +29,7 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentStatus,
     status_of,
 )
+from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
 from forestay.domain.exceptions.safeguards.job_cost import cost_of
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.playbooks.action import RESENDING
@@ -41,7 +42,6 @@ from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector
 from forestay.services.exceptions.detect.failure_history import PastFailures
-from forestay.services.exceptions.detect.failure_incident import failure_incident_id
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.safeguards.safeguards import Safeguards

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Incident, IncidentState, IncidentStatus
+from forestay.domain.exceptions.incidents.job_failure import failure_incident_id, is_about
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Unreadable
 from forestay.ports.exceptions.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
-from forestay.services.exceptions.detect.failure_incident import failure_incident_id, is_about
 from forestay.services.exceptions.pending_exception import PendingException, is_job_failure
 from forestay.services.exceptions.pipeline import BULK, LEFT_BEHIND, ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange

@@ -25,8 +25,8 @@ from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import NotFound, PortError
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored, Version, Written
-from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
+from forestay.services.flows.flow_checks import FlowChecks
 from forestay.services.flows.flow_jobs import document_of
 from forestay.services.shared.checked_writer import WriteListener
 from forestay.services.shared.quarantine import Quarantine
@@ -113,7 +113,7 @@ class CompletionRelay(WriteListener):
     engine: FlowEngine
     completions: CompletionFacts
     clock: Clock
-    checks: ConstraintChecker
+    checks: FlowChecks
     """Asked whether a round whose jobs have all ended may end."""
     every: float = 0.5
     patience: float = 30.0

@@ -27,8 +27,8 @@ from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.data.listings import Listings
 from forestay.services.data.output_resolver import OutputResolver
-from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker, InstanceRound
 from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
+from forestay.services.flows.flow_checks import FlowChecks, InstanceRound
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import KNOWN_AFTER, FlowSuspensions
 from forestay.services.jobs.job_control import JobControl
@@ -81,7 +81,7 @@ class FlowJobs:
     outputs: OutputResolver
     staging: OutboundPolicy
     suspensions: FlowSuspensions
-    checks: ConstraintChecker | None = None
+    checks: FlowChecks | None = None
     """Whether rounds may begin and end; None: they may."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 

@@ -12,7 +12,7 @@ from forestay.ports.documents import DocumentStore
 from forestay.ports.errors import NotFound
 from forestay.ports.flows.flow_engine import FlowEngine, RunQuery
 from forestay.ports.jobs.job_store import JobStore
-from forestay.services.peers.run_placement import placed_for
+from forestay.services.flows.placed_runs import placed_for
 
 NOTHING_OPEN = 1 << 62
 PAGE = 1000

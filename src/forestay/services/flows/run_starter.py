@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import orjson
 
@@ -15,6 +15,7 @@ from forestay.domain.flows.execution.run_names import run_keyed
 from forestay.ports.clock import Ids
 from forestay.ports.errors import Conflict, NotFound, Permanent
 from forestay.ports.flows.flow_engine import FlowEngine, RunStart
+from forestay.services.flows.flow_checks import FlowChecks
 from forestay.services.flows.flow_store import FlowStore
 
 MAX_PARAMS = 65_536
@@ -29,16 +30,6 @@ class StartedRun(NamedTuple):
     """False: an earlier request with the same key had started it."""
 
 
-class RunChecks(Protocol):
-    """Whether runs may begin; see `ConstraintChecker`."""
-
-    async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool: ...
-
-    async def run_begins(
-        self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
-    ) -> str: ...
-
-
 @dataclass(slots=True)
 class RunStarter:
     """The service."""
@@ -46,7 +37,7 @@ class RunStarter:
     flows: FlowStore
     engine: FlowEngine
     ids: Ids
-    checks: RunChecks | None = None
+    checks: FlowChecks | None = None
 
     async def start(
         self, version: str, params: Mapping[str, object], *, tenant: str, owner: str, key: str | None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from forestay.formats.ga4gh.tes_job import MARK, TASK
 from forestay.ports.clock import Clock
 from forestay.ports.jobs.job_store import Stored
+from forestay.services.jobs.job_submitter import NewJobListener
 
 FRESH = 3.0
 """Seconds; a little more than lie between two looks of a relay at what it holds."""
@@ -27,7 +28,7 @@ class _CachedTask(NamedTuple):
 
 
 @dataclass(slots=True)
-class TaskCache:
+class TaskCache(NewJobListener):
     """The memory of one server."""
 
     clock: Clock

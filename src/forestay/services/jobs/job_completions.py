@@ -21,7 +21,6 @@ from forestay.formats.jobs.job_json import ending_to_json
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.jobs.job_store import JobStore, Record, Stored
-from forestay.services.jobs.cleanup_failures import CleanupFailures, FailedCleanup
 from forestay.services.shared.checked_writer import Answer, JobMissing, ProposedWrite, WriteApplied, Writer
 
 NOT_ITS_OWN = "another pilot holds this claim"
@@ -38,6 +37,15 @@ class CompletionStatus(StrEnum):
     SUPERSEDED = "superseded"
     UNKNOWN = "unknown"
     """Not settled; send it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCleanup:
+    """What a pilot says of a folder that it could not clear."""
+
+    error: str = ""
+    """As the system calls it, such as `EBUSY`."""
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,13 @@ class HostFailures(Protocol):
         """Note where each of these attempts failed, with the last lines that it printed."""
 
 
+class CleanupReports(Protocol):
+    """Notes what attempts left behind on their hosts: `CleanupFailures`."""
+
+    async def note(self, failures: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
+        """Note each, by its claim. `Transient` if the store does not answer: the pilot tells it again."""
+
+
 class StagingFailures(Protocol):
     """Notes which sources of files failed: `ReplicaHealth`."""
 
@@ -107,7 +122,7 @@ class JobCompletions:
     """Handles the failures among them before their pilots are told; None: their own retry policy does, in the same write."""
     hosts: HostFailures | None = None
     """Told before what to do about failures is decided, for the next try may come at once; None: nobody notes."""
-    leftovers: CleanupFailures | None = None
+    leftovers: CleanupReports | None = None
     """Notes what attempts left behind; None: nobody does."""
     sources: StagingFailures | None = None
     """None: nobody notes which sources of files failed."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
 from forestay.domain.jobs import steering
 from forestay.domain.jobs.claim import FailureAnswer, begin, release
 from forestay.domain.jobs.job_document import JobDocument, JobPhase, State, Token
@@ -15,9 +16,8 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError, Transient
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record
-from forestay.services.exceptions.detect.failure_incident import failure_incident_id
-from forestay.services.exceptions.record.incident_settlement import settle_held
 from forestay.services.shared.checked_writer import Answer, ProposedWrite, WriteApplied, Writer, WriteUnsettled
+from forestay.services.shared.incident_settlement import settle_held
 
 MANY = 500
 """Jobs that are steered in one write."""

@@ -13,6 +13,7 @@ from forestay.domain.jobs.job_document import JobDocument, Transition
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.shared.checked_writer import WriteListener
 
 QUEUE = 10_000
@@ -69,7 +70,7 @@ class Listener:
 
 
 @dataclass(slots=True)
-class JobEvents(WriteListener):
+class JobEvents(WriteListener, NewJobListener):
     """The service; one a server."""
 
     store: JobStore

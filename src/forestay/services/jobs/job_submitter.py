@@ -7,7 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakValueDictionary
 
@@ -21,9 +21,8 @@ from forestay.ports.clock import Clock, Ids
 from forestay.ports.documents import DocumentStore
 from forestay.ports.errors import Conflict, Transient
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Record, Stored, Written
-from forestay.services.operations.job_pruner import pruned_before
-from forestay.services.operations.store_generation import generation_of
-from forestay.services.scheduling.first_claims import ClaimFirst, FirstClaims
+from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
+from forestay.services.jobs.store_marks import generation_of, pruned_before
 from forestay.services.shared.checked_writer import TRIES
 
 Value = TypeVar("Value")
@@ -41,6 +40,13 @@ class AcceptedJob(NamedTuple):
     """False: an earlier request with the same key had made it."""
 
 
+class NewJobListener(Protocol):
+    """Told of jobs that were just created."""
+
+    def created(self, jobs: Sequence[Stored]) -> None:
+        """Jobs were created here; whoever is told must not raise, and must not wait."""
+
+
 @dataclass(slots=True)
 class JobSubmitter:
     """The service."""
@@ -48,14 +54,14 @@ class JobSubmitter:
     store: JobStore
     clock: Clock
     ids: Ids
-    offered: list[Callable[[Sequence[Stored]], None]] = field(default_factory=list)
+    listeners: Sequence[NewJobListener] = ()
     """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
     documents: DocumentStore | None = None
     """Where the generation of the domain stands; None: it is 0."""
     trace: Callable[[], str] = lambda: ""
     """The trace in which jobs are submitted by our own flows."""
-    claim_first: ClaimFirst[Any] = lambda _documents: None
-    """Gives jobs to waiting pilots in the write that creates them."""
+    pilots: FirstClaimer | None = None
+    """Gives jobs to waiting pilots in the write that creates them; None: they are claimed later."""
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Specifications that stand."""
     _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
@@ -159,7 +165,7 @@ class JobSubmitter:
         That someone seems to have written on the document since proves nothing: as much as the document itself, that may have
         been read from a copy which is about to lose it.
         """
-        claims = self.claim_first(documents)
+        claims = self.pilots.claim_first(documents) if self.pilots is not None else None
         if claims is None:
             settled = await self._settle(documents, _unclaimed())
         else:
@@ -167,8 +173,8 @@ class JobSubmitter:
                 settled = await self._settle(documents, claims)
             finally:
                 claims.close()
-        for tell in self.offered:
-            tell([stored for stored, _ in settled.values()])
+        for listener in self.listeners:
+            listener.created([stored for stored, _ in settled.values()])
         return [AcceptedJob(document.id, created=settled[document.id][1]) for document in documents]
 
     async def _settle(

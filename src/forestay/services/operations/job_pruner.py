@@ -17,6 +17,7 @@ from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.flows.run_liveness import RunLiveness
+from forestay.services.jobs.store_marks import PRUNED, pruned_until
 from forestay.services.shared.document_update import update_document
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
@@ -25,7 +26,6 @@ DAY = 86_400_000
 BULK = 500
 """Jobs that go in one write."""
 EVERY = 3600.0
-MARK = "pruned"
 
 
 class Pruned(NamedTuple):
@@ -107,11 +107,11 @@ class JobPruner:
 
     async def _mark(self, before: int) -> None:
         def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
-            if _reached(stored) >= before:
+            if pruned_until(stored) >= before:
                 return None, None
-            return Document(MARK, "", MARK, {"before": before}), None
+            return Document(PRUNED, "", PRUNED, {"before": before}), None
 
-        await update_document(self.documents, MARK, change, unsure="the pruning limit could not be stored")
+        await update_document(self.documents, PRUNED, change, unsure="the pruning limit could not be stored")
 
 
 async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:
@@ -121,12 +121,3 @@ async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:
     if document.flow_ref is None:
         return False
     return runs is None or not await runs.over(document.flow_ref.run, document.tenant, document.changed)
-
-
-async def pruned_before(documents: DocumentStore) -> int:
-    """Jobs that ended by then may have been removed (milliseconds since 1970; 0: none ever was)."""
-    return _reached((await documents.get([MARK])).get(MARK))
-
-
-def _reached(stored: StoredDocument | None) -> int:
-    return int(str(stored.document.body["before"])) if stored is not None else 0

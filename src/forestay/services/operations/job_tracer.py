@@ -22,6 +22,7 @@ from forestay.ports.errors import PortError
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.traces import Traces
+from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.shared.checked_writer import WriteListener
 
 REMEMBER = 10_000
@@ -29,7 +30,7 @@ _WHOLE = 1 << 64
 
 
 @dataclass(slots=True)
-class JobTracer(WriteListener):
+class JobTracer(WriteListener, NewJobListener):
     """The service: a listener of whoever writes job documents."""
 
     traces: Traces

@@ -17,20 +17,11 @@ from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.jobs.store_marks import GENERATION, generation_in
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
 from forestay.services.shared.document_update import update_document
 
-NAME = KIND = "generation"
 PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationStatus:
-    """The generation of the domain."""
-
-    number: int = 0
-    unfinished: bool = False
-    """A restore was begun, and not every job was brought to it."""
 
 
 @dataclass(slots=True)
@@ -43,11 +34,6 @@ class RaisedGeneration:
     """Of these, jobs whose claims were taken away."""
     held: int = 0
     """Of these, jobs with effects outside, which now wait for a person."""
-
-
-async def generation_of(documents: DocumentStore) -> GenerationStatus:
-    """How the domain stands; realtime."""
-    return _status((await documents.get([NAME])).get(NAME))
 
 
 @dataclass(slots=True)
@@ -75,21 +61,23 @@ class GenerationRaiser:
         known = highest.jobs[0].document.generation if highest.jobs else 0
 
         def begun(stored: StoredDocument | None) -> tuple[Document | None, int]:
-            status = _status(stored)
+            status = generation_in(stored)
             if status.unfinished:
                 return None, status.number
             now = self.clock.now()
             number = next_generation(max(known, status.number), now)
             return _document(number, unfinished=True, at=now, by=by, reason=reason), number
 
-        return await update_document(self.documents, NAME, begun, unsure="the generation was not stored; run it again")
+        return await update_document(
+            self.documents, GENERATION, begun, unsure="the generation was not stored; run it again"
+        )
 
     async def _end(self, generation: int, by: str, reason: str) -> None:
         def ended(_: StoredDocument | None) -> tuple[Document, None]:
             return _document(generation, unfinished=False, at=self.clock.now(), by=by, reason=reason), None
 
         unsure = "all jobs are done, but this could not be recorded; run it again"
-        await update_document(self.documents, NAME, ended, unsure=unsure)
+        await update_document(self.documents, GENERATION, ended, unsure=unsure)
 
     def _query(self, generation: int) -> JobQuery:
         return JobQuery(states=frozenset(State) - FINAL, at_most={"generation": generation - 1})
@@ -140,12 +128,6 @@ def _raised_to(generation: int) -> Callable[[JobDocument], bool]:
 
 
 def _document(number: int, *, unfinished: bool, at: int, by: str, reason: str) -> Document:
-    return Document(NAME, "", KIND, {"number": number, "unfinished": unfinished, "at": at, "by": by, "reason": reason})
-
-
-def _status(stored: StoredDocument | None) -> GenerationStatus:
-    if stored is None:
-        return GenerationStatus()
-    number = stored.document.body["number"]
-    assert isinstance(number, int)  # noqa: S101 - we wrote it
-    return GenerationStatus(number, bool(stored.document.body["unfinished"]))
+    return Document(
+        GENERATION, "", GENERATION, {"number": number, "unfinished": unfinished, "at": at, "by": by, "reason": reason}
+    )

@@ -15,7 +15,7 @@ from forestay.domain.flows.definition.flow import all_tasks
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.peers.peer import Link, Peer
-from forestay.domain.peers.placing import Placing, PlacingState, placing_from_plain
+from forestay.domain.peers.placing import Placing, PlacingState
 from forestay.domain.peers.routing import ANY, HERE, Offer, Routed, RoutingNeed, route
 from forestay.formats.ga4gh.peer_offer import offer_from_tags
 from forestay.ports.clock import Clock
@@ -24,6 +24,7 @@ from forestay.ports.errors import Conflict, NotFound, Permanent, Transient
 from forestay.ports.flows.flow_engine import FlowEngine, RunStart
 from forestay.ports.peers.peer import Caller, PeerCalls
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.flows.placed_runs import placing_name, placing_of
 from forestay.services.peers.peer_capacity import PeerCapacity
 from forestay.services.peers.peer_links import PeerLinks
 from forestay.services.peers.peer_registry import PeerRegistry
@@ -65,7 +66,7 @@ class RunPlacement:
 
         `Transient` while there is nowhere to go, `Permanent` if there never will be.
         """
-        stored = (await self.documents.get([_name(wanted.run)])).get(_name(wanted.run))
+        stored = (await self.documents.get([placing_name(wanted.run)])).get(placing_name(wanted.run))
         if stored is not None:
             placed = placing_of(stored)
         else:
@@ -149,7 +150,7 @@ class RunPlacement:
 
     async def cancel(self, run: str) -> None:
         """The run above wants a sub-flow to end; whoever follows the peer sees to it."""
-        stored = (await self.documents.get([_name(run)])).get(_name(run))
+        stored = (await self.documents.get([placing_name(run)])).get(placing_name(run))
         if stored is None:
             return
         placed = placing_of(stored)
@@ -171,10 +172,12 @@ class RunPlacement:
             before = placing_of(stored) if stored is not None else None
             after = change(before)
             kind = OVER if after.state is PlacingState.OVER else _kind_at(after.at)
-            return (Document(_name(run), after.tenant, kind, after.as_plain()) if after != before else None), after
+            return (
+                Document(placing_name(run), after.tenant, kind, after.as_plain()) if after != before else None
+            ), after
 
         unsure = "the placement of the sub-flow could not be stored"
-        return await update_document(self.documents, _name(run), changed, unsure=unsure)
+        return await update_document(self.documents, placing_name(run), changed, unsure=unsure)
 
     async def _start_here(self, placed: Placing) -> None:
         plain = json.loads(await self.flows.text(placed.tenant, placed.flow))
@@ -244,20 +247,6 @@ def need_of(plan: FlowPlan) -> RoutingNeed:
         gpus=max((job.resources.gpus for job in jobs), default=0),
         runtime=sum(float(job.expected_runtime or RUNTIME) for job in jobs) or RUNTIME,
     )
-
-
-async def placed_for(documents: DocumentStore, run: str) -> str:
-    """The run for which another was placed; empty: it was not placed."""
-    stored = (await documents.get([_name(run)])).get(_name(run))
-    return placing_of(stored).parent if stored is not None else ""
-
-
-def placing_of(stored: StoredDocument) -> Placing:
-    return placing_from_plain(stored.document.body)
-
-
-def _name(run: str) -> str:
-    return f"placing:{run}"
 
 
 def _kind_at(peer: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,9 +21,10 @@ from forestay.domain.pilots.lifetime import ends_in_time
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write
+from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
+from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal, Suspensions
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
-from forestay.services.scheduling.first_claims import FirstClaims
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
@@ -55,7 +56,7 @@ class ClaimRequest:
     busy: bool = False
 
 
-class ClaimDispatcher(WriteListener):
+class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     """The claim dispatcher of one server."""
 
     def __init__(
@@ -143,7 +144,7 @@ class ClaimDispatcher(WriteListener):
         """These slots are ours from now on, and of others' slots we are the heir of those; None: of all."""
         self.buffers.assign_hash_slots(slots, fallback)
 
-    def offer(self, jobs: Iterable[Stored]) -> None:
+    def created(self, jobs: Sequence[Stored]) -> None:
         """Jobs that were just written here: a waiting pilot gets them without any search."""
         room: dict[str, int] = {}
         for request in self._waiting:
@@ -221,7 +222,7 @@ class ClaimDispatcher(WriteListener):
         if document.state is State.AVAILABLE and document.attempt > 0:
             self.buffers.free(document.id)
             if claimable(document, self.clock.now()):
-                self.offer([stored])
+                self.created([stored])
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

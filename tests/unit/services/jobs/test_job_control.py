@@ -14,11 +14,11 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, status_of
+from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
 from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Claim, State, Token
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import DocumentChange
-from forestay.services.exceptions.detect.failure_incident import failure_incident_id
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.shared.checked_writer import Answer, CheckedWriter, ProposedWrite, WriteUnsettled
 

@@ -22,7 +22,8 @@ from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.flows.flow_engine import RunQuery
 from forestay.ports.jobs.job_store import DocumentChange, Stored
 from forestay.services.jobs.job_submitter import JobSubmitter
-from forestay.services.operations.job_pruner import DAY, JobPruner, Pruned, pruned_before
+from forestay.services.jobs.store_marks import pruned_before
+from forestay.services.operations.job_pruner import DAY, JobPruner, Pruned
 
 OLD = 1_000_000
 BEFORE = 2_000_000

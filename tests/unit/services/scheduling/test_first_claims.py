@@ -81,9 +81,7 @@ class Server:
         self.store = Store(Cluster(Actor(self.loop, "store"), Random(2), Counter(), fields={}))
         clock, ids = SimClock(self.loop, Random(3)), SimIds(Random(4))
         self.claims = ClaimDispatcher(self.store, CheckedWriter(self.store), clock, ids, suspensions=FlowsSuspended())
-        self.submit = JobSubmitter(
-            self.store, clock, ids, offered=[self.claims.offer], claim_first=self.claims.claim_first
-        )
+        self.submit = JobSubmitter(self.store, clock, ids, listeners=[self.claims], pilots=self.claims)
         self.clock = clock
         self.actor.spawn(self.claims.run())
 

@@ -60,8 +60,7 @@ from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, Record, Stored, Written
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.data.storage_access import element_path
-from forestay.services.jobs.cleanup_failures import FailedCleanup
-from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus
+from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, FailedCleanup
 from forestay.services.pilots.pilot_channels import HANG_UP, PilotChannel
 from forestay.services.pilots.pilot_drain import ORDER as DRAIN
 from forestay.services.scheduling.pilot_caches import CacheEndpoint, CacheReport

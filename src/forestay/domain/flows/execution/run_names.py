@@ -28,20 +28,6 @@ def shard_of(run: str, work: str, shard: int) -> str:
     return f"{run}:{work}:{shard}"
 
 
-def instance_of(work: str) -> tuple[str, int]:
-    """The task of a round, as verbs name it, and the number of the round; of a compensation its own name, which has none."""
-    instance, _, after = work.rpartition("@")
-    number, undoing, rest = after.partition("!")
-    if undoing:
-        return f"!{rest.partition('.')[0]}", 0
-    return instance, int(number)
-
-
-def task_of(instance: str) -> str:
-    """The task whose instance it is: inside loops and choices its name comes after the round that it is in."""
-    return instance.rpartition("/")[2]
-
-
 def _named(text: str) -> str:
     """The UUID, version 5, of a text in our space. A million are made for one flow, and the library's own takes ten times as long."""
     hashed = _SPACE.copy()

@@ -13,12 +13,13 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.flows.execution.run_names import instance_of, task_of
 from forestay.domain.jobs.job_document import FlowRef
+from forestay.domain.jobs.task_names import instance_of, task_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
+from forestay.services.flows.flow_checks import FlowChecks, InstanceRound
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import instance_in, run_context
 
@@ -26,26 +27,8 @@ TASK_PRE, TASK_POST = ExceptionType.TASK_PRE, ExceptionType.TASK_POST
 RUN_PRE, RUN_POST = ExceptionType.RUN_PRE, ExceptionType.RUN_POST
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceRound:
-    """The round of a task that is to begin or to end."""
-
-    tenant: str
-    owner: str
-    run: str
-    flow: str
-    """The flow's version."""
-    work: str
-    instance: str
-    task: str
-
-    @property
-    def number(self) -> int:
-        return instance_of(self.work)[1]
-
-
 @dataclass(slots=True)
-class ConstraintChecker:
+class ConstraintChecker(FlowChecks):
     """The service."""
 
     pipeline: ExceptionPipeline

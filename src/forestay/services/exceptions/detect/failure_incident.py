@@ -12,9 +12,10 @@ from forestay.domain.exceptions.causes.pilot_finding import execution_failure
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, incident_id
-from forestay.domain.flows.execution.run_names import instance_of, task_of
-from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.domain.exceptions.incidents.job_failure import failure_event, failure_incident_id
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.task_names import instance_of, task_of
 from forestay.formats.jobs.job_public import job_public
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json
 
@@ -25,16 +26,6 @@ PARAMETERS_KEPT = 4_000
 KEPT = (
     "name", "labels", "resources", "priority", "attempt", "generation", "failures", "releases", "max_attempts", "index", "team",
 )  # fmt: skip
-
-
-def failure_incident_id(document: JobDocument) -> str:
-    """The id of the incident that the last attempt of a faulted job is, whether it was recorded or not."""
-    flow_ref, event = document.flow_ref, _event(document)
-    run = flow_ref.run if flow_ref is not None else ""
-    instance, _ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
-    return incident_id(
-        ExceptionType.ABORT, run=run, instance=instance, job=document.id, attempt=document.attempt, event=event
-    )
 
 
 def failure_incident(
@@ -48,7 +39,7 @@ def failure_incident(
     past: Mapping[str, object] | None = None,
 ) -> Incident:
     """The incident of a faulted job's last attempt: the same one, whoever makes it. `flow` is the flow's name, `past` what `PastFailures.told` says."""
-    flow_ref, event = document.flow_ref, _event(document)
+    flow_ref, event = document.flow_ref, failure_event(document)
     run = flow_ref.run if flow_ref is not None else ""
     instance, round_ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
     told = evidence_to_json(evidence)
@@ -99,14 +90,3 @@ def _more(document: JobDocument, now: int) -> dict[str, Any]:
     }
     parameters = dict(document.parameters)
     return more | ({"parameters": parameters} if len(json.dumps(parameters)) <= PARAMETERS_KEPT else {})
-
-
-def is_about(incident: Incident, document: JobDocument) -> bool:
-    """Whether the job still stands in the failure of an incident."""
-    same = (document.attempt, _event(document)) == (incident.attempt, incident.event)
-    return document.state is State.FAULTED and same
-
-
-def _event(document: JobDocument) -> str:
-    """What happened, by the claim whose end it was; of a job that was lost with its pilots, by how often."""
-    return document.last.claim if document.last is not None else f"lost-{document.releases}"

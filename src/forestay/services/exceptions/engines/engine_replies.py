@@ -20,7 +20,7 @@ from forestay.services.exceptions.engines.engine_commands import (
     PendingCommand,
     Unanswered,
 )
-from forestay.services.exceptions.record.incident_settlement import settle_held
+from forestay.services.shared.incident_settlement import settle_held
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
 

@@ -28,9 +28,9 @@ from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import NotFound, PortError, Transient
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Written
-from forestay.services.exceptions.record.incident_settlement import settle_held
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.shared.checked_writer import Answer, WriteApplied
+from forestay.services.shared.incident_settlement import settle_held
 
 KIND = "inbox-act"
 AT_ONCE = 16

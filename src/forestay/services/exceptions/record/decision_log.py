@@ -17,7 +17,7 @@ from forestay.ports.errors import Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.record.audit_log import AuditLog
-from forestay.services.exceptions.record.incident_settlement import NOTE_KEPT
+from forestay.services.shared.incident_settlement import NOTE_KEPT
 
 
 class StatusChange(NamedTuple):

@@ -22,22 +22,14 @@ from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.exceptions.detect.failure_incident import failure_incident
+from forestay.services.jobs.job_completions import CleanupReports, FailedCleanup
 
 IGNORE = "ignore"
 """The verdict of the default policy: the job's outcome stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedCleanup:
-    """What a pilot says of a folder that it could not clear."""
-
-    error: str = ""
-    """As the system calls it, such as `EBUSY`."""
-    words: str = ""
-
-
 @dataclass(slots=True)
-class CleanupFailures:
+class CleanupFailures(CleanupReports):
     """The service. What it writes is create-only, so a pilot may tell it as often as it likes."""
 
     store: JobStore

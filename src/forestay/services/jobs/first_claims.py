@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.jobs.job_store import Stored
@@ -57,5 +57,9 @@ class FirstClaims(Generic[Asking]):
         self.closing(self)
 
 
-ClaimFirst = Callable[[Sequence[JobDocument]], FirstClaims[Asking] | None]
-"""Picks those of some new jobs that pilots who wait get at once; None if there are none."""
+class FirstClaimer(Protocol):
+    """Gives jobs to waiting pilots in the write that creates them: `ClaimDispatcher`."""
+
+    def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[Any] | None:
+        """Claims for jobs that are about to be created; None: no pilot waits."""
+        ...

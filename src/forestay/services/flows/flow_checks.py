@@ -1,0 +1,51 @@
+"""Whether runs and tasks may begin and end: asked by flows, answered by whoever handles exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.job_document import FlowRef
+from forestay.domain.jobs.task_names import instance_of
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRound:
+    """The round of a task that is to begin or to end."""
+
+    tenant: str
+    owner: str
+    run: str
+    flow: str
+    """The flow's version."""
+    work: str
+    instance: str
+    task: str
+
+    @property
+    def number(self) -> int:
+        return instance_of(self.work)[1]
+
+
+class FlowChecks(Protocol):
+    """The constraints of runs and tasks: `ConstraintChecker`."""
+
+    async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool:
+        """Whether any rule could say something; up to half a second old."""
+        ...
+
+    async def run_begins(
+        self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
+    ) -> str:
+        """The incident for which a run may not begin; empty: it may."""
+        ...
+
+    async def instance_begins(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
+        """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
+        ...
+
+    async def job_ended(self, tenant: str, owner: str, flow_ref: FlowRef, bad: int, data: Mapping[str, object]) -> str:
+        """The incident for which a round whose last job has ended may not end; empty: it may. ``bad``: the jobs that the run does not know to have ended badly."""
+        ...

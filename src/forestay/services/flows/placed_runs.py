@@ -1,0 +1,20 @@
+"""For which run another one was placed in this domain or in a peer's, as the store has it."""
+
+from __future__ import annotations
+
+from forestay.domain.peers.placing import Placing, placing_from_plain
+from forestay.ports.documents import DocumentStore, StoredDocument
+
+
+async def placed_for(documents: DocumentStore, run: str) -> str:
+    """The run for which another was placed; empty: it was not placed."""
+    stored = (await documents.get([placing_name(run)])).get(placing_name(run))
+    return placing_of(stored).parent if stored is not None else ""
+
+
+def placing_of(stored: StoredDocument) -> Placing:
+    return placing_from_plain(stored.document.body)
+
+
+def placing_name(run: str) -> str:
+    return f"placing:{run}"
