@@ -44,9 +44,8 @@ from forestay.domain.playbooks.action import (
     Steer,
     Worklet,
 )
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, playbook_as_plain
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepState, Stopped, run_name, worklet_run
 from forestay.formats.flows.yaml_flow import read_flow_text
 

@@ -10,7 +10,7 @@ from temporalio import activity
 
 from forestay.adapters.temporal.activity_errors import refusing
 from forestay.adapters.temporal.workflows.temporal_runtime import Plain
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import playbook_as_plain
 from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepEnd, event_as_plain
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.act.worklet_runner import WorkletRunner

@@ -16,8 +16,7 @@ from typing import Any
 
 from forestay.domain.flows.execution.run_names import run_of
 from forestay.domain.playbooks.action import INSIDE, ActionKind, ActionTarget, CompensateAction, Hold, target_of
-from forestay.domain.playbooks.playbook import Playbook, WhenRefused, refusal_of
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain, playbook_from_plain
+from forestay.domain.playbooks.playbook import Playbook, WhenRefused, playbook_as_plain, playbook_from_plain, refusal_of
 
 FORMAT = 1
 MAX_DETAIL = 300

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forestay.domain.playbooks.action import ActionKind
-from forestay.domain.playbooks.playbook_plain import step_as_plain
+from forestay.domain.playbooks.playbook import step_as_plain
 from forestay.formats.rules.playbook_json import read_playbook
 from forestay.formats.text.yaml_text import read_yaml
 

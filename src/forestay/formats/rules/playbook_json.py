@@ -28,9 +28,8 @@ from forestay.domain.playbooks.action import (
     Resubmission,
     Worklet,
 )
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, WhenRefused
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, WhenRefused, playbook_as_plain
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 from forestay.formats.text.yaml_text import read_yaml

@@ -30,7 +30,7 @@ from forestay.domain.exceptions.incidents.incident import (
     status_of,
 )
 from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
-from forestay.domain.exceptions.safeguards.job_cost import cost_of
+from forestay.domain.exceptions.safeguards.safeguards import cost_of
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.playbooks.action import RESENDING
 from forestay.ports.clock import Clock

@@ -17,8 +17,7 @@ from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Inci
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.constraints import holder_of
 from forestay.domain.jobs.task_names import task_of
-from forestay.domain.playbooks.playbook import Playbook, aimed
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import Playbook, aimed, playbook_as_plain
 from forestay.domain.rules.plain_condition import conjunction_of
 from forestay.domain.rules.rule_set import keys_for
 from forestay.domain.rules.rule_tree import RuleState

@@ -16,9 +16,14 @@ import orjson
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.definition.flow_problem import FlowProblem
 from forestay.domain.playbooks.action import worklets_of
-from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook import (
+    Playbook,
+    playbook_as_plain,
+    playbook_from_plain,
+    step_from_plain,
+    version_of,
+)
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain, playbook_from_plain, step_from_plain, version_of
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument

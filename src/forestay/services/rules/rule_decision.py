@@ -7,8 +7,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.default_policy import DefaultAction
 from forestay.domain.exceptions.incidents.incident import Decision, Incident
-from forestay.domain.playbooks.playbook import Playbook, aimed
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain, version_of
+from forestay.domain.playbooks.playbook import Playbook, aimed, playbook_as_plain, version_of
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.rule_set import RuleSetLevel, Ruling
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook import Playbook, step_from_plain
 from forestay.domain.playbooks.playbook_check import NAME, check_playbook
-from forestay.domain.playbooks.playbook_plain import step_from_plain
 from forestay.domain.rules.condition import ConditionVerdict, Erred
 from forestay.domain.rules.context import Context, read_context
 from forestay.domain.rules.rule_set import (

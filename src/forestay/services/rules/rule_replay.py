@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeVar
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
-from forestay.domain.playbooks.playbook import Playbook
-from forestay.domain.playbooks.playbook_plain import step_as_plain
+from forestay.domain.playbooks.playbook import Playbook, step_as_plain
 from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, default_said
 from forestay.domain.rules.condition import Erred
 from forestay.domain.rules.context import read_context

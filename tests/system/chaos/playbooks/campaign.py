@@ -34,7 +34,7 @@ from forestay.domain.flows.execution.run_names import job_of
 from forestay.domain.jobs.claim import Applied, claim, end
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
 from forestay.domain.playbooks.action import ActionTarget, CompensateAction, target_of
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import playbook_as_plain
 from forestay.domain.playbooks.playbook_run import run_name, step_id, worklet_run
 from forestay.ports.errors import NotFound, PortError
 from forestay.ports.jobs.job_store import DocumentChange, Stored, Written

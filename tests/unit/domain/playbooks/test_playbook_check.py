@@ -31,9 +31,17 @@ from forestay.domain.playbooks.action import (
     Steer,
     Worklet,
 )
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of, aimed, is_one_write
+from forestay.domain.playbooks.playbook import (
+    Playbook,
+    PlaybookStep,
+    actions_of,
+    aimed,
+    is_one_write,
+    playbook_as_plain,
+    playbook_from_plain,
+    version_of,
+)
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain, playbook_from_plain, version_of
 
 SUSPEND_RUN = Steer(ActionKind.SUSPEND, ActionTarget.RUN)
 CONTINUE_RUN = Steer(ActionKind.CONTINUE, ActionTarget.RUN)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.playbooks.playbook import Playbook
+from forestay.domain.playbooks.playbook import Playbook, step_from_plain
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import step_from_plain
 from forestay.domain.rules.incident_outcome import AMOUNTS, Attempt, IncidentOutcome, ManualAction, OutcomeKind
 from forestay.domain.rules.proposal import EXCEPTIONS, LEAST, FollowUpKind, Proposal, Proposals, in_words, worth
 

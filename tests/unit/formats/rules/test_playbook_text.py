@@ -24,9 +24,8 @@ from forestay.domain.playbooks.action import (
     Steer,
     Worklet,
 )
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, WhenRefused
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, WhenRefused, playbook_as_plain
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
 from forestay.formats.rules.playbook_json import read_playbook, read_playbook_text, write_playbook_text
 from forestay.formats.rules.playbook_schema import playbook_schema
 

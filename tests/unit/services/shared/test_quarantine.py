@@ -28,8 +28,7 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, Steer
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, playbook_as_plain
 from forestay.ports.errors import Permanent, Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written

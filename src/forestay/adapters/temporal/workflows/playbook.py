@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.adapters.temporal.workflows.temporal_runtime import Plain
-from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook import playbook_from_plain
 from forestay.domain.playbooks.playbook_run import (
     Command,
     DoStep,

@@ -14,8 +14,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.playbooks.playbook import actions_of
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import actions_of, playbook_as_plain
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.playbook_json import read_playbook_text, write_playbook_text
 from forestay.services.rules.playbook_store import StoredPlaybook

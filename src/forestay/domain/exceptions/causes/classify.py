@@ -23,10 +23,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.causes.failure_pattern import MOST_LINES_SHOWN, FailurePattern, PatternMatch
-from forestay.domain.exceptions.causes.pattern_index import PatternIndex
+from forestay.domain.exceptions.causes.failure_pattern import (
+    MOST_LINES_SHOWN,
+    FailurePattern,
+    PatternIndex,
+    PatternMatch,
+)
 from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
+from forestay.domain.exceptions.evidence.log_lines import only_informs, tells_trouble, warns
 from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
 from forestay.domain.exceptions.evidence.redaction import redacted
 

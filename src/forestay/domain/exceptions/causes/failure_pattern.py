@@ -6,14 +6,15 @@ All that a pattern gives must hold. Matching is pure and says by what it matched
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import AttemptStage, Scheduler, shortened
-from forestay.domain.exceptions.evidence.line_tone import warns
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
+from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
+from forestay.domain.exceptions.evidence.log_lines import behind_prefix, warns
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search, is_anchored
 
 MOST_LINES_SHOWN = 5
 NEAR = 12
@@ -186,3 +187,73 @@ def _any(searches: tuple[Search, ...], text: str) -> bool:
     line = shortened(text)
     lowered = line.lower()
     return bool(line) and any(search.finds(line, lowered) for search in searches)
+
+
+class PatternIndex:
+    """Patterns by what they need."""
+
+    def __init__(self, patterns: Iterable[FailurePattern]) -> None:
+        self._by_line: dict[str, list[FailurePattern]] = {}
+        self._by_fact: dict[Hashable, list[FailurePattern]] = {}
+        self._always: list[FailurePattern] = []
+        searches: set[Search] = set()
+        for pattern in patterns:
+            when = pattern.when
+            searches.update((*when.lines, *when.not_lines, *when.also, *when.unless))
+            for search in when.lines:
+                self._by_line.setdefault(search.expression, []).append(pattern)
+            if not when.lines:
+                keys = _facts(when)
+                for key in keys:
+                    self._by_fact.setdefault(key, []).append(pattern)
+                if not keys:
+                    self._always.append(pattern)
+        expressions = {text for search in searches for text in (search.expression, search.without) if text}
+        self._expressions = ExpressionSet(expressions)
+        self._anchored = ExpressionSet(filter(is_anchored, expressions))
+
+    def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
+        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match."""
+        matched = seen.matched = self._matched(seen)
+        patterns: dict[int, FailurePattern] = {}
+        for expression in matched:
+            for pattern in self._by_line.get(expression, ()):
+                patterns[id(pattern)] = pattern
+        for key in _told(seen):
+            for pattern in self._by_fact.get(key, ()):
+                patterns[id(pattern)] = pattern
+        yield from patterns.values()
+        yield from self._always
+
+    def _matched(self, seen: PreparedEvidence) -> Mapping[str, int]:
+        """The lines that each expression matches. Lines are bits of a number."""
+        matched: dict[str, int] = {}
+        bit = 1
+        for line, lowered in zip(seen.lines, seen.lowered, strict=True):
+            expressions = self._expressions.found_in(line)
+            if begins := behind_prefix(lowered):
+                expressions += self._anchored.found_in(line[begins:])
+            for expression in expressions:
+                matched[expression] = matched.get(expression, 0) | bit
+            bit <<= 1
+        return matched
+
+
+def _facts(when: PatternConditions) -> list[Hashable]:
+    """One of these must be told for the pattern to hold; empty if none of these kinds is asked for."""
+    kinds = (
+        ("hold", when.hold_code), ("word", when.scheduler_word), ("state", when.scheduler_state), ("signal", when.signal), ("exit", when.exit_code),
+    )  # fmt: skip
+    return next(([(kind, entry) for entry in ones] for kind, ones in kinds if ones), [])
+
+
+def _told(seen: PreparedEvidence) -> Iterator[Hashable]:
+    if seen.evidence.hold_code is not None:
+        yield "hold", seen.evidence.hold_code
+    for word in seen.words:
+        yield "word", word
+    yield "state", seen.state
+    for signal in seen.signals:
+        yield "signal", signal
+    for code in seen.exit_codes:
+        yield "exit", code

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forestay.domain.exceptions.evidence.evidence import Evidence, plain_word, shortened
-from forestay.domain.exceptions.evidence.line_prefix import behind_prefix
 from forestay.domain.exceptions.evidence.linear_regex import compiled
-from forestay.domain.exceptions.evidence.quoted_lines import quoted_lines
+from forestay.domain.exceptions.evidence.log_lines import behind_prefix, quoted_lines
 
 MOST_PLACES = 32
 

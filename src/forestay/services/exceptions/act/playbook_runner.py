@@ -34,8 +34,7 @@ from forestay.domain.playbooks.action import (
     Worklet,
     target_of,
 )
-from forestay.domain.playbooks.playbook import Playbook
-from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook import Playbook, playbook_from_plain
 from forestay.domain.playbooks.playbook_run import (
     PlaybookRunState,
     StepEnd,

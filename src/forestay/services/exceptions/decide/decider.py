@@ -22,8 +22,7 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPolicy, Rollback, Steer
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of, playbook_as_plain
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.incident_context import told_by

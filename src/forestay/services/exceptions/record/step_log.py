@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.incident import Incident, StepMark, StepRecord, step_record_id
 from forestay.domain.playbooks.action import Action
-from forestay.domain.playbooks.playbook import Playbook
-from forestay.domain.playbooks.playbook_plain import playbook_from_plain
+from forestay.domain.playbooks.playbook import Playbook, playbook_from_plain
 from forestay.domain.playbooks.playbook_run import StepEnd, StepState, step_id
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import cast
 
 from forestay.domain.exceptions.safeguards import storm
-from forestay.domain.exceptions.safeguards.permit_batch import plan
 from forestay.domain.exceptions.safeguards.rate_limit import Bucket, TokenLease, settle, with_limit
 from forestay.domain.exceptions.safeguards.safeguards import (
     ActionGranted,
@@ -27,6 +26,7 @@ from forestay.domain.exceptions.safeguards.safeguards import (
     SafeguardPolicy,
     SafeguardState,
     add_tokens,
+    plan,
     prices,
     spend,
 )

@@ -22,8 +22,7 @@ from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, State, Token
 from forestay.domain.playbooks.action import Action, Resubmit, RetryByPolicy
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
-from forestay.domain.playbooks.playbook_plain import playbook_as_plain
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, playbook_as_plain
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
 from forestay.services.exceptions.act.job_actions import JobActions

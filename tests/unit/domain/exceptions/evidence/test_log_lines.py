@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.domain.exceptions.evidence.line_prefix import behind_prefix
-from forestay.domain.exceptions.evidence.line_tone import only_informs, tells_trouble, warns
-from forestay.domain.exceptions.evidence.quoted_lines import quoted_lines
+from forestay.domain.exceptions.evidence.log_lines import (
+    behind_prefix,
+    only_informs,
+    quoted_lines,
+    tells_trouble,
+    warns,
+)
 
 
 @pytest.mark.parametrize(
