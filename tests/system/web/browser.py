@@ -95,6 +95,11 @@ class Person:
             f"{self.name} at {self.page.url}\nrefused: {self.refused}\nproblems: {self.problems[-10:]}\n{text[:3000]}"
         )
 
+    async def leave(self) -> None:
+        """Leave the page that stands, so that what it asks for late is not taken for the next one's."""
+        await self.page.goto("about:blank")
+        self.asked.clear()
+
     async def open(self, path: str) -> None:
         await self.page.goto(f"{self.server.services.components.settings.public_url}{path}")
 

@@ -47,7 +47,7 @@ async def test_a_first_visit_to_the_fleet_teaches_how_pilots_come(log_in: LogIn)
 @pytest.mark.acts("drain a pilot")
 async def test_sites_are_seen_and_a_pilot_is_drained(log_in: LogIn, crew: list[ScriptedPilot], site: RunSite) -> None:
     ann = await log_in("ann", "operator")
-    ann.asked.clear()
+    await ann.leave()
     await ann.open("/fleet?span=hour")
     page = ann.page
     row = page.get_by_role("row").filter(has_text="annex")

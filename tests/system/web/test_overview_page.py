@@ -44,7 +44,7 @@ async def test_what_came_of_the_jobs_is_said_and_drawn(log_in: LogIn, broken: Br
     await until(over, "the job that was tried twice", 60)
     site.fate = lambda _claim: {}
     ann = await log_in("ann", "viewer")
-    ann.asked.clear()
+    await ann.leave()
     await ann.open("/overview?span=week")
     page = ann.page
     words = page.get_by_role("region", name="In words")

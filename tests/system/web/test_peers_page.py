@@ -62,7 +62,7 @@ async def test_what_a_peer_has_is_seen_and_that_it_is_silent(
 ) -> None:
     await _look(site)
     ann = await log_in("ann", "viewer")
-    ann.asked.clear()
+    await ann.leave()
     await ann.open("/fleet?tab=peers")
     row = ann.page.get_by_role("row").filter(has_text=south.url)
     await expect(row.locator("[data-status]")).to_have_attribute("data-status", "answers")

@@ -98,6 +98,8 @@ class ClaimOut(Out):
     inputs: list[StagedInputOut] | None = None
     outputs_to: OutputsToOut | None = None
     free: int | None = None
+    task: dict[str, Any] | None = None
+    """How to run a TES task, or which outputs of one to bring where."""
     specification: SpecificationOut
 
 
