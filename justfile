@@ -118,7 +118,7 @@ chaos size="small" *args:
 chaos-runs *args:
     eval "$(scripts/servers env)" && uv run python -m tests.system.chaos.runs {{ args }}
 
-# Everything that 10,000 seeded failures and exceptions make a domain write, compared with what was recorded (`compare`); `record` after a change that is meant.
+# Everything that 1,000 seeded failures and as many exceptions in proportion make a domain write, compared with what was recorded (`compare`); `record` after a change that is meant.
 pipeline do="compare" *args:
     uv run python -m tests.system.pipeline {{ do }} {{ args }}
 

@@ -22,7 +22,7 @@ def say(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("do", choices=("record", "compare"))
-    parser.add_argument("--failures", type=int, default=10_000)
+    parser.add_argument("--failures", type=int, default=1_000)
     parser.add_argument("--lines", type=Path, help="a folder for everything that was written, to look at differences")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

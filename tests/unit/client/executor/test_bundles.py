@@ -86,7 +86,11 @@ def test_calls_that_take_long_and_those_with_terms_of_their_own_go_alone(pool: E
 @pytest.mark.usefixtures("unhurried")
 def test_a_call_that_shares_its_job_cannot_be_cancelled_once_it_was_sent(pool: Executor) -> None:
     warm(pool)
-    calls = [pool.submit(functions.picky, number) for number in range(100)]
-    wait(calls, PATIENCE)
+    for many in (100, 400, 1600):
+        # On a busy machine they may be sent one by one, as slowly as they come.
+        calls = [pool.submit(functions.picky, number) for number in range(many)]
+        wait(calls, PATIENCE)
+        if any("/" in call.job_id() for call in calls):
+            break
     assert any("/" in call.job_id() for call in calls)
     assert not any(call.cancel() for call in calls)
