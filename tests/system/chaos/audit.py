@@ -61,6 +61,8 @@ class Verdict:
     releases: dict[str, int] = field(default_factory=dict)
     deaths: list[float] = field(default_factory=list)
     """Seconds from the kill of a pilot to the release of each of its claims, its server alive."""
+    paced_deaths: list[float] = field(default_factory=list)
+    """The same, each divided by how many times slower than the reference the machine was meanwhile."""
     silences: list[float] = field(default_factory=list)
     """The same for pilots that fell silent, in leases."""
 
@@ -76,8 +78,8 @@ class Verdict:
                 lines.append(f"{name.replace('_', ' ')}: {len(runs)}, such as {'; '.join(runs[:3])}")
         if not self.deaths:
             lines.append("no death of a pilot could be measured")
-        elif max(self.deaths) > death_limit:
-            lines.append(f"a dead pilot's job was claimable only after {max(self.deaths):.2f} s")
+        elif max(self.paced_deaths) > death_limit:
+            lines.append(f"a dead pilot's job was claimable only after {max(self.paced_deaths):.2f} s of the reference")
         if silence_limit is not None:
             if not self.silences:
                 lines.append("no silence of a pilot could be measured")
@@ -334,10 +336,15 @@ class Audit:
             stopped = any(stop.touches(life.killed - 1.0, life.killed) for stop in life.stops)
             if not stopped:
                 self.verdict.deaths.append(at - life.killed)
+                self.verdict.paced_deaths.append((at - life.killed) / self._slowness(life.killed, at))
         for stop in life.stops if reason.startswith(SILENT) else ():
             long = stop.ended - stop.began > self.lease
             if long and taken < stop.began <= at <= stop.ended + 5.0 and self._calm(stop.began, at, reconcilers=True):
                 self.verdict.silences.append((at - stop.began) / self.lease)
+
+    def _slowness(self, first: float, last: float) -> float:
+        """The slowest that the machine was in that time, give or take a second; never less than the reference."""
+        return max([1.0, *(times for at, times in self.evidence.slowness if first - 1 <= at <= last + 1)])
 
     def _crashes(self) -> None:
         """A server or reconciler may refuse to start while the store is away; anything else that ends by itself is a bug."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.speed import typical
 from tests.system.chaos.site import Site, say
 from tests.system.chaos.sizes import Act
 from tests.system.chaos.store_cluster import NODES
@@ -32,6 +34,7 @@ class Campaign:
         watch = asyncio.create_task(self.site.crew.watch())
         progress = asyncio.create_task(self._progress())
         operator = asyncio.create_task(self._operator())
+        speed = asyncio.create_task(self._speed())
         length = sum(act.seconds + act.rest for act in self.site.size.acts)
         submitting = asyncio.create_task(self.site.submitter.run(length * 0.9))
         acts: dict[str, Callable[[Act], Awaitable[None]]] = {
@@ -58,9 +61,10 @@ class Campaign:
             await asyncio.gather(*self.asides)
             await self._until_final()
         finally:
-            for task in (progress, operator, submitting, *self.asides):
+            others = (progress, operator, speed, submitting, *self.asides)
+            for task in others:
                 task.cancel()
-            await asyncio.gather(progress, operator, submitting, *self.asides, return_exceptions=True)
+            await asyncio.gather(*others, return_exceptions=True)
             self.site.crew.ending = True
             await watch
             self.site.crew.ending = False
@@ -237,6 +241,15 @@ class Campaign:
         while True:
             await asyncio.sleep(15.0)
             await self.site.look_at_storms()
+
+    async def _speed(self) -> None:
+        """Write down how slow the machine is at each moment: its load is part of what is timed."""
+        with (self.site.folder / "slowness.jsonl").open("w") as lines:
+            while True:
+                times_slower = await asyncio.to_thread(typical, 5)
+                lines.write(json.dumps({"at": time.time(), "times": round(times_slower, 2)}) + "\n")
+                lines.flush()
+                await asyncio.sleep(0.5)
 
     async def _progress(self) -> None:
         while True:

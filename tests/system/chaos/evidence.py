@@ -92,6 +92,8 @@ class Evidence:
     """When the gate cut all connections of which pilot."""
     published: Mapping[str, Published] = field(default_factory=dict)
     """By path: every manifest that a job document names."""
+    slowness: Sequence[tuple[float, float]] = ()
+    """When the machine was how many times slower than the one for which limits are written."""
     misuse: Sequence[str] = ()
     stories: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     """Stories as the servers tell them, of some jobs that ran more than once: event and attempt of each line."""
@@ -120,6 +122,7 @@ def gather(folder: Path) -> Evidence:
         faults=read_faults(folder / "faults.jsonl"),
         cuts=read_cuts(folder / "gate.jsonl"),
         published={path: read_published(path) for path in manifests},
+        slowness=[(line["at"], line["times"]) for line in _lines(folder / "slowness.jsonl")],
         misuse=asked["misuse"],
         stories={job: [(event, attempt) for event, attempt in story] for job, story in asked["told"].items()},
     )

@@ -57,6 +57,7 @@ class JobScenario:
             Fault("stop", "store", "all nodes", T + 12.05, T + 12.08),
         ]
         self.cuts: list[tuple[float, str]] = []
+        self.slowness: list[tuple[float, float]] = []
         self.batches = {"k": 1}
         self.told: dict[str, list[tuple[str, int]]] = {}
         self.others: list[dict[str, Any]] = []
@@ -87,6 +88,7 @@ class JobScenario:
             faults=self.faults,
             cuts=self.cuts,
             published={path: read_published(path) for path in named},
+            slowness=self.slowness,
             stories=self.told,
         )
         return Audit(evidence, LEASE).judge()
@@ -122,8 +124,17 @@ def test_a_death_is_measured_when_all_else_is_calm(scenario: JobScenario) -> Non
     assert scenario.judge().deaths == []
 
 
+def test_a_death_is_judged_by_how_slow_the_machine_was_meanwhile(scenario: JobScenario) -> None:
+    scenario.faults[1] = replace(scenario.faults[1], began=T + 200, ended=T + 200)
+    scenario.slowness = [(T + 1, 9.0), (T + 10.2, 0.5), (T + 10.9, 2.5), (T + 20, 9.0)]
+    verdict = scenario.judge()
+    assert (verdict.deaths, verdict.paced_deaths) == ([pytest.approx(0.5)], [pytest.approx(0.2)])
+    scenario.slowness = [(T + 10.2, 0.5)]
+    assert scenario.judge().paced_deaths == [pytest.approx(0.5)]
+
+
 def test_figures_beyond_their_limits_are_complaints() -> None:
-    verdict = Verdict(deaths=[0.4, 1.2], silences=[1.2, 1.3], through_outage=1)
+    verdict = Verdict(deaths=[0.4, 1.2], paced_deaths=[0.4, 1.2], silences=[1.2, 1.3], through_outage=1)
     assert len(verdict.complaints(death_limit=1.0, silence_limit=1.25)) == 2
     assert verdict.complaints(death_limit=2.0, silence_limit=None) == []
     assert len(Verdict().complaints(death_limit=1.0, silence_limit=1.25)) == 3
