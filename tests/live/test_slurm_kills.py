@@ -70,8 +70,10 @@ class Hall:
     async def say(self, *words: str) -> str:
         return await asyncio.to_thread(self.slurm.slurm, *words)
 
-    async def submit(self, count: int, seconds: float) -> list[str]:
-        script = f'echo "$FORESTAY_JOB $FORESTAY_ATTEMPT" >>{self.folder}/runs; sleep {seconds}; echo "$FORESTAY_ATTEMPT" >out'
+    async def submit(self, count: int, seconds: float, *, gate: Path | None = None) -> list[str]:
+        """Jobs that take so long, once there is the file that they wait for."""
+        waits = f"while [ ! -e {gate} ]; do sleep 0.2; done; " if gate else ""
+        script = f'echo "$FORESTAY_JOB $FORESTAY_ATTEMPT" >>{self.folder}/runs; {waits}sleep {seconds}; echo "$FORESTAY_ATTEMPT" >out'
         return await submit(self.user, *[{}] * count, command=["sh", "-c", script], outputs=["out"])
 
     async def jobs(self, ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -116,6 +118,9 @@ class Hall:
             assert len(ends) == 1, "it took effect once"
             assert document["failures"] == 0
         return jobs
+
+    async def released(self, job: str) -> bool:
+        return int((await self.jobs([job]))[job]["releases"]) == 1
 
     async def place(self, job: str) -> tuple[str, str]:
         """The node and the batch job of the pilot that runs a job."""
@@ -187,13 +192,15 @@ async def test_slurmctld_is_killed_and_comes_back(hall: Hall) -> None:
     assert {field["attempt"] for field in fields.values()} == {1}, "nothing ran twice"
 
 
-async def test_a_slurmd_is_killed_and_comes_back(hall: Hall) -> None:
-    jobs = await hall.submit(8, 3)
+async def test_a_slurmd_is_killed_and_comes_back(hall: Hall, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    jobs = await hall.submit(8, 1, gate=gate)
     await hall.until_running(jobs, 4)
     (first, *_) = [name for name, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
     node, _ = await hall.place(first)
     part = "d" + node.removeprefix("n")
     await hall.order("kill9", "slurm", part)
+    gate.touch()
     try:
         await until(lambda: hall.count([first], "completed"), "its pilot goes on without its slurmd", WAIT)
     finally:
@@ -202,12 +209,14 @@ async def test_a_slurmd_is_killed_and_comes_back(hall: Hall) -> None:
     assert {field["attempt"] for field in fields.values()} == {1}
 
 
-async def test_a_slow_node_is_not_taken_for_dead(hall: Hall) -> None:
-    jobs = await hall.submit(1, 2)
+async def test_a_slow_node_is_not_taken_for_dead(hall: Hall, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    jobs = await hall.submit(1, 0, gate=gate)
     await hall.until_running(jobs, 1)
     _, batch_job = await hall.place(jobs[0])
     pid = await asyncio.to_thread(hall.pid, batch_job)
     os.kill(pid, signal.SIGSTOP)
+    gate.touch()
     try:
         # The machine is slow for most of a lease: this is the time that is proved, not a wait for something.
         await asyncio.sleep(LEASE - 1)
@@ -217,18 +226,16 @@ async def test_a_slow_node_is_not_taken_for_dead(hall: Hall) -> None:
     assert (fields[jobs[0]]["attempt"], fields[jobs[0]]["releases"]) == (1, 0)
 
 
-async def test_a_pilot_that_is_killed_frees_its_job_long_before_its_lease_is_over(hall: Hall) -> None:
-    jobs = await hall.submit(1, 6)
+async def test_a_pilot_that_is_killed_frees_its_job_long_before_its_lease_is_over(hall: Hall, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    jobs = await hall.submit(1, 0, gate=gate)
     await hall.until_running(jobs, 1)
     _, batch_job = await hall.place(jobs[0])
     began = time.monotonic()
     os.kill(await asyncio.to_thread(hall.pid, batch_job), signal.SIGKILL)
-
-    async def freed() -> bool:
-        return int((await hall.jobs(jobs))[jobs[0]]["releases"]) == 1
-
-    await until(freed, "the job is to be had again", WAIT)
+    await until(lambda: hall.released(jobs[0]), "the job is to be had again", WAIT)
     assert time.monotonic() - began < patience(LEASE) - 2, "not by silence"
+    gate.touch()
     assert (await hall.done(jobs))[jobs[0]]["attempt"] == 2
 
     async def told() -> dict[str, Any] | None:
@@ -239,14 +246,17 @@ async def test_a_pilot_that_is_killed_frees_its_job_long_before_its_lease_is_ove
     assert (end["word"], end["signal"], end["lost"]) == ("FAILED", 9, False)
 
 
-async def test_a_node_goes_down_with_its_pilots(hall: Hall) -> None:
-    jobs = await hall.submit(6, 6)
+async def test_a_node_goes_down_with_its_pilots(hall: Hall, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    jobs = await hall.submit(6, 1, gate=gate)
     await hall.until_pilots(4)
     await hall.until_running(jobs, 4)
     (first, *_) = [name for name, document in (await hall.jobs(jobs)).items() if document["state"] == "running"]
     node, _ = await hall.place(first)
     await hall.say("scontrol", "update", f"nodename={node}", "state=down", "reason=lost power")
     try:
+        await until(lambda: hall.released(first), "the job is to be had again", WAIT)
+        gate.touch()
         fields = await hall.done(jobs)
     finally:
         if "down" in await hall.say("sinfo", "-h", "-N", "-n", node, "-o", "%T"):

@@ -191,6 +191,10 @@ def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
     for words in (("-j", bad), (f"--jobs={bad}",), (f"-j{bad}",)):
         assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", *words).stdout == "RUNNING\n"
     assert call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", foreign).stdout == "FAILED\n"
+    # Snakemake's plugin asks every cluster.
+    for words in (("--clusters", "all"), ("--clusters=all",), ("-M", "all"), ("-Mall",)):
+        rows = call(folder, "sacct", *words, "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State").stdout
+        assert sorted(rows.splitlines()) == [f"{bad}|RUNNING", f"{good}|COMPLETED", f"{foreign}|FAILED"], words
     assert "FAILED" in call(folder, "sacct", "-X", "-n", "-P", "-o", "State", "-j", f"{bad},{foreign}").stdout
     assert [name for place, name in enumerate(seen) if place not in (0, 3, 6, 9)] == [
         name for place, name in enumerate(bare) if place not in (0, 3, 6, 9)
@@ -262,6 +266,24 @@ def test_a_job_of_a_named_cluster_leaves_no_word_and_is_never_hidden(folder: Pat
     assert ended(job) == "FAILED"
     (folder / "spool" / "new" / f"{job}.other.1").write_text("")
     assert call(folder, "sacct", "-X", "-n", "-P", "-j", job, "-o", "State").stdout == "FAILED\n"
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_job_whose_id_another_cluster_has_too_is_not_hidden_among_all_clusters(folder: Path, twin: bool) -> None:
+    """Which of them a line is about, nobody can tell. The accounting of a second cluster stands in for one here."""
+    job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "exit 3").stdout.strip()
+    assert ended(job) == "FAILED"
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    real = folder / "real"
+    real.mkdir()
+    for name in ("squeue", "sacct"):
+        found = call(None, "which", name).stdout.strip()
+        more = f"\ncase $* in *Cluster*) echo '{job}|elsewhere' ;; esac" if twin and name == "sacct" else ""
+        (real / name).write_text(f'#!/bin/sh\n{found} "$@"{more}\n')
+        (real / name).chmod(0o755)
+    words = ("sacct", "--clusters=all", "-X", "-n", "-P", "-j", job, "-o", "JobIDRaw,State")
+    expected = "FAILED" if twin else "RUNNING"
+    assert call(folder, *words, FORESTAY_SHIM_REAL=str(real)).stdout == f"{job}|{expected}\n"
 
 
 ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\nexit 3\n"

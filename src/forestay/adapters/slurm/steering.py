@@ -30,6 +30,9 @@ NEVER = (
     "not permitted",
 )
 """Refusals that stay."""
+SOONEST = 2
+"""Seconds from an end to the next start. A node refuses a credential that was made in the second in which it revoked the one before, both told in
+whole seconds; Slurm then reports as failed what it did not run."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
 UNNAMED = "allocation"
@@ -102,6 +105,8 @@ class SlurmSteering:
         marked = fields.get("Comment", "").endswith(MARK + mark)
         if marked and not _held(fields):
             return
+        if fields.get("JobState") == "COMPLETING":
+            raise Transient("a node has not confirmed yet that nothing of the job runs there")
         if _over(fields):
             await self._do("requeuehold", job)
         if not marked:
@@ -109,7 +114,7 @@ class SlurmSteering:
             words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
             words += await self._elsewhere(fields, avoid)
             # Slurm lets a job that was queued again wait for two minutes by itself.
-            await self._do("update", f"JobId={job}", f"StartTime=now+{max(0, wait)}", *words)
+            await self._do("update", f"JobId={job}", f"StartTime=now+{max(SOONEST, wait)}", *words)
         await self._do("release", job)
 
     async def cancel(self, job: BatchId) -> None:
