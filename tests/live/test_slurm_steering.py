@@ -76,7 +76,9 @@ async def test_a_job_runs_once_more_under_its_id_with_more(
     assert "Comment=mine forestay:o-1" in said("scontrol", "show", "job", job)
 
 
-async def test_a_node_takes_the_start_after_the_end_of_the_one_before(slurm: SlurmBatch, steering: SlurmSteering) -> None:
+async def test_a_node_takes_the_start_after_the_end_of_the_one_before(
+    slurm: SlurmBatch, steering: SlurmSteering
+) -> None:
     """A node refuses a start in the second in which the one before ended there, and Slurm then tells a failure of a job that it did not run."""
     work = ("--nodelist=n3", "--mem=50", "-o", "/dev/null", "--wrap", 'exit "$((3 - 3 * ${SLURM_RESTART_COUNT:-0}))"')
     for job in [sbatch(*work) for _ in range(4)]:
