@@ -87,7 +87,8 @@ async def test_a_node_takes_the_start_after_the_end_of_the_one_before(
         await steering.again(job, needs={}, wait=0, mark="o")
         assert await ended(slurm, job) is WatchedJobAction.DONE
         second = (await slurm.outcome([job]))[job]
-        assert first.ended is not None and second.started is not None
+        assert first.ended is not None
+        assert second.started is not None
         assert second.started >= first.ended + 2
 
 
