@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -34,11 +35,21 @@ QUESTIONS = [
 ]
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8").lower()
+
+
+@cache
+def parsed(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
 def hits(word: str) -> list[str]:
     """The first files that a search for a word finds: by their names, then by how often it is in them."""
     found = []
     for path in SRC.rglob("*.py"):
-        times = len(re.findall(word, path.read_text(encoding="utf-8"), re.IGNORECASE))
+        times = text_of(path).count(word)
         if times or word in path.stem:
             found.append((word not in path.stem, -times, path.relative_to(SRC).as_posix().removeprefix("forestay/")))
     return [name for _, _, name in sorted(found)[:FIRST]]
@@ -53,7 +64,7 @@ def test_no_two_classes_have_one_name() -> None:
     names = Counter(
         node.name
         for path in FILES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in parsed(path)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert {name: times for name, times in names.items() if times > 1} == {}
@@ -86,7 +97,7 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     }
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
-        named = imports(ast.parse(path.read_text(encoding="utf-8")).body)
+        named = imports(parsed(path))
         found = {word if word in modules else word.rpartition(".")[0] for word in named}
         graph[name] = found & modules.keys() - {name}
     assert len(list(TopologicalSorter(graph).static_order())) == len(modules)

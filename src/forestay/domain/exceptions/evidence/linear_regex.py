@@ -18,7 +18,7 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def compiled(expression: str) -> Any:
     """An expression ready to be run; it has the interface of `re.Pattern`. It must have no `problem_of`."""
     return re2.compile(expression, _OPTIONS)

@@ -134,6 +134,7 @@ def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]
         )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=examples(6))
 @given(some.randoms(use_true_random=False), TELLING)
 def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from tests.contract.examples import job
+from tests.unit.packs.shipped import classifier
 
-from forestay.adapters.system.patterns import Patterns
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause, lost_with, with_batch_word
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.jobs.claim import MAX_RELEASES, claim, release
@@ -37,23 +37,22 @@ def lost(document: JobDocument) -> JobDocument:
         ("TIMEOUT", Cause.TIME),
     ],
 )
-async def test_the_cause_is_the_batch_systems_word(word: str, cause: Cause) -> None:
+def test_the_cause_is_the_batch_systems_word(word: str, cause: Cause) -> None:
     document = lost(job("one"))
     evidence = with_batch_word(
         evidence_of(document, ""), word=word, reason="", nodes=("n2",), pilot="p-2", batch_job="4711"
     )
     assert (evidence.node, evidence.more["batch_job"], evidence.more["reason"]) == ("n2", "4711", "lost")
-    assert find_cause(document, evidence, await Patterns().classifier()).cause is cause
+    assert find_cause(document, evidence, classifier()).cause is cause
 
 
-async def test_without_a_word_that_says_why_a_lost_job_is_the_nodes_failure() -> None:
+def test_without_a_word_that_says_why_a_lost_job_is_the_nodes_failure() -> None:
     document = lost(job("one"))
-    classifier = await Patterns().classifier()
     returned_evidence = with_batch_word(
         evidence_of(document, ""), word="COMPLETED", reason="", nodes=(), pilot="p", batch_job="1"
     )
     for evidence in (evidence_of(document, ""), returned_evidence):
-        finding = find_cause(document, evidence, classifier)
+        finding = find_cause(document, evidence, classifier())
         assert (finding.cause, finding.confidence) == (Cause.NODE, 0.7)
 
 
