@@ -128,7 +128,8 @@ def test_a_death_is_judged_by_how_slow_the_machine_was_meanwhile(scenario: JobSc
     scenario.faults[1] = replace(scenario.faults[1], began=T + 200, ended=T + 200)
     scenario.slowness = [(T + 1, 9.0), (T + 10.2, 0.5), (T + 10.9, 2.5), (T + 20, 9.0)]
     verdict = scenario.judge()
-    assert (verdict.deaths, verdict.paced_deaths) == ([pytest.approx(0.5)], [pytest.approx(0.2)])
+    assert verdict.deaths == [pytest.approx(0.5)]
+    assert verdict.paced_deaths == [pytest.approx(0.2)]
     scenario.slowness = [(T + 10.2, 0.5)]
     assert scenario.judge().paced_deaths == [pytest.approx(0.5)]
 
