@@ -29,6 +29,9 @@ slurm_configure() {
   if [ ! -e "$dir/munge/munge.key" ]; then
     ( umask 077; head -c 128 /dev/urandom >"$dir/munge/munge.key" )
   fi
+  if [ "$(cat "$dir/cgroups")" = yes ]; then
+    slurm_cgroups >"$dir/etc/cgroup.conf"
+  fi
   rm -f "$dir/etc/slurmdbd.conf"
   ( umask 077; cat >"$dir/etc/slurmdbd.conf" <<C
 AuthType=auth/munge
@@ -62,11 +65,8 @@ SlurmctldPidFile=$dir/run/own-ctld
 SlurmdPidFile=$dir/run/own-%n
 SlurmctldLogFile=$dir/log/slurmctld.log
 SlurmdLogFile=$dir/log/slurmd-%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/linux
+$(slurm_limits)
 JobAcctGatherFrequency=3
-JobAcctGatherParams=OverMemoryKill,UsePss
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$((port + 1))
@@ -98,6 +98,34 @@ C
     done
     echo "PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP"
   } >"$dir/etc/slurm.conf"
+}
+
+slurm_limits() { # who holds jobs to their memory: the kernel, or Slurm's own accounting, which ends the whole step
+  if [ "$(cat "$(slurm_dir)/cgroups")" = yes ]; then
+    cat <<C
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+C
+  else
+    cat <<C
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherParams=OverMemoryKill,UsePss
+C
+  fi
+}
+
+slurm_cgroups() {
+  cat <<C
+CgroupPlugin=cgroup/v1
+CgroupAutomount=no
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedRAMSpace=100
+C
 }
 
 slurm_detach() { # slurm_detach PART COMMAND…
@@ -165,14 +193,22 @@ slurm_launch() { # slurm_launch PART, if it is not running
 slurm_nodes() { local i; for ((i = 1; i <= $(cat "$(slurm_dir)/nodes"); i++)); do echo "d$i"; done; }
 
 slurm_prepare() { # under the lock
-  local nodes=$1 cpus=$2 port=$3 fresh=$4 silence=$5 dir first part
+  local nodes=$1 cpus=$2 port=$3 fresh=$4 silence=$5 cgroups=$6 dir first part
   dir=$(slurm_dir)
+  # Nodes of one machine would share the control groups of jobs.
+  if [ "$cgroups" = yes ]; then
+    [ "${nodes:-1}" = 1 ] || die "--cgroups goes with one node"
+    [ -d /sys/fs/cgroup/memory ] || die "--cgroups needs version 1 of the memory controller at /sys/fs/cgroup/memory"
+    nodes=1
+  fi
   if [ "$fresh" = yes ]; then slurm_stop; rm -rf "$dir"; fi
   mkdir -p "$dir/run"
   if slurm_any_alive; then
     [ -z "$port" ] || [ "$port" = "$(slurm_port)" ] || die "Slurm is already running at port $(slurm_port)"
+    [ "$cgroups" = "$(cat "$dir/cgroups")" ] || die "Slurm is already running, with --cgroups: $(cat "$dir/cgroups")"
     [ -z "$nodes" ] || [ "$nodes" = "$(cat "$dir/nodes")" ] || die "Slurm is already running with $(cat "$dir/nodes") nodes"
   else
+    echo "$cgroups" >"$dir/cgroups"
     echo "${nodes:-$(cat "$dir/nodes" 2>/dev/null || echo 10)}" >"$dir/nodes"
     echo "${cpus:-$(cat "$dir/cpus" 2>/dev/null || echo 4)}" >"$dir/cpus"
     echo "${silence:-$(cat "$dir/silence" 2>/dev/null || echo 60)}" >"$dir/silence"
@@ -226,7 +262,7 @@ slurm_check() { # do the controller and every living node answer?
 
 slurm_wait() { until_ready Slurm "$(slurm_dir)/log/slurmctld.log" slurm_check; }
 
-slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE
+slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE CGROUPS
   local since; since=$(now)
   install_slurm
   PATH=$PATH:/usr/sbin:/sbin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import time
@@ -158,15 +159,17 @@ def at_default_place(conf: str) -> Iterator[None]:
     if os.getuid() != 0:
         pytest.skip("only root may put Slurm's configuration at its default place")
     usual = Path("/etc/slurm/slurm.conf")
-    if usual.exists():
-        pytest.skip("this machine has a Slurm of its own at its default place")
     usual.parent.mkdir(exist_ok=True)
-    usual.unlink(missing_ok=True)
-    usual.symlink_to(conf)
-    try:
-        yield
-    finally:
-        usual.unlink()
+    with (usual.parent / ".forestay-tests").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # tests beside this one want their own configuration there
+        if usual.exists():
+            pytest.skip("this machine has a Slurm of its own at its default place")
+        usual.unlink(missing_ok=True)
+        usual.symlink_to(conf)
+        try:
+            yield
+        finally:
+            usual.unlink()
 
 
 async def incidents(server: RunningServer, tenant: str) -> list[dict[str, Any]]:
