@@ -60,22 +60,27 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
         (Tier("check", "just check"), Tier("pages-build", "just pages")),
     ),
     ((Tier("unit", "just test", is_pytest=True),),),
-    ((Tier("live-beside", "just live-beside", is_pytest=True),), (Tier("docs", "just docs"),)),
-    ((Tier("live-pairs", "just live-pairs", is_pytest=True),), (Tier("pages", "just pages-test", is_pytest=True),)),
     (
+        (Tier("live-beside", "just live-beside", is_pytest=True),),
+        (Tier("docs", "just docs"), Tier("quickstart", "just quickstart")),
+    ),
+    (
+        (Tier("live-pairs", "just live-pairs", is_pytest=True),),
         (
-            Tier("chaos", "just chaos small"),
+            Tier("pages", "just pages-test", is_pytest=True),
+            # Ports of its own: chaos has a cluster at 9220 too.
+            Tier("linearizability", "just linearizability 5000 --port 9240 --postgres-port 5452"),
+        ),
+    ),
+    (
+        (Tier("chaos", "just chaos small"),),
+        (
+            # What mostly waits: chaos judges pilots by how soon they are heard.
+            Tier("chaos-runs", "just chaos-runs small --seed 1"),
             Tier(
                 "chaos-playbooks",
                 "just chaos-playbooks --seed 1 --times 1 --actions remove-run,compensate,resubmit,continue-all-runs",
             ),
-        ),
-        (
-            # Those that mostly wait come first: chaos judges pilots by how soon they are heard.
-            Tier("chaos-runs", "just chaos-runs small --seed 1"),
-            Tier("quickstart", "just quickstart"),
-            # Ports of its own: chaos has a cluster at 9220 too.
-            Tier("linearizability", "just linearizability 5000 --port 9240 --postgres-port 5452"),
         ),
     ),
     ((Tier("live-measured", "just live-measured", is_pytest=True),),),
