@@ -89,6 +89,7 @@ SlurmctldTimeout=30
 SlurmdTimeout=$(cat "$dir/silence")
 Waittime=0
 MaxJobCount=100000
+MaxArraySize=20001
 PropagateResourceLimits=NONE
 TreeWidth=65533
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers import address
@@ -15,8 +18,9 @@ from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.slurm.steering import SlurmSteering, read_accounted_identities
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchState
-from forestay.domain.sites.watched_job import JobIdentity, JobKind, WatchedJobAction, fate
-from forestay.ports.errors import Permanent
+from forestay.domain.sites.watched_job import ArrayReading, JobIdentity, JobKind, WatchedJobAction, fate
+from forestay.ports.commands import CommandResult
+from forestay.ports.errors import Permanent, Transient
 
 pytestmark = pytest.mark.live
 
@@ -173,6 +177,134 @@ def test_what_the_queue_forgot_the_accounting_identifies() -> None:
     }
 
 
+@pytest.mark.finding("F-A1")
+async def test_one_element_of_an_array_runs_once_more_and_no_other(
+    slurm: SlurmBatch, steering: SlurmSteering, tmp_path: Path
+) -> None:
+    """Also the element whose own number is the array's, which Slurm gives to the last one that starts."""
+    work = f'echo start >> {tmp_path}/$SLURM_ARRAY_TASK_ID; [ "$SLURM_RESTART_COUNT" = 1 ] || exit $SLURM_ARRAY_TASK_ID'
+    array = sbatch("--array=0-3", "--mem=50", "--comment=mine", "-o", f"{tmp_path}/out-%a", "--wrap", work)
+    elements = [f"{array}_{k}" for k in range(4)]
+    assert [await ended(slurm, job) for job in elements] == [WatchedJobAction.DONE, *[WatchedJobAction.FAILED] * 3]
+    own = {job: said("squeue", "-h", "-t", "all", "-j", job, "-o", "%A") for job in elements}
+    last = next(job for job in elements if own[job] == array)
+    other = next(job for job in reversed(elements) if job != last)
+    for job in (last, other):
+        known = (await steering.details([job]))[job]
+        assert known.logs == (f"{tmp_path}/out-{job.partition('_')[2]}",)
+        await again_soon(steering, job, needs={"memory": 80 * MIB}, mark=f"o-{job}")
+        assert (await steering.details([job]))[job].needs["memory"] == 80 * MIB
+    assert [await ended(slurm, job) for job in (last, other)] == [WatchedJobAction.DONE] * 2
+    outcomes = await slurm.outcome(elements)
+    again = {job for job, outcome in outcomes.items() if outcome.restarts}
+    assert again == {last, other}
+    for job in elements:
+        starts = (tmp_path / job.partition("_")[2]).read_text()
+        assert starts == "start\n" * (2 if job in again else 1), job
+        details = (await steering.details([job]))[job]
+        assert (details.mark, details.needs["memory"]) == (
+            (f"o-{job}", 80 * MIB) if job in again else ("", 50 * MIB)
+        ), job
+
+
+async def again_soon(steering: SlurmSteering, job: str, *, needs: Mapping[str, int], mark: str) -> None:
+    """Once its node has tidied up."""
+
+    async def done() -> bool:
+        try:
+            await steering.again(job, needs=needs, wait=0, mark=mark)
+        except Transient:
+            return False
+        return True
+
+    await until(done, f"job {job} to be queued again", 60)
+
+
+@pytest.mark.finding("F-A1")
+async def test_of_an_array_only_elements_that_are_not_well_are_named(
+    slurm: SlurmBatch, steering: SlurmSteering
+) -> None:
+    """And an array is over when each element has ended."""
+    array = sbatch("--hold", "--array=0-5", "-o", "/dev/null", "--wrap", "exit $((SLURM_ARRAY_TASK_ID % 3 == 2))")
+    assert await steering.elements([array]) == {array: ArrayReading(frozenset(), frozenset(), True)}
+    assert not await steering.is_over(array)
+    said("scontrol", "release", array)
+    for job in (f"{array}_{k}" for k in range(6)):
+        await ended(slurm, job)
+    failed = {f"{array}_2", f"{array}_5"}
+
+    async def reading() -> ArrayReading:
+        return (await steering.elements([array]))[array]
+
+    async def quiet() -> bool:
+        return not (await reading()).active
+
+    await until(quiet, "the nodes to tidy up", 60)
+    assert await reading() == ArrayReading(frozenset(failed), frozenset(), False)
+    assert await steering.is_over(array)
+    await again_soon(steering, f"{array}_2", needs={}, mark="o-1")
+    assert not await steering.is_over(array)
+    said("scancel", f"{array}_2")
+
+
+@pytest.mark.finding("F-A1")
+async def test_ten_thousand_elements_that_wait_cost_what_one_costs(slurm: SlurmBatch) -> None:
+    counting = CountingCommands()
+    steering = SlurmSteering(SlurmBatch(counting, os.environ))
+    sizes = []
+    for elements in ("0-1", "0-9999"):
+        array = sbatch("--hold", f"--array={elements}", "-o", "/dev/null", "--wrap", "true")
+        try:
+            assert (await steering.elements([array]))[array].active
+        finally:
+            said("scancel", array)
+        sizes.append((counting.calls, counting.read))
+        counting.calls = counting.read = 0
+    (calls, read), (many_calls, many_read) = sizes
+    assert many_calls == calls == 2
+    assert many_read <= read + 10
+
+
+@dataclass
+class CountingCommands:
+    """The system's, and how often and how much they said."""
+
+    system: SystemCommands = field(default_factory=SystemCommands)
+    calls: int = 0
+    read: int = 0
+
+    async def run(self, command: Sequence[str], **more: Any) -> CommandResult:
+        result = await self.system.run(command, **more)
+        self.calls += 1
+        self.read += len(result.out)
+        return result
+
+
+@pytest.mark.finding("F-A1")
+async def test_user_or_site_may_allow_that_elements_run_again(steering: SlurmSteering) -> None:
+    """Elements that have ended are Slurm's to refuse; the others are allowed, and those that wait stay one record."""
+    work = "[ $SLURM_ARRAY_TASK_ID -gt 0 ] || exit 0; sleep 60"
+    array = sbatch("--no-requeue", "--array=0-9%2", "-o", "/dev/null", "--wrap", work)
+
+    def requeue() -> set[str]:
+        return set(said("squeue", "-h", "-t", "all", "-j", array, "-O", "State:|,JobArrayID:|,Requeue:").split())
+
+    async def two_run() -> bool:
+        return {f"COMPLETED|{array}_0|0", f"RUNNING|{array}_2|0"} <= requeue()
+
+    try:
+        await until(two_run, "two elements to run", 60)
+        await steering.allow_again([array])
+        assert requeue() == {
+            f"COMPLETED|{array}_0|0",
+            f"RUNNING|{array}_1|1",
+            f"RUNNING|{array}_2|1",
+            f"PENDING|{array}_[3-9%2]|1",
+        }
+    finally:
+        said("scancel", array)
+
+
 HETEROGENEOUS = "#!/bin/sh\n#SBATCH --hold\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
 
 
@@ -204,7 +336,7 @@ async def test_the_base_id_of_several_jobs_is_never_steered(
             await steering.hold(job)
         with pytest.raises(Permanent, match=words):
             await steering.cancel(job)
-        if state == "waiting":  # for what has ended there is nothing to allow
+        if state == "waiting" and kind == "heterogeneous":  # for what has ended there is nothing to allow
             with pytest.raises(Permanent, match=words):
                 await steering.allow_again([job])
         assert MOVING.sub("", said("scontrol", "-o", "show", "job", job)) == before

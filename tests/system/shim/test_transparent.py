@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -286,14 +287,13 @@ def test_a_job_whose_id_another_cluster_has_too_is_not_hidden_among_all_clusters
     assert call(folder, *words, FORESTAY_SHIM_REAL=str(real)).stdout == f"{job}|{expected}\n"
 
 
-ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\nexit 3\n"
+ARRAY = "#!/bin/sh\n#SBATCH --array=0-3\n#SBATCH --no-requeue\nexit 3\n"
 HETEROGENEOUS = "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nexit 3\n"
 
 
 @pytest.mark.finding("F-A1")
 @pytest.mark.parametrize("script", [ARRAY, HETEROGENEOUS], ids=["array", "heterogeneous"])
-def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Path, script: str) -> None:
-    """The base id names several jobs, so no element of it may be shown in the state of another."""
+def test_what_cannot_be_run_again_is_shown_as_slurm_shows_it(folder: Path, script: str) -> None:
     (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
     job = call(folder, "sbatch", "--parsable", "-o", "/dev/null", given_input=script).stdout.strip()
     assert set(ended_elements(job)) == {"FAILED"}
@@ -311,6 +311,80 @@ def test_arrays_and_heterogeneous_jobs_are_shown_as_slurm_shows_them(folder: Pat
     ):
         assert call(folder, *words).stdout == call(None, *words).stdout, words
     assert job in words_left(folder)
+
+
+@pytest.mark.finding("F-A1")
+def test_of_an_array_only_the_elements_that_are_decided_on_are_hidden(folder: Path) -> None:
+    """Two of three that ended failed, four run, three wait together in one line. In whatever form they are listed, nothing else is changed."""
+    (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    script = (
+        f"#!/bin/sh\n#SBATCH --array=0-9%4\n[ $SLURM_ARRAY_TASK_ID -gt 2 ] || exit $SLURM_ARRAY_TASK_ID\n"
+        f"until [ -e {folder}/go ]; do sleep 0.2; done\n"
+    )
+    job = call(folder, "sbatch", "--parsable", "-J", "sort", "-o", "/dev/null", given_input=script).stdout.strip()
+    try:
+        _until_states(job, ["COMPLETED", "FAILED", "FAILED", "PENDING", *["RUNNING"] * 4])
+        rows = call(None, "sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,JobIDRaw").stdout.split()
+        own = dict(row.split("|") for row in rows if "[" not in row)
+        forms = (
+            ("squeue", "-t", "all", "-j", job, "-o", "%.18i %.9P %.8j %.8u %.15T %.6D"),
+            ("squeue", "-h", "-t", "all", "-j", job, "-o", "%i|%t"),
+            ("squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%i %T"),
+            ("squeue", "-h", "-t", "all", "-j", job, "-O", "JobID,State"),
+            ("sacct", "-j", job, "-o", "JobID%20,Partition,State,ExitCode"),
+            ("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobIDRaw,State"),
+            ("sacct", "-M", "all", "-X", "-n", "-P", "-j", job, "-o", "JobIDRaw,State"),
+            ("scontrol", "show", "job", job),
+            ("scontrol", "-o", "show", "job", job),
+        )
+        one_state = [("sacct", "-X", "-n", "-P", "-j", f"{job}_{k}", "-o", "State") for k in (0, 1, 2)]
+        one_state += [("sacct", "-X", "-n", "-P", "-j", own[f"{job}_{k}"], "-o", "State") for k in (0, 1, 2)]
+        both = (
+            ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"),
+            ("squeue", "-h", "-t", "all", "-j", job, "-o", "%F %T"),
+            ("sacct", "-X", "-n", "-P", "-j", job, "-o", "State"),
+        )
+        for settled, hidden in (("", {"1", "2"}), ("2\n", {"1"}), ("2\n1\n", set())):
+            (folder / "spool" / "settled").mkdir(exist_ok=True)
+            (folder / "spool" / "settled" / job).write_text(settled)
+            for words in forms:
+                through, bare = call(folder, *words).stdout, call(None, *words).stdout
+                names = {name for k in hidden for name in (f"{job}_{k}", own[f"{job}_{k}"])}
+                assert _hide(through, set()) == _hide(bare, names), (settled, words)
+                assert ("FAILED" in through or "|F" in through) is (len(hidden) < 2), (settled, words)
+            states = [call(folder, *words).stdout.strip() for words in one_state]
+            assert states == ["COMPLETED", *("RUNNING" if k in hidden else "FAILED" for k in ("1", "2"))] * 2
+            # Lines that do not say which element they are of are changed only if that is right for each that failed.
+            for words in both:
+                bare = call(None, *words).stdout
+                expected = bare.replace("FAILED", "RUNNING") if len(hidden) == 2 else bare
+                assert call(folder, *words).stdout == expected, (settled, words)
+    finally:
+        call(None, "scancel", job)
+
+
+def _hide(text: str, names: set[str]) -> str:
+    """What Slurm printed, without what moves by itself and without the width of columns, with the states of some elements replaced."""
+    lines, hidden = [], False
+    for line in text.splitlines():
+        words = re.sub(r"\b(RunTime|LastSchedEval|Scheduler|AccrueTime)=\S*", "", line).replace("|", " | ").split()
+        first = words[0].partition(".")[0].removeprefix("JobId=") if words else ""
+        if first.isdigit() or "_" in first:
+            hidden = first in names
+        states = {"FAILED": "RUNNING", "F": "R", "JobState=FAILED": "JobState=RUNNING"} if hidden else {}
+        lines.append(" ".join(states.get(word, word) for word in words))
+    return "\n".join(lines)
+
+
+def _until_states(job: str, wanted: list[str]) -> None:
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        queue = sorted(call(None, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T").stdout.split())
+        accounted = call(None, "sacct", "-X", "-n", "-j", job, "-o", "State").stdout.split()
+        if queue == sorted(wanted) and sorted(accounted) == queue:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{job}: {queue}, {accounted}")
 
 
 def ended_elements(job: str) -> list[str]:

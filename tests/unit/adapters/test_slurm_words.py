@@ -13,8 +13,8 @@ from forestay.adapters.slurm.reading import NodeWord, joined, read_accounting, r
 from forestay.adapters.slurm.words import exit_of, nodes_of, one_line, state_of
 from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState, SubmitRefusal
 
-RUNS = "10|RUNNING|None|n1|0|0|2026-11-15T18:39:01|2027-11-15T18:39:01|fs-t2"
-FAILED = "11|FAILED|NonZeroExitCode|n1|768|0|2026-11-15T18:39:01|2026-11-15T18:39:01|fs|x"
+RUNS = "10|10|N/A|RUNNING|None|n1|0|0|2026-11-15T18:39:01|2027-11-15T18:39:01|fs-t2"
+FAILED = "11|11|N/A|FAILED|NonZeroExitCode|n1|768|0|2026-11-15T18:39:01|2026-11-15T18:39:01|fs|x"
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_name_with_bars_is_kept_whole_and_a_torn_line_passed_by() -> None:
 
 def test_a_job_that_slurm_started_anew_is_as_its_last_start_and_tells_of_the_ones_before() -> None:
     text = (
-        "7|NODE_FAIL|None|n2|0:0|2026-11-15T18:00:00|2026-11-15T18:01:00|p\n"
-        "7|COMPLETED|None|n3|0:0|2026-11-15T18:02:00|2026-11-15T18:03:00|p\n"
+        "7|7|NODE_FAIL|None|n2|0:0|2026-11-15T18:00:00|2026-11-15T18:01:00|p\n"
+        "7|7|COMPLETED|None|n3|0:0|2026-11-15T18:02:00|2026-11-15T18:03:00|p\n"
     )
     outcome = read_accounting(text)["7"].outcome
     assert (outcome.state, outcome.restarts, outcome.nodes) == (BatchState.ENDED, 1, ("n3",))

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from forestay.adapters.slurm.words import TOLD_BY_NODE, exit_of, nodes_of, seconds_of, state_of
 from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState, ended_event
 
-QUEUE_FIELDS = "JobID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
+QUEUE_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
 """The name last: it is the only one that a person chooses, and may hold a bar."""
-ACCOUNTING_FIELDS = "JobIDRaw,State,Reason,NodeList,ExitCode,Start,End,JobName"
+ACCOUNTING_FIELDS = "JobID,JobIDRaw,State,Reason,NodeList,ExitCode,Start,End,JobName"
 _NO_REASON = frozenset({"", "None", "(null)"})
 
 
 def read_queue(text: str) -> dict[str, BatchJob]:
-    """The jobs that the controller knows, by id."""
+    """The jobs that the controller knows, by id; elements of arrays by theirs, ``12_3``."""
     jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
-        parts = line.split("|", 8)
-        if len(parts) != 9:
+        parts = line.split("|", 10)
+        if len(parts) != 11:
             continue
-        job, word, reason, nodes, status, restarts, started, ended, name = parts
+        job, array, element, word, reason, nodes, status, restarts, started, ended, name = parts
         state, bare = state_of(word)
         code, signal = exit_of(status) if state in OVER else (None, None)
         outcome = BatchOutcome(
@@ -35,6 +35,8 @@ def read_queue(text: str) -> dict[str, BatchJob]:
             started=seconds_of(started) if state not in (BatchState.WAITING, BatchState.UNKNOWN) else None,
             ended=seconds_of(ended) if state in OVER else None,
         )
+        if element.isdigit():
+            job = f"{array}_{element}"
         jobs[job] = BatchJob(job, name, outcome)
     return jobs
 
@@ -43,10 +45,10 @@ def read_accounting(text: str) -> dict[str, BatchJob]:
     """The jobs that the accounting knows, by id: of one that was started anew the last start, with what became of those before."""
     jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
-        parts = line.split("|", 7)
-        if len(parts) != 8:
+        parts = line.split("|", 8)
+        if len(parts) != 9:
             continue
-        job, word, reason, nodes, status, started, ended, name = parts
+        shown, job, word, reason, nodes, status, started, ended, name = parts
         state, bare = state_of(word)
         code, signal = exit_of(status) if state in OVER else (None, None)
         by = word.partition(" ")[2]
@@ -60,6 +62,8 @@ def read_accounting(text: str) -> dict[str, BatchJob]:
             started=seconds_of(started),
             ended=seconds_of(ended) if state in OVER else None,
         )
+        if "_" in shown:
+            job = shown
         before = jobs.get(job)
         if before is not None:
             gone = before.outcome

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from forestay.adapters.slurm.batch import SlurmBatch
-from forestay.adapters.slurm.words import nodes_of, one_line, said
-from forestay.domain.sites.batch import BatchId, slices
-from forestay.domain.sites.watched_job import JobDetails, JobIdentity, JobKind, several
+from forestay.adapters.slurm.words import nodes_of, one_line, said, state_of
+from forestay.domain.sites.batch import OVER, BatchId, slices
+from forestay.domain.sites.watched_job import ArrayReading, JobDetails, JobIdentity, JobKind, several
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 
@@ -35,6 +35,13 @@ SOONEST = 2
 whole seconds; Slurm then reports as failed what it did not run."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
+ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,State:"
+FAILED = "BOOT_FAIL,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT"
+NOT_WELL = (
+    f"{FAILED},COMPLETING,CONFIGURING,PENDING,REQUEUED,REQUEUE_HOLD,RESIZING,RUNNING,SIGNALING,SPECIAL_EXIT,"
+    "STAGE_OUT,STOPPED,SUSPENDED"
+)
+"""Every state but those of jobs that ended well or that somebody cancelled: of an array, these may be most."""
 UNNAMED = "allocation"
 """What slurmdbd calls a job of whose end it heard before its start: until it has caught up, the rest of its record is made up too."""
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
@@ -65,6 +72,36 @@ class SlurmSteering:
                 identities |= read_accounted_identities(ran.out) if ran.code == 0 else {}
         return identities
 
+    async def elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
+        readings: dict[BatchId, ArrayReading] = {}
+        for some in slices(arrays):
+            ids = f"--jobs={','.join(some)}"
+            ran = await self._run("squeue", "--noheader", f"--states={NOT_WELL}", f"--Format={ELEMENT_FIELDS}", ids)
+            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+                raise Transient(one_line(ran.err) or "squeue does not respond")
+            # What failed longer ago than the controller remembers.
+            period = (f"--starttime=now-{self.slurm.look_back}days", "--endtime=now")
+            form = ("--noheader", "--parsable2", "--allocations", "--format=JobID")
+            accounted = await self._run("sacct", *form, f"--state={FAILED}", *period, ids)
+            known = accounted.code == 0 and "error:" not in accounted.err.lower()
+            some_readings = read_elements(some, ran.out, accounted.out if known else "")
+            if not known and "disabled" not in accounted.err.lower():
+                # Some elements may have failed that nobody tells of now.
+                some_readings = {array: reading._replace(active=True) for array, reading in some_readings.items()}
+            readings |= some_readings
+        return readings
+
+    async def is_over(self, array: BatchId) -> bool:
+        ran = await self._run("squeue", "--noheader", "--states=all", "--Format=State:", f"--jobs={array}")
+        if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+            raise Transient(one_line(ran.err) or "squeue does not respond")
+        states = ran.out.split()
+        if not states:
+            ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=State", f"--jobs={array}")
+            states = ran.out.splitlines() if ran.code == 0 else []
+        # An array of which nobody says anything has not ended.
+        return bool(states) and all(state_of(state)[0] in OVER for state in states)
+
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         details: dict[BatchId, JobDetails] = {}
         for job in jobs:  # scontrol takes one id at a time
@@ -88,10 +125,17 @@ class SlurmSteering:
             lines = [line.partition("|") for line in ran.out.splitlines()]
             identities = read_identities("\n".join(rest for _, _, rest in lines))
             for job in some:
-                _refuse_several(job, identities[job].kind if job in identities else JobKind.SINGLE)
-            barred = [rest.partition("|")[0] for requeue, _, rest in lines if requeue == "0"]
-            if barred:
-                await self._do("update", f"JobId={','.join(barred)}", "Requeue=1")
+                if job in identities and identities[job].kind is JobKind.HETEROGENEOUS:
+                    raise Permanent(several(job, JobKind.HETEROGENEOUS))
+            barred = dict.fromkeys(rest.split("|")[1] for requeue, _, rest in lines if requeue == "0")
+            single = [job for job in barred if identities[job].kind is JobKind.SINGLE]
+            if single:
+                await self._do("update", f"JobId={','.join(single)}", "Requeue=1")
+            for array in barred.keys() - set(single):
+                # By the id of the array, so that its elements that wait stay one record in Slurm. Those that have ended are refused one by one.
+                ran = await self._run("scontrol", "update", f"JobId={array}", "Requeue=1")
+                if ran.code != 0 and not said(ran.err + ran.out, ("already finished",)):
+                    raise Transient(one_line(ran.err or ran.out) or f"scontrol ended with {ran.code}")
 
     async def hold(self, job: BatchId) -> None:
         fields = await self._remembered(job)
@@ -118,7 +162,7 @@ class SlurmSteering:
         await self._do("release", job)
 
     async def cancel(self, job: BatchId) -> None:
-        _refuse_several(job, _kind(await self._fields(job) or {}))
+        _refuse_several(job, await self._fields(job) or {})
         await self.slurm.cancel([job])
 
     async def _elsewhere(self, fields: Mapping[str, str], avoid: Collection[str]) -> list[str]:
@@ -151,7 +195,7 @@ class SlurmSteering:
             raise Permanent("Slurm no longer has the job (MinJobAge); submit it again")
         if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
             raise Permanent("somebody cancelled the job")
-        _refuse_several(job, _kind(fields))
+        _refuse_several(job, fields)
         return fields
 
     async def _do(self, *words: str) -> None:
@@ -201,15 +245,40 @@ def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
     return identities
 
 
-def _kind(fields: Mapping[str, str]) -> JobKind:
-    if "ArrayJobId" in fields:
-        return JobKind.ARRAY
-    return JobKind.HETEROGENEOUS if "HetJobId" in fields else JobKind.SINGLE
+def read_elements(arrays: Collection[BatchId], queue: str, accounting: str) -> dict[BatchId, ArrayReading]:
+    """From the queue's lines about elements that are not well, and from the accounting's ids of those that failed."""
+    failed: dict[BatchId, set[BatchId]] = {array: set() for array in arrays}
+    restarted: dict[BatchId, set[BatchId]] = {array: set() for array in arrays}
+    active: set[BatchId] = set()
+    in_queue: set[BatchId] = set()
+    for line in queue.splitlines():
+        parts = line.split("|")
+        if len(parts) != 4 or parts[0] not in failed:
+            continue
+        array, number, restarts, word = parts
+        job = f"{array}_{number}"
+        in_queue.add(job)
+        if state_of(word)[0] in OVER:
+            failed[array].add(job)
+            continue
+        active.add(array)
+        if number.isdigit() and word == "PENDING" and restarts != "0":
+            restarted[array].add(job)
+    for job in accounting.split():
+        array, _, number = job.partition("_")
+        if array in failed and number.isdigit() and job not in in_queue:
+            failed[array].add(job)
+    return {
+        array: ArrayReading(frozenset(failed[array]), frozenset(restarted[array]), array in active) for array in arrays
+    }
 
 
-def _refuse_several(job: BatchId, kind: JobKind) -> None:
+def _refuse_several(job: BatchId, fields: Mapping[str, str]) -> None:
     """`Permanent` for an id that stands for several jobs: an act on it would reach those that did not fail."""
-    why = several(job, kind)
+    array = fields.get("ArrayJobId")
+    why = several(job, JobKind.HETEROGENEOUS) if "HetJobId" in fields else ""
+    if array is not None and not job.startswith(f"{array}_"):
+        why = several(array, JobKind.ARRAY)
     if why:
         raise Permanent(why)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from forestay.domain.sites.batch import BatchId
 from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
 from forestay.ports.errors import Permanent
 
@@ -25,7 +26,8 @@ MOST_JOBS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ShimSpool:
-    """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word."""
+    """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word. `settled` is ours alone: a file
+    for each array, with the elements that are settled while the array is still watched."""
 
     folder: Path
     records: Path | None = None
@@ -61,12 +63,34 @@ class ShimSpool:
             (self.folder / "new" / job.file).unlink()
 
     def settle(self, job: WatchedJob) -> None:
-        for path in (self.folder / "new").glob(f"{job.id}.*"):
-            path.unlink(missing_ok=True)
+        if job.id != job.base:
+            self._settle_element(job)
+        else:
+            for path in (self.folder / "new").glob(f"{job.id}.*"):
+                path.unlink(missing_ok=True)
+            # Last, for without it the elements would be hidden again.
+            (self.folder / "settled" / job.id).unlink(missing_ok=True)
         if self.records is not None:
-            for path in self.records.glob(f"{job.id}.*"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            for pattern in (f"{job.id}.*", f"{job.id}_*.*"):
+                for path in self.records.glob(pattern):
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
+    def _settle_element(self, job: WatchedJob) -> None:
+        place = self.folder / "settled"
+        if not place.is_dir():
+            place.mkdir()
+            place.chmod(0o755)  # The shim of every user reads it.
+        with (place / job.base).open("a") as target:
+            os.fchmod(target.fileno(), 0o644)
+            target.write(f"{job.id.partition('_')[2]}\n")
+
+    def settled(self, array: WatchedJob) -> frozenset[BatchId]:
+        try:
+            numbers = (self.folder / "settled" / array.id).read_text().split()
+        except OSError:
+            return frozenset()
+        return frozenset(f"{array.id}_{number}" for number in numbers)
 
     def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
         if self.records is None:

@@ -54,6 +54,11 @@ class WatchedJob(NamedTuple):
     """Its user allows that it is queued again although it was submitted with ``--no-requeue``."""
 
     @property
+    def base(self) -> BatchId:
+        """The id under which it left word; an element of an array left it with the others."""
+        return self.id.partition("_")[0]
+
+    @property
     def key(self) -> str:
         """The run under which it is reported: its flow's run, or itself."""
         return self.run or self.own_key
@@ -61,6 +66,17 @@ class WatchedJob(NamedTuple):
     @property
     def own_key(self) -> str:
         return f"{self.cluster or 'slurm'}-{self.id}"
+
+
+class ArrayReading(NamedTuple):
+    """What a batch system says of an array, without naming the elements that are well: there may be tens of thousands."""
+
+    failed: frozenset[BatchId]
+    """Elements whose last start failed."""
+    restarted: frozenset[BatchId]
+    """Elements that wait to be started once more."""
+    active: bool
+    """Some element waits or runs."""
 
 
 class WatchedJobAction(StrEnum):
@@ -103,10 +119,10 @@ def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
 
 
 def several(job: BatchId, kind: JobKind) -> str:
-    """Why nothing may be done to a job whose id stands for several; empty for a single job."""
+    """Why nothing may be done to a job whose id stands for several; empty for a single job and for one element of an array."""
     match kind:
         case JobKind.ARRAY:
-            return f"job {job} is an array; Forestay does not act on arrays yet"
+            return "" if "_" in job else f"job {job} is an array; Forestay acts on its elements only"
         case JobKind.HETEROGENEOUS:
             return f"job {job} is a heterogeneous job; Forestay does not act on heterogeneous jobs yet"
         case JobKind.SINGLE:
@@ -167,8 +183,9 @@ def obstacle(
     now: float,
 ) -> str:
     """Why a job must not be acted on, whatever is ordered; empty if it may. A job that the batch system has in its queue will run in any case."""
-    if kind is not JobKind.SINGLE:
-        return several(job.id, kind)
+    why_not = several(job.id, kind)
+    if why_not:
+        return why_not
     if fate(outcome) is not WatchedJobAction.FAILED or (details is not None and details.waiting):
         return ""
     if not vouching.covers(job, outcome):

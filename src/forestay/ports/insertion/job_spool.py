@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from forestay.domain.sites.batch import BatchId
 from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
 
 
@@ -21,7 +22,12 @@ class JobSpool(Protocol):
         ...
 
     def settle(self, job: WatchedJob) -> None:
-        """Nothing more comes of it: from now on it is shown as its batch system tells it."""
+        """Nothing more comes of it: from now on it is shown as its batch system tells it. An element of an array may be settled
+        while the others go on."""
+        ...
+
+    def settled(self, array: WatchedJob) -> frozenset[BatchId]:
+        """The elements of an array that are settled already."""
         ...
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:

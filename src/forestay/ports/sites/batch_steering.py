@@ -1,6 +1,7 @@
 """What a batch system can be made to do with a job of a user, under the id it has: hold it, run it once more, let it go.
 
-An id that stands for several jobs (an array, a heterogeneous job) is never acted on: every act refuses it with `Permanent`.
+An element of an array is a job of its own, with an id of its own (``12_3``). An id that stands for several jobs (an array, a heterogeneous job) is never held,
+run again or cancelled: these acts refuse it with `Permanent`.
 
 `Transient`: the batch system did not answer; the same again is harmless. `Permanent`: it refuses, in its own words (it has forgotten the job, or may not run
 it again).
@@ -12,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from forestay.domain.sites.batch import BatchId
-from forestay.domain.sites.watched_job import JobDetails, JobIdentity
+from forestay.domain.sites.watched_job import ArrayReading, JobDetails, JobIdentity
 
 
 class BatchSteering(Protocol):
@@ -20,6 +21,14 @@ class BatchSteering(Protocol):
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         """What kind of jobs these are, and whose; those that the queue or the accounting knows."""
+        ...
+
+    async def elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
+        """What is to be known of the elements of each array, by one question for all. Those that are well do not make it dearer."""
+        ...
+
+    async def is_over(self, array: BatchId) -> bool:
+        """Whether the batch system says of every element that it has ended. Dearer than `elements`, for it looks at each."""
         ...
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
@@ -31,7 +40,7 @@ class BatchSteering(Protocol):
         ...
 
     async def allow_again(self, jobs: Collection[BatchId]) -> None:
-        """Jobs that wait or run may be run again later, if their submitter had ruled that out."""
+        """Jobs that wait or run may be run again later, if their submitter had ruled that out. For an array: each element that has not ended."""
         ...
 
     async def hold(self, job: BatchId) -> None:

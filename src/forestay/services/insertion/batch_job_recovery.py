@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
 from forestay.domain.sites.watched_job import (
+    ArrayReading,
     JobDetails,
     JobIdentity,
     JobKind,
@@ -42,6 +43,8 @@ AGAIN = frozenset({"restart", "redo", "resubmit"})
 GIVE_UP = frozenset({"force-fail", "remove"})
 A_LOOK = 25
 """Failures that are told in one look; each costs the batch system two questions."""
+ELEMENTS = 4 * A_LOOK
+"""Failed elements of an array that are taken up in one look."""
 AT_ONCE = 20
 """Incidents that the service tells of at a time."""
 COMMANDS = 60.0
@@ -121,16 +124,55 @@ class BatchJobRecovery:
 
     async def look(self) -> None:
         """Once: hear of jobs, report what failed, do what is ordered."""
-        jobs = await self._owned(self.spool.jobs())
-        for gone in self._reported.keys() - jobs.keys():
+        words = await self._owned(self.spool.jobs())
+        for gone in [name for name, known in self._reported.items() if known.job.base not in words]:
             del self._reported[gone]
-        for gone in self._lost.keys() - jobs.keys():
+        for gone in [name for name in self._lost if name.partition("_")[0] not in words]:
             del self._lost[gone]
-        self._allowed &= jobs.keys()
+        self._allowed &= words.keys()
+        arrays = {name: word for name, word in words.items() if self._identities[name].kind is JobKind.ARRAY}
+        readings = await self._elements(arrays)
+        jobs = {name: word for name, word in words.items() if name not in arrays}
+        for name, array in arrays.items():
+            jobs |= self._undecided(array, readings.get(name))
         outcomes = await self.reader.outcome(sorted(jobs))
         await self._judge({jobs[name]: outcomes[name] for name in outcomes})
+        await self._allow([array for name, array in arrays.items() if name in readings and readings[name].active])
         await self._obey(jobs)
+        await self._end({array: readings[name] for name, array in arrays.items() if name in readings})
         self.looks += 1
+
+    # -- arrays: one word, many jobs ---------------------------------------------------------------------------
+
+    async def _elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
+        try:
+            return await self.steering.elements(sorted(arrays)) if arrays else {}
+        except PortError as error:
+            self.troubled(f"the elements of arrays are looked at later: {error}")
+            return {}
+
+    def _undecided(self, array: WatchedJob, reading: ArrayReading | None) -> dict[BatchId, WatchedJob]:
+        """The elements that something may have to be done about; each is a job like any other from here on."""
+        settled = self.spool.settled(array)
+        names = {name for name, known in self._reported.items() if known.job.base == array.id}
+        if reading is not None:
+            names |= reading.restarted
+            names |= set(sorted(reading.failed - settled - names, key=lambda name: (len(name), name))[:ELEMENTS])
+        return {name: array._replace(id=name) for name in names - settled}
+
+    async def _end(self, arrays: Mapping[WatchedJob, ArrayReading]) -> None:
+        """Settle arrays whose elements have all ended and are decided on."""
+        reported = {known.job.base for known in self._reported.values()}
+        for array, reading in arrays.items():
+            if reading.active or array.id in reported or reading.failed - self.spool.settled(array):
+                continue
+            try:
+                over = await self.steering.is_over(array.id)
+            except PortError as error:
+                self.troubled(f"whether array {array.id} has ended is checked later: {error}")
+                continue
+            if over:
+                await self._settle(array, "run-completed")
 
     async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
         """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
@@ -165,15 +207,15 @@ class BatchJobRecovery:
 
     async def _why_not(self, job: WatchedJob, verb: str) -> str:
         """Why nothing is done to a job now, although it is ordered; empty if it may be acted on."""
-        kind = self._identities[job.id].kind
-        if kind is not JobKind.SINGLE or verb in GIVE_UP:
-            return several(job.id, kind)
+        why_not = several(job.id, self._identities[job.base].kind)
+        if why_not or verb in GIVE_UP:
+            return why_not
         outcome = (await self.reader.outcome([job.id]))[job.id]
         details = (await self.steering.details([job.id])).get(job.id)
         return self._obstacle(job, outcome, details)
 
     def _obstacle(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> str:
-        kind = self._identities[job.id].kind
+        kind = self._identities[job.base].kind
         return obstacle(job, kind, outcome, details, self._vouching(), self.clock.now() / 1000)
 
     def _vouching(self) -> Vouching:
@@ -232,8 +274,9 @@ class BatchJobRecovery:
             job.id
             for job in going
             if (self.override_no_requeue or job.allow_requeue)
+            and job.id == job.base
             and job.id not in self._allowed
-            and self._identities[job.id].kind is JobKind.SINGLE
+            and self._identities[job.id].kind is not JobKind.HETEROGENEOUS
         ]
         if not self.acting or not new:
             return

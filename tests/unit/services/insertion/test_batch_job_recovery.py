@@ -11,6 +11,7 @@ import pytest
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, BatchState
 from forestay.domain.sites.watched_job import (
+    ArrayReading,
     JobDetails,
     JobIdentity,
     JobKind,
@@ -41,6 +42,8 @@ class FakeSpool:
     """Since when somebody vouches."""
     records: dict[int, PayloadRecord] = field(default_factory=dict)
     foreign: list[WatchedJob] = field(default_factory=list)
+    ended: set[BatchId] = field(default_factory=set)
+    """Elements of arrays that are settled."""
 
     def jobs(self) -> Sequence[WatchedJob]:
         return [*self.foreign, *self.words.values()]
@@ -49,7 +52,12 @@ class FakeSpool:
         self.foreign.remove(job)
 
     def settle(self, job: WatchedJob) -> None:
+        if job.id != job.base:
+            self.ended.add(job.id)
         self.words.pop(job.id, None)
+
+    def settled(self, array: WatchedJob) -> frozenset[BatchId]:
+        return frozenset(self.ended)
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:
         self.promised = seconds
@@ -83,6 +91,12 @@ class FakeBatch:
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         return dict.fromkeys(jobs, SILENT if self.away else self.now)
+
+    async def elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
+        raise NotImplementedError
+
+    async def is_over(self, array: BatchId) -> bool:
+        raise NotImplementedError
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         return dict.fromkeys(jobs, JobIdentity(self.kind, 1000))
@@ -326,9 +340,9 @@ async def test_an_incident_that_is_closed_without_an_order_is_the_users() -> Non
 
 @pytest.mark.finding("F-A1")
 @pytest.mark.parametrize("verb", ["resubmit", "suspend", "continue", "force-fail"])
-@pytest.mark.parametrize(("kind", "words"), [(JobKind.ARRAY, "is an array"), (JobKind.HETEROGENEOUS, "heterogeneous")])
-async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: JobKind, words: str, verb: str) -> None:
-    room = Room(FakeBatch(RUNS, kind=kind))
+async def test_a_heterogeneous_job_is_reported_and_never_acted_on(verb: str) -> None:
+    words = "heterogeneous"
+    room = Room(FakeBatch(RUNS, kind=JobKind.HETEROGENEOUS))
     room.service.orders = [order(verb)]
     recovery = room.recovery(hold=True)
     await recovery.look()
@@ -339,6 +353,125 @@ async def test_several_jobs_under_one_id_are_reported_and_never_acted_on(kind: J
     assert room.service.events[0]["otherwise"] == "go-on"
     assert words in room.service.answers["o-1"][1]
     assert not room.spool.words
+
+
+@dataclass
+class FakeArray(FakeBatch):
+    """One array 7; every element that is not listed here ended well. Counts what is asked and done."""
+
+    kind: JobKind = JobKind.ARRAY
+    states: dict[BatchId, BatchOutcome] = field(default_factory=dict)
+    asked: list[BatchId] = field(default_factory=list)
+    over: bool = True
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        self.asked += jobs
+        return {job: self.states.get(job, DONE) for job in jobs}
+
+    async def elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
+        if self.away:
+            raise Transient("no answer")
+        failed = {job for job, state in self.states.items() if fate(state) is WatchedJobAction.FAILED}
+        restarted = {job for job, state in self.states.items() if state.state is BatchState.WAITING and state.restarts}
+        active = any(fate(state) is WatchedJobAction.GOING for state in self.states.values())
+        return {array: ArrayReading(frozenset(failed), frozenset(restarted), active) for array in arrays}
+
+    async def is_over(self, array: BatchId) -> bool:
+        return self.over
+
+    async def again(
+        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+    ) -> None:
+        self.states[job] = replace(WAITS, restarts=1)
+        self.done.append(("again", job))
+
+
+def element(k: int, **more: Any) -> OrderedAction:
+    made = order(id=f"o-{k}", key=f"slurm-7_{k}", instance=f"align-reads:7_{k}", incident=f"i-{k}")
+    return made._replace(**more)
+
+
+@dataclass
+class ManyIncidents(FakeService):
+    """One incident for each failure that it is told of."""
+
+    async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
+        self.events += [dict(event) for event in events]
+        return [EventReply("c-1", f"i-{str(event.get('task')).rpartition('_')[2]}", "") for event in events]
+
+    async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
+        every = await super().news(incidents, wait=wait)
+        return EngineNews([order for order in every.orders if order.incident in incidents], {})
+
+
+@pytest.mark.finding("F-A1")
+async def test_each_element_of_an_array_is_reported_and_recovered_by_itself() -> None:
+    """One is run again, one is given up; the elements that are well are neither asked for nor touched."""
+    batch = FakeArray(states={"7_3": OOM, "7_5": OOM, "7_8": RUNS})
+    room = Room(batch, ManyIncidents(orders=[element(3), element(5, verb="force-fail")]))
+    recovery = room.recovery()
+    await recovery.look()
+    assert [(event["run"], event["task"]) for event in room.service.events[:2]] == [
+        ("slurm-7_3", "align-reads:7_3"),
+        ("slurm-7_5", "align-reads:7_5"),
+    ]
+    assert batch.done == [("again", "7_3")]
+    assert {name: answer for name, (answer, _) in room.service.answers.items()} == {"o-3": "done", "o-5": "done"}
+    assert room.spool.ended == {"7_5"}
+    assert set(batch.asked) == {"7_3", "7_5"}
+    batch.asked.clear()
+    await recovery.look()
+    assert batch.asked == ["7_3"]
+    assert "7" in room.spool.words
+    # Its next failure is another one; then all is over.
+    batch.states = {"7_3": replace(OOM, restarts=1), "7_5": OOM}
+    room.service.orders = [element(3, id="o-9", verb="force-fail")]
+    await recovery.look()
+    assert [event["attempt"] for event in room.service.events if event["kind"] == "task-aborted"] == [1, 1, 2]
+    await recovery.look()
+    assert not room.spool.words
+    assert batch.done == [("again", "7_3")]
+
+
+@pytest.mark.finding("F-A1")
+async def test_an_array_is_settled_only_when_slurm_says_of_every_element_that_it_ended() -> None:
+    batch = FakeArray(over=False)
+    room = Room(batch)
+    recovery = room.recovery()
+    await recovery.look()
+    assert room.spool.words
+    batch.over, batch.away = True, True
+    await recovery.look()
+    assert room.spool.words
+    batch.away = False
+    await recovery.look()
+    assert not room.spool.words
+    assert not room.service.events
+    assert not batch.asked
+
+
+@pytest.mark.finding("F-A1")
+async def test_no_order_reaches_an_array_as_a_whole() -> None:
+    batch = FakeArray(states={"7_3": OOM})
+    room = Room(batch, ManyIncidents(orders=[element(3, instance="align-reads:7")]))
+    await room.recovery().look()
+    assert not batch.done
+    assert room.service.answers["o-3"][0] == "refused"
+    assert room.spool.words
+
+
+@pytest.mark.finding("F-A1")
+async def test_of_many_elements_that_fail_at_once_some_are_taken_up_at_a_time_and_none_is_left_out() -> None:
+    batch = FakeArray(states={f"7_{k}": OOM for k in range(300)})
+    orders = [element(k, verb="force-fail") for k in range(300)]
+    room = Room(batch, ManyIncidents(orders=orders))
+    recovery = room.recovery()
+    for _ in range(13):
+        batch.asked.clear()
+        await recovery.look()
+        assert len(set(batch.asked)) <= 200
+    assert not room.spool.words
+    assert len({event["task"] for event in room.service.events if event["kind"] == "task-aborted"}) == 300
 
 
 @pytest.mark.finding("F-A4")

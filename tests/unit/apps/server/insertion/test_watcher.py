@@ -109,32 +109,49 @@ async def test_a_user_who_cancels_is_not_second_guessed(local: RunningServer, te
 
 
 @pytest.mark.finding("F-A1")
-async def test_of_an_array_nothing_runs_twice(local: RunningServer, tenant: str, begin: Begin, tmp_path: Path) -> None:
-    """One element wants more memory and a rule would give it that. The incident says why nothing is done about it."""
+async def test_of_an_array_each_element_is_recovered_and_shown_by_itself(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """Two elements want more memory and get it, one has an error that nothing can be done about, five are well. Nobody who polls sees the two fail;
+    each has an incident of its own; nothing else runs twice."""
     await add_rule(local, tenant, MORE)
-    user = await begin()
+    user = await begin(records=tmp_path / "records")
     work = (
-        f"echo start >> {tmp_path}/starts-$SLURM_ARRAY_TASK_ID; [ $SLURM_ARRAY_TASK_ID != 3 ] || python3 -c '{GREEDY}'"
+        f"echo start >> {tmp_path}/starts-$SLURM_ARRAY_TASK_ID; case $SLURM_ARRAY_TASK_ID in "
+        f"3|7) python3 -c '{GREEDY}' ;; 4) echo KeyError: x >&2; exit 3 ;; esac"
     )
-    job = user.sbatch("--array=0-3", "--mem=100", "--wrap", work)
-    await user.settled(job)
-    await until(lambda: _all_ended(user, job), "all elements to end", 60)
-    assert [(tmp_path / f"starts-{n}").read_text() for n in range(4)] == ["start\n"] * 4
-    story = (await incident_of(local, tenant, job))["id"]
-    refused = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{story}")).text
-    assert f"job {job} is an array; Forestay does not act on arrays yet" in refused
-    assert "Restarts=1" not in user.bare("scontrol", "show", "job", job)
-    for words in (
-        ("squeue", "-t", "all", "-j", job),
-        ("sacct", "-X", "-j", job, "-o", "JobID,State"),
-        ("scontrol", "show", "job", job),
-    ):
-        assert user.call(*words) == user.bare(*words)
+    job = user.sbatch("--array=0-7", "--mem=100", "-J", "scatter", "--wrap", work)
+    seen: dict[str, set[str]] = {}
 
+    async def settled() -> bool:
+        for words in (
+            ("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,State"),
+            ("squeue", "-h", "-t", "all", "-j", job, "-o", "%i|%T"),
+        ):
+            for line in (await asyncio.to_thread(user.call, *words)).splitlines():
+                name, _, state = line.partition("|")
+                seen.setdefault(name, set()).add(state)
+        return not list((tmp_path / "spool" / "new").iterdir())
 
-async def _all_ended(user: Shell, job: str) -> bool:
-    states = await asyncio.to_thread(user.bare, "squeue", "-h", "-t", "all", "--array", "-j", job, "-o", "%T")
-    return not set(states.split()) & {"PENDING", "RUNNING", "COMPLETING"}
+    await until(settled, "the array to be settled", 180)
+    assert [(tmp_path / f"starts-{n}").read_text().count("start") for n in range(8)] == [1, 1, 1, 2, 1, 1, 1, 2]
+    states = {
+        name: seen[name] & {"FAILED", "OUT_OF_MEMORY", "NODE_FAIL"} for name in seen if re.fullmatch(r"\d+_\d+", name)
+    }
+    assert states == {f"{job}_{n}": ({"FAILED"} if n == 4 else set()) for n in range(8)}
+    final = user.call("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,State").splitlines()
+    assert sorted(final) == [f"{job}_{n}|{'FAILED' if n == 4 else 'COMPLETED'}" for n in range(8)]
+    known = {record["task"]: record for record in await incidents(local, tenant)}
+    assert {task: record["cause"] for task, record in known.items() if "memory" in record["cause"]} == {
+        f"scatter:{job}_{n}": "memory" for n in (3, 7)
+    }
+    assert set(known) == {f"scatter:{job}_{n}" for n in (3, 4, 7)}
+    details = await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{known[f'scatter:{job}_3']['id']}")
+    evidence = details.json()["context"]["evidence"]
+    assert evidence["payload_host"] == os.uname().nodename
+    assert evidence["peak_memory"] > 140 * 2**20
+    assert not list((tmp_path / "records").iterdir())
+    assert not list((tmp_path / "spool" / "settled").iterdir())
 
 
 @pytest.mark.finding("F-A6")
