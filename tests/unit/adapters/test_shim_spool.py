@@ -54,6 +54,33 @@ def test_words_are_read_and_settled(spool: ShimSpool) -> None:
     assert [job.id for job in spool.jobs()] == ["12"]
 
 
+@pytest.mark.finding("F-A1")
+def test_elements_of_an_array_are_settled_one_by_one_and_every_shim_can_read_it(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    spool = ShimSpool(tmp_path, records)
+    spool.prepare()
+    leave(spool, "12")
+    (array,) = spool.jobs()
+    assert spool.settled(array) == frozenset()
+    for name in ("12_3.0", "12_30.0", "12_4.0", "120.0"):
+        (records / name).write_text("")
+    before = os.umask(0o077)
+    try:
+        spool.settle(array._replace(id="12_3"))
+        spool.settle(array._replace(id="12_30"))
+    finally:
+        os.umask(before)
+    assert spool.settled(array) == {"12_3", "12_30"}
+    assert (spool.folder / "settled" / "12").read_text() == "3\n30\n"
+    assert [stat.S_IMODE((spool.folder / name).stat().st_mode) for name in ("settled", "settled/12")] == [0o755, 0o644]
+    assert spool.jobs() == [array]
+    assert {file.name for file in records.iterdir()} == {"12_4.0", "120.0"}
+    spool.settle(array)
+    assert not spool.jobs()
+    assert not list((spool.folder / "settled").iterdir())
+    assert {file.name for file in records.iterdir()} == {"120.0"}
+
+
 def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
     new = spool.folder / "new"
     leave(spool, "8", head="3")
