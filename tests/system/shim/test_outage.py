@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -85,6 +86,63 @@ def test_while_somebody_watches_every_call_waits_for_the_scheduler_for_so_long(
     assert set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%i").split()) - before == jobs
     assert {path.name.partition(".")[0] for path in (tmp_path / "spool" / "new").iterdir()} == jobs
     until(lambda: all(_worked(tmp_path, job) for job in jobs), 60, "the jobs to work")
+
+
+@pytest.mark.finding("F-A8")
+@pytest.mark.parametrize("comment", [(), ("--comment=mine",)], ids=["without a comment", "with the user's comment"])
+def test_a_submission_that_a_hung_controller_took_is_told_to_its_caller(
+    slurm: OwnSlurm, known: dict[str, str], tmp_path: Path, comment: tuple[str, ...]
+) -> None:
+    """sbatch gives up while the request waits in the controller's socket, and the job is queued once the controller goes on. Without the shim its
+    caller holds it for failed, and never learns its id."""
+    before = set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%F").split())
+    (tmp_path / "array.sh").write_text("#!/bin/sh\n#SBATCH --array=0-1\necho worked\n")
+    controller = slurm.pid("ctld")
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        bare = begin(slurm.environment, tmp_path, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+        calls = [
+            begin(known, tmp_path, "sbatch", *comment, "--hold", "-o", "/dev/null", "--wrap", "true"),
+            begin(known, tmp_path, "sbatch", *comment, "--parsable", "--hold", "-o", "/dev/null", "array.sh"),
+        ]
+        _, error = bare.communicate(timeout=60)
+        assert bare.returncode == 1
+        assert "Socket timed out" in error
+        assert [call.poll() for call in calls] == [None, None]
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    answers = [call.communicate(timeout=90) for call in calls]
+    jobs = set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%F").split()) - before
+    assert len(jobs) == 3, "each call is one job"
+    assert [call.returncode for call in calls] == [0, 0], answers
+    first, second = (text for text, _ in answers)
+    assert first.startswith("Submitted batch job ")
+    ids = {first.split()[-1], second.strip()}
+    assert len(ids) == 2
+    assert ids < jobs
+    assert {path.name.partition(".")[0] for path in (tmp_path / "spool" / "new").iterdir()} == ids
+    own = slurm.slurm("squeue", "-h", "-t", "all", "-j", first.split()[-1], "-O", "Comment:")
+    assert own.startswith("mine forestay-submit:" if comment else "forestay-submit:")
+
+
+@pytest.mark.finding("F-A8")
+def test_a_submission_that_the_controller_never_took_has_failed(
+    slurm: OwnSlurm, known: dict[str, str], tmp_path: Path
+) -> None:
+    """It is not made again: whoever asked decides that."""
+    slurm.saved()
+    before = set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%i").split())
+    controller = slurm.pid("ctld")
+    os.kill(controller, signal.SIGSTOP)
+    call = begin(known, tmp_path, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+    bare = begin(slurm.environment, tmp_path, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+    bare.communicate(timeout=60)
+    slurm.order("kill9", "slurm", "ctld")
+    slurm.order("launch", "slurm", "ctld")
+    _, error = call.communicate(timeout=90)
+    assert call.returncode == 1
+    assert "Socket timed out" in error
+    assert set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%i").split()) == before
 
 
 def _worked(folder: Path, job: str) -> bool:
