@@ -188,6 +188,11 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
             "Show and verify the audit log.",
             {"list": "admin.audit:list_entries", "verify": "admin.audit:verify"},
         ),
+        "shim": Group(
+            "Install, remove and check the sbatch shim.",
+            {"status": "admin.shim:status", "install": "admin.shim:install", "remove": "admin.shim:remove"},
+            default="status",
+        ),
         "plan": "admin.plan:plan",
         "link": "admin.installation:link",
     },
