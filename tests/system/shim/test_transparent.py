@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -32,7 +33,8 @@ def call(
     """A command, through the shim if a folder is given."""
     known = dict(os.environ) | more
     if folder is not None:
-        known |= {"PATH": f"{folder / 'bin'}:{known['PATH']}", "FORESTAY_SHIM_SPOOL": str(folder / "spool")}
+        path = f"{folder / 'bin'}:{folder / 'programs'}:{known['PATH']}"
+        known |= {"PATH": path, "FORESTAY_SHIM_SPOOL": str(folder / "spool")}
     return subprocess.run(
         words, input=given_input, capture_output=True, text=True, env=known, cwd=folder, check=False, timeout=90
     )
@@ -314,8 +316,15 @@ def test_what_cannot_be_run_again_is_shown_as_slurm_shows_it(folder: Path, scrip
 
 
 @pytest.mark.finding("F-A1")
-def test_of_an_array_only_the_elements_that_are_decided_on_are_hidden(folder: Path) -> None:
-    """Two of three that ended failed, four run, three wait together in one line. In whatever form they are listed, nothing else is changed."""
+@pytest.mark.parametrize("awk", ["gawk", "mawk"])
+def test_of_an_array_only_the_elements_that_are_decided_on_are_hidden(folder: Path, awk: str) -> None:
+    """Two of three that ended failed, four run, three wait together in one line. In whatever form they are listed, nothing else is changed. Distributions have
+    different awks."""
+    program = shutil.which(awk)
+    if program is None:
+        pytest.skip(f"{awk} is not installed")
+    (folder / "programs").mkdir()
+    (folder / "programs" / "awk").symlink_to(program)
     (folder / "spool" / "watch").write_text(f"{int(time.time()) + 600}\n")
     script = (
         f"#!/bin/sh\n#SBATCH --array=0-9%4\n[ $SLURM_ARRAY_TASK_ID -gt 2 ] || exit $SLURM_ARRAY_TASK_ID\n"
