@@ -218,6 +218,10 @@ flow-schema:
 playbook-schema:
     uv run python scripts/playbook_schema.py
 
+# Write the schema of files of rules to docs/reference/rules.schema.json.
+rules-schema:
+    uv run python scripts/rules_schema.py
+
 # Each finding of a trial from outside, the test that guards it, and its newest result; `--run` runs them first.
 findings *args:
     eval "$(scripts/servers env)" && uv run python scripts/findings.py {{ args }}

@@ -267,6 +267,10 @@ class ForestayClient:
         """Add a rule for its reference incident, as a shadow; see `rule_calls.add_rule`."""
         return self.send(rule_calls.add_rule(rule_set, draft))
 
+    def apply_rules(self, rule_set: str, body: Mapping[str, object]) -> Json:
+        """Make a set have the rules of a file; see `rule_calls.apply_rules`. What is new or changed is in shadow mode."""
+        return self.send(rule_calls.apply_rules(rule_set, body))
+
     def set_rule_state(
         self,
         rule_set: str,

@@ -41,6 +41,11 @@ def add_rule(name: str, draft: Mapping[str, Any]) -> Call[Json]:
     return _post(_place(name), draft)
 
 
+def apply_rules(name: str, body: Mapping[str, Any]) -> Call[Json]:
+    """Make a set have the rules of a file: `rules`, `prune`, `confirmed`, `dry_run`."""
+    return Call("PUT", _place(name), document, body=orjson.dumps(body))
+
+
 def set_rule_state(name: str, rule_id: str, state: str, *, confirmed: bool = False, reason: str = "") -> Call[Json]:
     """`active` or `shadow`. `confirmed`, with a reason: although the replay speaks against it."""
     more = {"confirmed": True, "reason": reason} if confirmed else {}

@@ -59,6 +59,8 @@ class Rule:
     parent: str | None = None
     true_child: str | None = None
     false_child: str | None = None
+    name: str = ""
+    """Its name in the file of rules that it came from; empty: it was written for an incident."""
 
 
 _ROOT_RULE = Rule(ROOT, ALWAYS, state=RuleState.ACTIVE)

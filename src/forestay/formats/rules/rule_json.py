@@ -18,7 +18,7 @@ def rule_as_plain(rule: Rule) -> Plain:
     plain: Plain = {"id": rule.id, "condition": rule.condition, "conclusion": conclusion_as_plain(rule.conclusion)}
     plain |= {"state": rule.state.value, "reference_incident": rule.reference_incident, "author": rule.author}
     plain |= {"description": rule.description, "created": rule.created}
-    plain |= {"parent": rule.parent, "true_child": rule.true_child, "false_child": rule.false_child}
+    plain |= {"parent": rule.parent, "true_child": rule.true_child, "false_child": rule.false_child, "name": rule.name}
     return {name: value for name, value in plain.items() if value not in (None, "", 0, {})}
 
 
@@ -36,6 +36,7 @@ def rule_from_plain(plain: Mapping[str, Any]) -> Rule:
         plain.get("parent"),
         plain.get("true_child"),
         plain.get("false_child"),
+        plain.get("name", ""),
     )
 
 

@@ -17,6 +17,7 @@ from forestay.domain.playbooks.playbook import Playbook, step_from_plain
 from forestay.domain.playbooks.playbook_check import NAME, check_playbook
 from forestay.domain.rules.condition import ConditionVerdict, Erred
 from forestay.domain.rules.context import Context, read_context
+from forestay.domain.rules.declared_rules import AppliedRule, DeclaredRule, apply_declared
 from forestay.domain.rules.rule_set import (
     RuleChange,
     RuleSet,
@@ -84,6 +85,8 @@ class Edited:
     version: RuleSetVersion
     rule: str = ""
     overturned: tuple[Overturned, ...] = ()
+    applied: tuple[AppliedRule, ...] = ()
+    """Of a file of rules: what became of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +129,9 @@ class RuleEditor:
 
     async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Add a rule as a shadow."""
-        context, wrong = read_context(draft.context)
-        reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
-        if self.playbooks is not None and not reasons:
-            concluded = await self.playbooks.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
-            reasons += [concluded] if isinstance(concluded, str) else []
-        if len(draft.description) > LONGEST_WORDS:
-            reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
-        trial = await self.trying.try_out(draft.condition, [context])
-        if not trial.problems:
-            answer = trial.answers[0]
-            if isinstance(answer, Erred):
-                reasons.append(f"the condition has an error on its reference incident: {answer.message}")
-            elif answer is False:
-                reasons.append("the condition is not true for its reference incident")
-        if reasons or trial.problems:
-            return NotEdited(tuple(reasons), trial.problems)
+        context, reasons, problems = await self._check(draft)
+        if reasons or problems:
+            return NotEdited(reasons, problems)
         key = tree_key(draft.type, draft.task)
         rule = Rule(
             self.new_id(),
@@ -162,13 +152,107 @@ class RuleEditor:
                 return NotEdited((grown.reason,))
             return _next(current, key, grown, grown.rules[rule.id].parent, rule.id)
 
-        await self.rules.keep_reference_incident(
-            draft.rule_set.tenant,
-            ReferenceIncident(draft.reference_incident, draft.type.value, key.task, draft.context),
-        )
+        await self._keep(draft)
         note = f"added for {draft.reference_incident}"
         done = await self._change(draft.rule_set, made, by=by, note=note, confirmed=confirmed, new=rule.id)
         return replace(done, rule=rule.id) if isinstance(done, Edited) else done
+
+    async def apply(
+        self,
+        rule_set: RuleSetId,
+        drafts: Mapping[str, RuleDraft],
+        *,
+        by: str,
+        prune: bool = False,
+        confirmed: bool = False,
+        dry_run: bool = False,
+    ) -> Edited | NotEdited:
+        """Make the set have the rules of a file, by their names, in one version; nothing is stored where nothing differs.
+
+        What is new or changed is added as a shadow. With `prune`, rules that came from a file and are not among these are removed.
+        """
+        declared: list[DeclaredRule] = []
+        wrong: list[str] = []
+        for name, draft in drafts.items():
+            context, reasons, problems = await self._check(draft)
+            wrong += [f"{name}: condition: {problem}" for problem in problems]
+            wrong += [f"{name}: {reason}" for reason in reasons]
+            rule = Rule(
+                self.new_id(),
+                draft.condition,
+                draft.conclusion,
+                reference_incident=draft.reference_incident,
+                author=by,
+                description=draft.description,
+                created=self.clock.now(),
+                name=name,
+            )
+            declared.append(DeclaredRule(tree_key(draft.type, draft.task), rule, self.conditions.over(context)))
+        if wrong:
+            return NotEdited(tuple(wrong))
+
+        async def edited(current: RuleSet) -> Edited | NotEdited:
+            result = apply_declared(current, declared, prune=prune)
+            if isinstance(result, RuleChangeRefused):
+                return NotEdited((result.reason,))
+            version = RuleSetVersion(
+                rule_set,
+                result.rule_set.version,
+                diff(current, result.rule_set),
+                by,
+                self.clock.now(),
+                "applied from a file",
+            )
+            # A rule that the file changes or removes no longer has to answer its old example.
+            own = {
+                rule.reference_incident
+                for tree in current.trees.values()
+                for rule in tree.rules.values()
+                if rule.name in result.changed
+            }
+            overturned = tuple(
+                entry
+                for entry in await self._overturned(current, NextRuleSet(result.rule_set, version.changes), "")
+                if entry.reference_incident not in own
+            )
+            if overturned and not confirmed:
+                return NotEdited(("the file would change the result for earlier reference incidents",), (), overturned)
+            return Edited(version, overturned=overturned, applied=result.rules)
+
+        if dry_run:
+            return await edited(await self.rules.load(rule_set))
+        for draft in drafts.values():
+            await self._keep(draft)
+        return await self._stored(rule_set, edited)
+
+    async def _check(self, draft: RuleDraft) -> tuple[Context, tuple[str, ...], tuple[ConditionProblem, ...]]:
+        """What is known of the reference incident; everything that is wrong with the rule, and with the text of its condition."""
+        context, wrong = read_context(draft.context)
+        reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
+        if self.playbooks is not None and not reasons:
+            concluded = await self.playbooks.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
+            reasons += [concluded] if isinstance(concluded, str) else []
+        if len(draft.description) > LONGEST_WORDS:
+            reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
+        trial = await self.trying.try_out(draft.condition, [context])
+        if not trial.problems:
+            answer = trial.answers[0]
+            if isinstance(answer, Erred):
+                reasons.append(f"the condition has an error on its reference incident: {answer.message}")
+            elif answer is False:
+                reasons.append("the condition is not true for its reference incident")
+        return context, tuple(reasons), trial.problems
+
+    async def _keep(self, draft: RuleDraft) -> None:
+        await self.rules.keep_reference_incident(
+            draft.rule_set.tenant,
+            ReferenceIncident(
+                draft.reference_incident,
+                draft.type.value,
+                tree_key(draft.type, draft.task).task,
+                draft.context,
+            ),
+        )
 
     async def promote(
         self,
@@ -266,8 +350,9 @@ class RuleEditor:
     ) -> Edited | NotEdited:
         """Store the version that an edit makes of the newest one; whoever is overtaken edits anew."""
         for _ in range(TRIES):
-            edited = await edit(await self.rules.load(rule_set))
-            if isinstance(edited, NotEdited):
+            current = await self.rules.load(rule_set)
+            edited = await edit(current)
+            if isinstance(edited, NotEdited) or edited.version.number == current.version:
                 return edited
             with suppress(Conflict):
                 await self.rules.store(edited.version)

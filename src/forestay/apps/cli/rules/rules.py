@@ -40,7 +40,7 @@ def list_sets(session: Session) -> int:
         [Column("SET", flexible=True), Column("VERSION", right=True), Column("RULES", right=True)],
         lambda fields: [f"{fields['level']}/{fields['name']}", str(fields["version"]), str(fields["rules"])],
         key=lambda fields: f"{fields['level']}/{fields['name']}",
-        empty="There are no rules yet. To write one for an incident: forestay rules add --from INCIDENT --if CONDITION --then PLAYBOOK",
+        empty="There are no rules yet. To start with rules for common failures: forestay rules apply --starter",
     )  # fmt: skip
     return ExitCode.OK
 
@@ -101,7 +101,18 @@ def _show_rule(session: Session, rule: dict[str, Any], rule_set: str) -> int:
         return ExitCode.OK
     session.out.data(neutral.line(rule["effective"]))
     session.out.data(f"  {session.out.paint('set', 'dim')}  {neutral.line(rule_set)}")
-    for key in ("id", "type", "task", "state", "condition", "does", "reference_incident", "author", "description"):
+    for key in (
+        "name",
+        "id",
+        "type",
+        "task",
+        "state",
+        "condition",
+        "does",
+        "reference_incident",
+        "author",
+        "description",
+    ):
         if rule.get(key):
             label = "reference incident" if key == "reference_incident" else key
             session.out.data(f"  {session.out.paint(label, 'dim')}  {neutral.line(str(rule[key]))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.rules.replay import DEFAULT_SET, RuleSet, set_named
+from forestay.apps.cli.rules.rule_files import FILE, Prune, diff_file
 from forestay.apps.cli.rules.rules import changed
 from forestay.apps.cli.session import Session
 
@@ -38,14 +40,20 @@ def versions(session: Session, rule_set: RuleSet = DEFAULT_SET) -> int:
 
 def diff(
     session: Session,
-    old: Annotated[int, typer.Argument(metavar="OLD", help="The older version.")],
+    old: Annotated[int | None, typer.Argument(metavar="[OLD]", help="The older version.")] = None,
     new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="The newer version (the current one).")] = None,
     rule_set: RuleSet = DEFAULT_SET,
+    file: Annotated[Path | None, FILE] = None,
+    prune: Prune = False,
 ) -> int:
-    """Show what changed between two versions of a rule set.
+    """Compare two versions of a rule set, or a file with it. With -f it shows what `rules apply -f` would do, and exits with code 1 if that is anything.
 
-    forestay rules diff 3 5
+    forestay rules diff -f rules.yaml
     """
+    if file is not None:
+        return diff_file(session, file, prune=prune)
+    if old is None:
+        raise typer.BadParameter("give the older version, or a file with -f")
     changes = session.client.rule_diff(set_named(rule_set), old, new)
     if session.out.as_json:
         session.out.document({"changes": changes})

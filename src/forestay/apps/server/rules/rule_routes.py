@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import Path, Query, Response
 from pydantic import Field, JsonValue
 
@@ -16,6 +18,7 @@ from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.rules.context import FIELDS, read_context
+from forestay.domain.rules.declared_rules import DeclaredChange
 from forestay.domain.rules.in_words import walk_in_words
 from forestay.domain.rules.incident_context import told_by
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel, Ruling
@@ -34,6 +37,8 @@ TaskName = Annotated[str, Field(max_length=100, pattern=r"^(\*|[A-Za-z_][A-Za-z0
 Told = Annotated[dict[Annotated[str, Field(max_length=200)], JsonValue], Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, le=INT64)]
 MOST_VERSIONS = 500
+MOST_OF_FILE = 200
+FileRuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,39}$")]
 
 
 class ConclusionIn(Model):
@@ -58,6 +63,29 @@ class RuleIn(Model):
     description: Annotated[NoNul, Field(max_length=2000)] = ""
     confirmed: bool = False
     """Add it although this rule would change the result for earlier reference incidents."""
+
+
+class NamedRuleIn(Model):
+    """A rule of a file."""
+
+    name: FileRuleName
+    type: ExceptionType
+    task: TaskName = ""
+    condition: Annotated[NoNul, Field(min_length=1, max_length=4096)]
+    conclusion: ConclusionIn
+    context: Told
+    """An example of what it answers. It takes the place of a reference incident."""
+    description: Annotated[NoNul, Field(max_length=2000)] = ""
+
+
+class RuleFileIn(Model):
+    rules: Annotated[list[NamedRuleIn], Field(max_length=MOST_OF_FILE)]
+    prune: bool = False
+    """Remove rules that came from a file and are not among these."""
+    confirmed: bool = False
+    """Apply them although they change the result for earlier reference incidents."""
+    dry_run: bool = False
+    """Change nothing; only tell what would be changed."""
 
 
 class StateIn(Model):
@@ -140,6 +168,21 @@ class EditedOut(Out):
     overturned: list[dict[str, str]]
     replayed: dict[str, Any] | None
     """Of a promotion: what the replay came to."""
+
+
+class AppliedRuleOut(Out):
+    name: str
+    rule: str
+    """Its id; empty in a dry run where it would be new."""
+    state: RuleState
+    change: DeclaredChange
+
+
+class AppliedOut(Out):
+    version: int
+    rules: list[AppliedRuleOut]
+    """Those of the file in their order, then those that are removed."""
+    overturned: list[dict[str, str]]
 
 
 class RulingOut(Out):
@@ -313,6 +356,45 @@ async def add_rule(
     await request_context.note(who, "rule.add", str(draft.rule_set), why=body.description, **written)
     return json_answer(
         edited(await request_context.services.rule_editor.add(draft, by=who.subject, confirmed=body.confirmed))
+    )
+
+
+@router.put("/{level}/{name}", response_model=AppliedOut, responses=errors(409, 422, body=True))
+async def apply_rules(
+    request_context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: RuleFileIn
+) -> Response:
+    """Make a set have the rules of a file, known by their names, in one new version; none where nothing differs. What is new or changed is a shadow: it acts only when it is promoted,
+    after a replay. Rules that were written for incidents stay."""
+    rule_set = set_named(who, level, name)
+    drafts = {rule.name: _declared(rule_set, rule) for rule in body.rules}
+    if len(drafts) < len(body.rules):
+        raise HttpProblem(422, "two rules of the file have the same name")
+    if not body.dry_run:
+        await request_context.note(who, "rule.apply", str(rule_set), rules=list(drafts), prune=body.prune)
+    done = await request_context.services.rule_editor.apply(
+        rule_set, drafts, by=who.subject, prune=body.prune, confirmed=body.confirmed, dry_run=body.dry_run
+    )
+    plain = edited(done)
+    applied = done.applied if isinstance(done, Edited) else ()
+    new = {DeclaredChange.ADDED, DeclaredChange.CHANGED} if body.dry_run else frozenset[DeclaredChange]()
+    shown = [{**rule._asdict(), "rule": "" if rule.change in new else rule.rule} for rule in applied]
+    return json_answer({"version": plain["version"], "rules": shown, "overturned": plain["overturned"]})
+
+
+def _declared(rule_set: RuleSetId, rule: NamedRuleIn) -> RuleDraft:
+    """The rule with its example as its reference incident. Reference incidents never change, so its content is part of its id."""
+    context = dict(rule.context)
+    digest = sha256(orjson.dumps(context, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    conclusion = Conclusion(rule.conclusion.playbook, tuple(rule.conclusion.steps))
+    return RuleDraft(
+        rule_set,
+        rule.type,
+        rule.task,
+        rule.condition,
+        conclusion,
+        f"example-{rule.name}-{digest}",
+        context,
+        rule.description,
     )
 
 
