@@ -24,6 +24,8 @@ LOOK_THROUGH = 10_000
 """So many of the newest are looked through."""
 PAGE = 1000
 _WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{64}")
+_BATCH_ID = re.compile(r"[0-9]+([_+][0-9]+)?")
+"""A batch system's id of a job, of an element of an array, or of a part of a heterogeneous job."""
 _BEGINNING = re.compile(r"[0-9A-Za-z_.:-]+")
 
 
@@ -73,6 +75,11 @@ APPROVAL = Kind("approval request", _approvals)
 def is_whole(name: str) -> bool:
     """Whether a text is a whole id and need not be looked up."""
     return _WHOLE.fullmatch(name.lower()) is not None
+
+
+def is_batch_id(name: str) -> bool:
+    """Whether a text may be the id that a batch system gave a job."""
+    return _BATCH_ID.fullmatch(name) is not None
 
 
 def resolve(client: ForestayClient, kind: Kind, names: Sequence[str]) -> list[str]:
@@ -165,14 +172,24 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
                     return page.incidents[0]["id"]
             raise NotFoundError(f"there is no incident {name}, and none of a job or a run {name}", status=404) from None
     fields, seen, more = _matching_incidents(client, name.lower())
-    for word, matches in zip(("incident", "job", "run", "task"), fields.values(), strict=True):
+    # A batch system's whole id first: its digits may also be the beginning of another one's id.
+    for field, matches in sorted(fields.items(), key=lambda pair: pair[0] != "task"):
         if matches:
-            return matches[only(name, set(matches), word, seen=seen, more=more)]
+            word = "incident" if field == "id" else field
+            return matches[only(name, set(matches), word, seen=seen, more=more and field != "task")]
     (job,) = resolve(client, JOB, [name])
     page = client.find_incidents({"job": job}, limit=1)
     if not page.incidents:
         raise NotFoundError(f"nothing is known to have gone wrong with job {job}", status=404)
     return page.incidents[0]["id"]
+
+
+def resolve_batch_id(client: ForestayClient, name: str) -> str | None:
+    """The newest incident of the job to which a batch system gave this id; None: there is none, or this is no such id."""
+    if not is_batch_id(name):
+        return None
+    matches = _matching_incidents(client, name)[0]["task"]
+    return matches.get(name)
 
 
 def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str, dict[str, str]], int, bool]:

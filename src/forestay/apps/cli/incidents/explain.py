@@ -30,7 +30,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="JOB|INCIDENT",
-            help="The id of a job, an incident or a run, or its beginning; a Slurm job's id. Without it: the newest failure that needs attention.",
+            help="The id of a job, an incident or a run, or its beginning; a Slurm id such as 4711 or 4711_3. Without it: the newest failure that needs attention.",
         ),
     ] = None,
 ) -> None:
@@ -62,20 +62,27 @@ def explain(
 
 def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
     """The job that is meant; or else the incident, if it is no job's, as of another engine's task."""
+    from forestay.client.api.naming import NEWEST, is_batch_id, resolve_batch_id
     from forestay.client.transport.errors import Ambiguous, NotFoundError
 
-    if name is not None:
+    if name is None:
+        incident = session.client.incident(session.incident(NEWEST))
+    elif (of_batch_job := resolve_batch_id(session.client, name)) is not None:
+        incident = session.client.incident(of_batch_job)
+    else:
         try:
             return session.client.job(session.job(name)), None
         except (NotFoundError, Ambiguous) as no_job:
-            if isinstance(no_job, Ambiguous) and not name.isdigit():  # a batch system's ids may be short
+            batch_id = is_batch_id(name)
+            if isinstance(no_job, Ambiguous) and not batch_id:
                 raise
             try:
                 incident = session.client.incident(session.incident(name))
             except (NotFoundError, Ambiguous):
+                if batch_id:
+                    message = f"there is no incident of a batch job {name}, and no job with such an id"
+                    raise NotFoundError(message, status=404) from None
                 raise no_job from None
-    else:
-        incident = session.client.incident(session.incident("newest"))
     return (session.client.job(incident["job"]), None) if incident["job"] else (None, incident)
 
 

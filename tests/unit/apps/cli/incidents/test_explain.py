@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
 
@@ -49,6 +50,50 @@ def test_an_incident_of_another_engine_has_no_job_and_is_explained_by_itself(for
         assert "| quux: all seats are taken" in ended.out
         assert "forestay inbox launch 00000005 PLAYBOOK" in ended.err
     assert '"job": null' in forestay("explain", "00000005", "--json").out.replace('":null', '": null')
+
+
+@pytest.mark.finding("F-A11")
+def test_every_id_that_a_user_sees_is_taken(forestay: Shell, api: FakeApi) -> None:
+    """Slurm's, also of an array's element and of one part of a heterogeneous job; the inbox's own two; each whole or short."""
+    run = "9c1d7e10-0000-4000-8000-000000000001"
+    api.incidents += [
+        incident_json(7, task="align:4711_3", run=run, cause="memory"),
+        incident_json(8, task="sort:12+1", run=run.replace("9c1d", "8c1d"), cause="memory"),
+        incident_json(9, task="merge:1_2", run=run.replace("9c1d", "7c1d"), cause="memory"),
+    ]
+    listed = [line.split() for line in forestay("inbox", "--each").out.splitlines()[1:]]
+    ids = {name for line in listed for name in line if name.startswith(("0000000", "9c1d", "8c1d", "7c1d"))}
+    assert len(ids) == 6
+    names = {"4711_3": "align", "12+1": "sort", "1_2": "merge", run: "align", incident_json(8)["id"]: "sort"}
+    names |= {
+        "9c1d7e10": "align",
+        "00000007": "align",
+        "8c1d7e10": "sort",
+        "00000008": "sort",
+        "00000009": "merge",
+        "7c1d7e10": "merge",
+    }
+    assert ids <= set(names)
+    for name, task in names.items():
+        ended = forestay("explain", name)
+        assert ended.code == 0, ended.err
+        assert ended.out.startswith(f"{task}:"), name
+
+
+@pytest.mark.finding("F-A11")
+def test_a_slurm_id_is_not_taken_for_the_beginning_of_another_id(forestay: Shell, api: FakeApi) -> None:
+    """Four digits are the beginning of one in 65,536 random ids: of some job, where there are many."""
+    job = job_json(3) | {"id": "47110000-0000-4000-8000-000000000003"}
+    api.put(job)
+    other = incident_json(1, job=job["id"], cause="code") | {"id": "47119999-0000-4000-8000-000000000001"}
+    api.incidents += [other, incident_json(5, task="align:4711", run="c-7", cause="memory")]
+    assert forestay("explain", "4711").out.startswith("align:4711 of")
+    assert job["id"] in forestay("explain", "47110").out
+    ended = forestay("rules", "test", "--from", "4711")
+    assert api.requests[-1].body == {"incident": incident_json(5)["id"]}, ended.err
+    ended = forestay("explain", "4712")
+    assert (ended.code, ended.out) == (3, "")
+    assert "there is no incident of a batch job 4712" in ended.err
 
 
 def test_what_is_neither_a_job_nor_an_incident_is_told_as_no_job(forestay: Shell, api: FakeApi) -> None:
