@@ -222,6 +222,7 @@ class PilotProcess:
             "batch_job": settings.batch_job,
             "version": __version__,
             "launch": settings.launch,
+            "runtimes": ["apptainer"] if settings.surroundings.apptainer else [],
             "nonce": secrets.token_hex(16),  # with it, and only with it, a lost registration may be asked for again
         }
 

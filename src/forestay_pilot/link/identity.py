@@ -164,9 +164,13 @@ class PilotIdentity:
 
     def _enrol(self) -> float:
         sent = steady()
-        answer = self._link.call(
-            "POST", "/v1/pilots", self._registration, token=self._enrol_token, timeout=_CALL_SECONDS
-        )
+        try:
+            answer = self._register()
+        except RefusedError as refusal:
+            if refusal.status != 422 or "runtimes" not in self._registration:
+                raise
+            del self._registration["runtimes"]  # a server of the previous release does not have this field
+            answer = self._register()
         lease = float(answer["lease"])
         self.status = Registration(
             pilot=str(answer["pilot"]), lease=lease, heartbeat_every=float(answer.get("heartbeat_every") or lease / 3)
@@ -175,6 +179,9 @@ class PilotIdentity:
         self._ring.add(url for url in answer.get("servers") or [] if isinstance(url, str))
         self._on_enrolled(answer)
         return sent
+
+    def _register(self) -> dict[str, Any]:
+        return self._link.call("POST", "/v1/pilots", self._registration, token=self._enrol_token, timeout=_CALL_SECONDS)
 
     def _take(self, token: str, seconds: object) -> None:
         life = float(seconds) if isinstance(seconds, (int, float)) else 900.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import tes
 from tests.system.tes.conftest import Site, ended, shell
 from tests.unit.apps.server.processes import processes
-from tests.unit.apps.server.running import Domain
+from tests.unit.apps.server.running import Domain, until
 from tests.unit.apps.server.store_room import store_room
 
 from forestay_pilot.staging import task_run
@@ -27,7 +28,7 @@ async def strict(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site
     state = tmp_path_factory.mktemp("strict")
     async with (
         store_room("sqlite", state) as url,
-        processes(Domain(url, state), state, lease=60, free_tries="") as running,
+        processes(Domain(url, state), state, lease=60) as running,
     ):
         server = await running.server()
         tenant = f"t-{uuid4().hex[:8]}"
@@ -35,10 +36,50 @@ async def strict(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site
         yield Site(running, server, tenant)
 
 
-def test_without_apptainer_a_task_ends_with_words_that_say_so(strict: Site) -> None:
+@pytest.mark.finding("F-A9")
+def test_without_apptainer_a_task_ends_at_once_with_words_that_say_so(strict: Site) -> None:
+    """With the free retries that every domain has: nobody here can run it, so none of them would help."""
     seen = ended(strict.client(), tes.Task(executors=[shell("true")]))
     assert seen.state == "SYSTEM_ERROR"
     assert "tes_containers" in "".join(seen.logs[0].system_logs)
+
+
+_STAND_IN = """#!{python}
+import os, sys
+image = next(place for place, word in enumerate(sys.argv) if word.startswith("docker://"))
+os.execvp(sys.argv[image + 1], sys.argv[image + 1:])
+"""
+"""Runs the command without an image."""
+
+
+@pytest.mark.finding("F-A9")
+async def test_tasks_go_to_the_pilots_that_can_run_them(tmp_path: Path) -> None:
+    """Most slots are on a machine without Apptainer: a task that it took goes to the other machine at its next attempt, at once."""
+    stand_in = tmp_path / "apptainer"
+    stand_in.write_text(_STAND_IN.format(python=sys.executable))
+    stand_in.chmod(0o700)
+    async with (
+        store_room("sqlite", tmp_path) as url,
+        processes(Domain(url, tmp_path), tmp_path, lease=60) as running,
+    ):
+        server = await running.server()
+        tenant = f"t-{uuid4().hex[:8]}"
+        running.pilot(tenant, server, apptainer="no-such-program", host="plain", slots=4)
+        running.pilot(tenant, server, apptainer=str(stand_in), host="able")
+        site = Site(running, server, tenant)
+        client = site.client()
+        with site.plain("operator") as operator:
+
+            async def both() -> bool:
+                pilots = operator.get("/v1/pilots").json()["pilots"]
+                return {pilot["host"]: pilot["runtimes"] for pilot in pilots} == {"plain": [], "able": ["apptainer"]}
+
+            await until(both, "both pilots, with what they can run")
+            names = [client.create_task(tes.Task(executors=[shell("true")])) for _ in range(6)]
+            for name in names:
+                await asyncio.to_thread(client.wait, name, 60)
+                assert client.get_task(name, "MINIMAL").state == "COMPLETE"
+                assert operator.get(f"/v1/jobs/{name}").json()["attempt"] <= 2
 
 
 async def test_a_domain_may_take_no_tasks(strict: Site) -> None:

@@ -46,6 +46,7 @@ class Failures:
     refuse_completions: int = 0  # so many ends are answered 422
     silent_channels: bool = False  # no pings
     token_seconds: float = 900.0
+    unknown_fields: frozenset[str] = frozenset()  # registrations with one of these are answered 422
     drain: bool = False
 
 
@@ -241,6 +242,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _register(self, body: dict[str, Any]) -> None:
         state = self.server_state
+        if state.failures.unknown_fields & set(body):
+            self._answer(422, {"detail": "the request is invalid"})
+            return
         state.seen.registrations.append(body)
         document = {
             "pilot": f"pilot-{len(state.seen.registrations)}",

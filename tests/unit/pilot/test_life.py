@@ -15,6 +15,8 @@ from tests.unit.pilot.conftest import SOURCE, RunningPilot
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 from tests.unit.pilot.process.test_payload import alive, written_pid
 
+from forestay_pilot.process.payload import Surroundings
+
 StartPilot = Callable[..., RunningPilot]
 StartProcess = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -209,6 +211,21 @@ def test_batches_run_many_short_jobs_with_few_requests(server: FakeServer, pilot
 
 def test_an_idle_pilot_ends(server: FakeServer, pilot: StartPilot) -> None:
     assert pilot(idle_exit=0.2).wait() == 0
+    assert server.seen.goodbyes == 1
+
+
+@pytest.mark.parametrize(("program", "runtimes"), [("/usr/bin/apptainer", ["apptainer"]), ("", [])])
+def test_a_pilot_tells_what_runs_containers(
+    server: FakeServer, pilot: StartPilot, program: str, runtimes: list[str]
+) -> None:
+    assert pilot(idle_exit=0.2, surroundings=Surroundings(grace=1.0, apptainer=program)).wait() == 0
+    assert server.seen.registrations[0]["runtimes"] == runtimes
+
+
+def test_a_pilot_registers_at_a_server_of_the_previous_release(server: FakeServer, pilot: StartPilot) -> None:
+    server.failures.unknown_fields = frozenset({"runtimes"})
+    assert pilot(idle_exit=0.2).wait() == 0
+    assert "runtimes" not in server.seen.registrations[0]
     assert server.seen.goodbyes == 1
 
 

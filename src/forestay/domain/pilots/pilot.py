@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -68,6 +68,16 @@ class HeartbeatPage:
     """The server's own heartbeat."""
     url: str
     heartbeats: Mapping[str, Heartbeat]
+
+
+RUNTIMES = "runtimes"
+"""Where a pilot keeps which container runtimes its machine has; missing: it did not say."""
+
+
+def without_containers(pilots: Sequence[Pilot]) -> frozenset[str] | None:
+    """The hosts whose pilots can run no container; None where no pilot at all can, as far as they say."""
+    able = {pilot.host for pilot in pilots if pilot.extra.get(RUNTIMES) != []}
+    return frozenset(pilot.host for pilot in pilots if pilot.host not in able) if able else None
 
 
 RELAY = "tes:"

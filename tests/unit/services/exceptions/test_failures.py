@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.examples import job
+from tests.contract.examples import job, pilot
 from tests.unit.apps.server.running import until
 from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of
 
@@ -18,15 +18,18 @@ from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
+from forestay.domain.jobs.claim import avoids
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
+from forestay.domain.pilots.pilot import PilotState
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
@@ -130,6 +133,34 @@ async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
     document = await desk.now("one")
     assert (document.state, document.failures, document.releases) == (State.AVAILABLE, 0, 1)
     assert await desk.status("one") == (IncidentState.COMPLETE, "node")
+
+
+@pytest.mark.finding("F-A9")
+@pytest.mark.parametrize("elsewhere", [None, [], ["apptainer"]], ids=["silent", "none", "apptainer"])
+async def test_a_container_is_tried_again_only_where_it_can_run(desk: Desk, elsewhere: list[str] | None) -> None:
+    pilots = SqlPilotStore(desk.store.database)
+    fleet: dict[str, tuple[str, list[str] | None]] = {"p1": ("n17", []), "p2": ("n18", []), "p3": ("n19", elsewhere)}
+    for name, (host, runtimes) in fleet.items():
+        extra = {} if runtimes is None else {"runtimes": runtimes}
+        await pilots.put_pilot(pilot(name, tenant="lab", host=host, extra=extra), None)
+    # Of another tenant, and gone: neither could run it.
+    await pilots.put_pilot(pilot("p4", tenant="other", extra={"runtimes": ["apptainer"]}), None)
+    gone = pilot("p5", tenant="lab", state=PilotState.GONE, extra={"runtimes": ["apptainer"]})
+    await pilots.put_pilot(gone, None)
+    last = AttemptResult(
+        Token(0, 1), "c", AttemptOutcome.FAILURE, host="n17", reason="start-failed", error="no-container"
+    )
+    stored = await desk.put("one", last=last)
+    await desk.handler().handle_failures([(stored, "")])
+    document = await desk.now("one")
+    if elsewhere == []:
+        assert document.state is State.FAILED
+        assert await desk.status("one") == (IncidentState.FAILED, "policy")
+        return
+    now = SystemClock().now()
+    assert (document.state, document.releases, document.not_before <= now) == (State.AVAILABLE, 1, True)
+    assert [avoids(document, host, now) for host in ("n17", "n18", "n19")] == [True, True, False]
+    assert not avoids(document, "n17", now + 2 * 3_600_000), "somebody may install it"
 
 
 async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None:

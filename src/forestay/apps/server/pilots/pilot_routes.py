@@ -52,7 +52,7 @@ from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.staging_terms import free_of
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Manifest, State, Token
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.pilots.pilot import Heartbeat, Pilot, PilotState
+from forestay.domain.pilots.pilot import RUNTIMES, Heartbeat, Pilot, PilotState
 from forestay.formats.ga4gh.tes_job import TES
 from forestay.formats.jobs.job_json import Json, resources_to_json
 from forestay.formats.jobs.job_public import specification_public, time_millis, time_text
@@ -121,8 +121,9 @@ def _pilot_token(context: RequestContext, pilot: str, tenant: str) -> dict[str, 
 
 def _extra(body: PilotIn) -> dict[str, object]:
     """What only some pilots say of themselves."""
-    extra = {"element": body.element, "cache": body.cache.path if body.cache else None}
-    return {name: value for name, value in extra.items() if value}
+    extra: dict[str, object] = {"element": body.element, "cache": body.cache.path if body.cache else None}
+    extra = {name: value for name, value in extra.items() if value}
+    return extra if body.runtimes is None else {**extra, RUNTIMES: body.runtimes}
 
 
 async def _known(context: RequestContext, pilot: str, tenant: str) -> bool:

@@ -48,6 +48,8 @@ class PilotIn(Model):
     launch: Launch = ""
     nonce: Nonce | None = None
     cache: AreaIn | None = None
+    runtimes: list[Annotated[Name, Field(max_length=64)]] | None = Field(default=None, max_length=8)
+    """The container runtimes of its machine, such as `apptainer`; nothing: it does not say."""
 
 
 class FindingIn(Model):

@@ -13,6 +13,8 @@ from forestay.domain.exceptions.evidence.evidence import AttemptStage
 from forestay.domain.jobs.job_document import AttemptResult
 
 SURE = 0.95
+NO_CONTAINER = "no-container"
+"""The error of an attempt whose host has no container runtime."""
 
 
 class _KnownError(NamedTuple):
@@ -136,6 +138,10 @@ _NO_CONTAINER = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
     "It needs a container, but this host has no Apptainer.", "Install it there, or let pilots check for it with --needs apptainer; the job may succeed elsewhere.",
 )  # fmt: skip
+_NO_CONTAINER_ANYWHERE = _KnownError(
+    Cause.POLICY, RetryNeed.NO,
+    "It needs a container, and no pilot here has Apptainer.", "Install Apptainer on the hosts of the pilots; for TES tasks, an administrator can set tes_containers instead.",
+)  # fmt: skip
 _NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
     "The host of an input could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
@@ -255,6 +261,17 @@ def pilot_finding(ending: AttemptResult) -> CauseFinding | None:
     return CauseFinding(known.cause, SURE, known.retry, words=known.words, advice=known.advice)
 
 
+def needs_container(ending: AttemptResult) -> bool:
+    """Whether the attempt failed since its host has no container runtime."""
+    return ending.reason == "start-failed" and ending.error == NO_CONTAINER
+
+
+def no_container_anywhere() -> CauseFinding:
+    """The finding for a job that needs a container where no pilot can run one."""
+    known = _NO_CONTAINER_ANYWHERE
+    return CauseFinding(known.cause, SURE, known.retry, words=known.words, advice=known.advice)
+
+
 def decided_by_error(ending: AttemptResult) -> bool:
     """Whether the system's own word decided, so that nothing that was printed can say it better."""
     return _by_error(ending.reason, ending.error or "", ending.file or "") is not None
@@ -272,7 +289,7 @@ def _by_error(reason: str, error: str, file: str) -> _KnownError | None:
     if reason == "start-failed":
         if error == "bad-claim":
             return _BAD_CLAIM
-        if error == "no-container":
+        if error == NO_CONTAINER:
             return _NO_CONTAINER
         return (_PROGRAM if file == "program" else _FOLDER).get(error)
     return None

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
-from forestay.domain.jobs.claim import MAX_RELEASES, retry_policy
+from forestay.domain.jobs.claim import AVOIDED, MAX_RELEASES, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, step
 
@@ -17,6 +17,8 @@ SURE = 0.8
 """With less confidence nobody else's attempt is spared for it."""
 FREE_TRIES = (0, 60, 600, 3600)
 """Seconds before each further try for which nobody pays."""
+AVOID_FOR = 3_600_000
+"""Milliseconds for which a job avoids hosts that cannot run it: they may be changed meanwhile."""
 NEVER = 253_402_300_799_000
 """The end of the year 9999: when a failure is due that waits for a person."""
 
@@ -42,6 +44,8 @@ class DefaultAnswer:
     """Seconds."""
     charged: bool = True
     """Whether the attempt counts against the job's own policy."""
+    avoid: tuple[str, ...] = ()
+    """Hosts that cannot run the job, which the next attempt avoids."""
 
 
 def default_answer(
@@ -87,5 +91,8 @@ def carried_out(
         Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, []))), cause, retries or {}
     )
     spent["extra"] = {**document.extra, RETRIES: entered(ledger, cause).as_plain()}
+    if answer.avoid:
+        avoided = cast("dict[str, int]", document.extra.get(AVOIDED, {}))
+        spent["extra"][AVOIDED] = avoided | dict.fromkeys(answer.avoid, now + AVOID_FOR)
     due = now + 1000 * answer.wait
     return step(document, Event.RETRY, now=now, by=by, note=answer.words, not_before=due, **spent)

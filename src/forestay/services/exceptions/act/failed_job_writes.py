@@ -44,7 +44,10 @@ def default_answer_write(pending: PendingException, job: JobDocument, now: int) 
 
 def _recorded_answer(decision: Decision) -> DefaultAnswer:
     detail: Mapping[str, Any] = decision.detail
-    return DefaultAnswer(DefaultAction(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"])
+    avoid = tuple(detail.get("avoid", ()))
+    return DefaultAnswer(
+        DefaultAction(decision.verdict), detail["words"], detail["wait"], charged=detail["charged"], avoid=avoid
+    )
 
 
 def _is_same_failure(before: JobDocument, now: JobDocument) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
@@ -102,7 +102,7 @@ class Decider:
         return decision_by_rule(incident, active, playbook, now, n=n, seen=seen), seen
 
     async def _by_job_policy(self, failed: FailedAttempt, now: int, seen: Mapping[str, object]) -> Decision:
-        document, evidence, finding, incident = failed
+        document, evidence, finding, incident, avoid = failed
         sent = self.dispatcher.send(finding)
         way = sent.way
         if way is FailureRoute.OWN and not is_lost(document):
@@ -111,7 +111,8 @@ class Decider:
                 words = f"{finding.cause} failure of files: {', '.join(actions_of(playbook.steps))}"
                 return _default(incident, PLAYBOOK, now, 1, playbook, words=words, **seen)
         if way is FailureRoute.OWN or is_lost(document):
-            return _answered(incident, default_answer(document, finding, self.free_tries), now, seen)
+            answer = replace(default_answer(document, finding, self.free_tries), avoid=avoid)
+            return _answered(incident, answer, now, seen)
         if way is FailureRoute.RETRY or (way is FailureRoute.ROLLBACK and can_roll_back(document)):
             do = RetryByPolicy(sent.retry_policy) if way is FailureRoute.RETRY else Rollback()
             return _default(
@@ -130,6 +131,7 @@ def _stands_beside(incident: Incident) -> bool:
 
 def _answered(incident: Incident, answer: DefaultAnswer, now: int, seen: Mapping[str, object]) -> Decision:
     told = {"words": answer.words, "wait": answer.wait, "charged": answer.charged, **seen}
+    told |= {"avoid": list(answer.avoid)} if answer.avoid else {}
     return _default(incident, answer.course.value, now, 1, None, **told)
 
 

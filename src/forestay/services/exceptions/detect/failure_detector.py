@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
 from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.pilot_finding import needs_container, no_container_anywhere
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.pilots.pilot import PilotState, carries, without_containers
 from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
@@ -23,6 +25,10 @@ from forestay.services.pilots.batch_status import BatchStatus
 
 READERS = 16
 """Logs that are read at the same time."""
+MAX_AVOIDED = 32
+"""Hosts without a container runtime that a job avoids."""
+FLEET_FRESH = 5_000
+"""Milliseconds for which what pilots said of themselves is used again: many tasks may fail at once."""
 REMEMBERED = 20_000
 """Pilots whose site is remembered."""
 
@@ -34,6 +40,8 @@ class FailedAttempt(NamedTuple):
     evidence: Evidence
     finding: CauseFinding
     incident: Incident
+    avoid: tuple[str, ...] = ()
+    """Hosts that cannot run the job."""
 
 
 @dataclass(slots=True)
@@ -49,11 +57,16 @@ class FailureDetector:
     history: FailureHistory
     flows: FlowStore
     _sites: dict[str, str] = field(default_factory=dict)
+    _lacking: dict[str, tuple[int, frozenset[str] | None]] = field(default_factory=dict)
+    """Of a tenant: when its pilots were read, and which of their hosts have no container runtime; None: none has."""
 
     async def detect(self, document: JobDocument, log_tail: str, past: PastFailures, now: int) -> FailedAttempt:
         """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed, `past`: what `history` says of it."""
         evidence = await self.batch.joined(document, evidence_of(document, log_tail))
         finding = find_cause(document, evidence, await self.classifiers.classifier())
+        avoid: tuple[str, ...] = ()
+        if document.last is not None and needs_container(document.last):
+            finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
         incident = failure_incident(
             document,
             evidence,
@@ -64,7 +77,22 @@ class FailureDetector:
             site=await self.site_of(document),
             past=past.told(document, finding.cause.value, evidence.node),
         )
-        return FailedAttempt(document, evidence, finding, incident)
+        return FailedAttempt(document, evidence, finding, incident, avoid)
+
+    async def _container_finding(
+        self, tenant: str, host: str, finding: CauseFinding, now: int
+    ) -> tuple[CauseFinding, tuple[str, ...]]:
+        """A retry helps only where another pilot can run containers; it then avoids those that cannot."""
+        at, lacking = self._lacking.get(tenant, (0, None))
+        if now - at > FLEET_FRESH:
+            alive = await self.pilots.find_pilots(tenant=tenant, state=PilotState.ALIVE.value)
+            lacking = without_containers([pilot for pilot in alive if carries(pilot, "")])
+            if len(self._lacking) > REMEMBERED:
+                self._lacking.clear()
+            self._lacking[tenant] = now, lacking
+        if lacking is None:
+            return no_container_anywhere(), ()
+        return finding, tuple(sorted({*sorted(lacking)[: MAX_AVOIDED - 1], host} - {""}))
 
     async def read_logs(self, jobs: Sequence[Stored]) -> Sequence[tuple[Stored, str]]:
         """Faulted jobs, each with the last lines that its attempt printed."""
