@@ -30,7 +30,7 @@ from forestay.domain.jobs.job_document import FlowRef, State, lane_of
 from forestay.domain.jobs.resources import Resources
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Unknown, Version, Written
+from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Unknown, Version, Written
 
 WINDOW = JobQuery(
     states=frozenset({State.AVAILABLE}),
@@ -50,7 +50,7 @@ async def ask_directly(store: SqlJobStore, statement: str) -> list[str]:
     """The same over the connections by which jobs are written to PostgreSQL."""
     dialect = store.database.dialect
     assert isinstance(dialect, Postgres)
-    return [str(row[0]) for row in await dialect.direct.fetch(statement)]
+    return [str(row[0]) for row in await dialect.direct.fetch((statement, ()))]
 
 
 async def sent_for(store: SqlJobStore, cursor: str | None) -> tuple[str, tuple[Any, ...]]:
@@ -285,6 +285,16 @@ class TestPostgres:
         assert [stored.document.index for stored in page.jobs] == [8, 7, 6, 5, 4, 3]
         results = await store.write([DocumentChange(document, None) for document in (alike[0], job("new", index=0))])
         assert [isinstance(result, Written) for result in results] == [False, True]
+        raised = [replace(document, priority=7) for document in alike]
+        await store.write([DocumentChange(raised[4], Version(1, 1))])
+        results = await store.write([DocumentChange(document, Version(1, 1)) for document in reversed(raised)])
+        assert [isinstance(result, Written) for result in results] == [
+            document is not raised[4] for document in reversed(raised)
+        ]
+        stored_jobs = await store.get([document.id for document in raised])
+        assert [stored_jobs[document.id] for document in raised] == [
+            Stored(document, Version(2, 1)) for document in raised
+        ]
 
     async def test_a_statement_that_fails_or_is_late_costs_at_most_its_connection(self, schema: str) -> None:
         store = SqlJobStore(servers.postgres(), schema=schema, connections=2, timeout=5)

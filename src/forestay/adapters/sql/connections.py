@@ -2,12 +2,15 @@
 
 Every job is created, claimed and ended by such statements, many times a second. Through SQLAlchemy each costs about a
 millisecond more on a system that was idle, most of what the store takes to start a job; so these go to the driver directly.
+The pools of SQLAlchemy and of the driver are not used either: to take a connection out of one and put it back costs about
+0.1 ms, twice as much as to send a statement, and made the write of a single job a third slower.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -29,14 +32,17 @@ class Connections:
         self._room = asyncio.Semaphore(most)
         self._idle: list[Any] = []
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Carry a statement out; what it gives back. Durable when this returns, if it changes anything."""
+    async def fetch(self, *statements: tuple[str, Sequence[Any]]) -> list[Any]:
+        """Carry statements with their values out, all or none; what they give back. Durable when this returns, if they change anything."""
         async with asyncio.timeout(self._timeout):
             await self._room.acquire()
         try:
             connection = await self._connection()
             try:
-                rows: list[Any] = await connection.fetch(statement, *values)
+                async with connection.transaction() if len(statements) > 1 else nullcontext():
+                    rows = [
+                        row for statement, values in statements for row in await connection.fetch(statement, *values)
+                    ]
             except BaseException:
                 # Also after an error that the server itself told: the last one of a server that goes down looks no different.
                 await _give_up(connection)

@@ -107,11 +107,17 @@ class SqlDatabase:
 
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
         """Create the rows whose ids are not there yet, and say which those were."""
-        return await self._unbroken(self.dialect.create(table, rows))
+        return await self.write(table, rows, ())
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         """Create rows, and put others over the versions before theirs; says which took place."""
         return await self._unbroken(self.dialect.write(table, creates, rewrites))
+
+    async def put(self, table: Table, row: Row) -> None:
+        """Put a row over whatever has its key."""
+        statement = self.dialect.insert(table).values(row)
+        values = {place.name: statement.excluded[place.name] for place in table.columns if not place.primary_key}
+        await self.run(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values))
 
     async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any]) -> int:
         """Remove the rows that are at these versions, and those of another table that name them; how many went."""

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
-    Executable,
     Table,
     Text,
     bindparam,
@@ -41,6 +40,7 @@ from sqlalchemy.sql.schema import Column
 
 from forestay.adapters.sql.connections import NEVER_EARLY, Connections
 from forestay.adapters.sql.rows import Row
+from forestay.adapters.sql.tables import jobs
 
 
 class Dialect(Protocol):
@@ -53,19 +53,15 @@ class Dialect(Protocol):
         """Keep others from making the tables at the same time; inside the transaction that makes them."""
         ...
 
-    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        """Add the rows whose id is not there yet, durably; which ones were added."""
-        ...
-
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         """Add the first where there is none, put the second over the version just below theirs; which ones were.
 
-        The table begins with `id` and `version`. The ids differ. Durable when it returns.
+        The table begins with `id`, and with `version` if rows are rewritten. The ids differ. Durable when it returns.
         """
         ...
 
-    def upsert(self, table: Table, row: Row) -> Executable:
-        """Put a row over whatever has its key."""
+    def insert(self, table: Table) -> Any:
+        """The dialect's own insert, which can say what is to be done when a key is there already."""
         ...
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
@@ -81,8 +77,21 @@ class Dialect(Protocol):
     async def close(self) -> None: ...
 
 
+def _engine(url: URL, size: int, timeout: float, arguments: Mapping[str, Any]) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=timeout,
+        hide_parameters=True,
+        connect_args=arguments,
+    )
+
+
 class Postgres:
     """Statements commit by themselves where one is enough: one round trip, durable when it is answered."""
+
+    insert = staticmethod(postgresql.insert)
 
     def __init__(self, url: URL, schema: str | None, connections: int, timeout: float) -> None:
         settings = {"application_name": "forestay"}
@@ -91,20 +100,13 @@ class Postgres:
         self.schema = schema
         place = url.set(drivername="postgresql+asyncpg")
         arguments = {"timeout": timeout, "command_timeout": timeout, "server_settings": settings}
-        self.writer = create_async_engine(
-            place,
-            pool_size=connections,
-            max_overflow=0,
-            pool_timeout=timeout,
-            hide_parameters=True,
-            connect_args=arguments,
-        )
+        self.writer = _engine(place, connections, timeout, arguments)
+        self.reader = self.writer.execution_options(isolation_level="AUTOCOMMIT")
+        event.listen(self.writer.sync_engine, "connect", _never_answer_early)
         named = {**self.writer.dialect.create_connect_args(place)[1]}
         for own in ("prepared_statement_cache_size", "prepared_statement_name_func"):
             named.pop(own, None)  # SQLAlchemy's, not the driver's
         self.direct = Connections({**named, **arguments}, most=max(1, connections // 2), timeout=timeout)
-        self.reader = self.writer.execution_options(isolation_level="AUTOCOMMIT")
-        event.listen(self.writer.sync_engine, "connect", _never_answer_early)
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
         await connection.execute(select(func.pg_advisory_xact_lock(0x686F6C64)))
@@ -112,40 +114,13 @@ class Postgres:
             name = connection.dialect.identifier_preparer.quote_identifier(self.schema)
             await connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
 
-    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        if len(rows) == 1:
-            return await self._run_alone(table, _create_one, rows)
-        return await self._run_alone(table, _create_alike if _alike(table, rows) else _create_many, rows)
-
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
-        if not rewrites:
-            return await self.create(table, creates)
-        if not creates:
-            return await self._run_alone(table, _rewrite_one if len(rewrites) == 1 else _rewrite_many, rewrites)
-        async with self.writer.begin() as connection:
-            done = await _run(connection, table, _create_many(table), creates)
-            done |= await _run(connection, table, _rewrite_many(table), rewrites)
-        return done
-
-    async def _run_alone(self, table: Table, wanted: Callable[[Table], Executable], rows: Sequence[Row]) -> set[str]:
-        words, names = _spelt(wanted(table))
-        values: Mapping[str, Any] = _values(table, rows[0]) if len(rows) == 1 else _arrays(table, rows)
-        if wanted is _create_alike:
-            values = {**_values(table, rows[0]), **_arrays(table, rows, only=TELLING)}
-        return {row[0] for row in await self.direct.fetch(words, [values[name] for name in names])}
+        parts = [_statement(build, table, rows) for build, rows in ((_create, creates), (_rewrite, rewrites)) if rows]
+        return {row[0] for row in await self.direct.fetch(*parts)}
 
     async def close(self) -> None:
         await self.direct.close()
         await self.writer.dispose()
-
-    def upsert(self, table: Table, row: Row) -> Executable:
-        statement = postgresql.insert(table).values(row)
-        values = {
-            other_column.name: statement.excluded[other_column.name]
-            for other_column in table.columns
-            if not other_column.primary_key
-        }
-        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         return place == func.any(bindparam(None, list(values), type_=ARRAY(place.type, dimensions=1)))
@@ -159,161 +134,101 @@ class Postgres:
 
 
 def _never_answer_early(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute(NEVER_EARLY)
-    cursor.close()
-    connection.commit()
+    connection.run_async(lambda driver: driver.execute(NEVER_EARLY))
 
 
-async def _run(connection: AsyncConnection, table: Table, statement: Executable, rows: Sequence[Row]) -> set[str]:
-    return set((await connection.execute(statement, _arrays(table, rows))).scalars())
+_Values = Mapping[Column[Any], ColumnElement[Any]]
+"""The value of each column in a statement: a parameter, or a column of the rows that are sent as arrays."""
+_Build = Callable[[Table, _Values], Any]
+
+SCATTER_COLUMNS = frozenset({"id", "index", "rank", "slot", "document"})
+"""The columns in which the jobs of one scatter differ."""
+_in_common = itemgetter(*(at for at, place in enumerate(jobs.columns) if place.name not in SCATTER_COLUMNS))
 
 
-def _arrays(table: Table, rows: Sequence[Row], only: frozenset[str] | None = None) -> dict[str, list[Any] | str]:
-    """The values by column.
+def _statement(build: _Build, table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
+    """A statement for rows, as the driver takes it, and its parameters.
+
+    Columns in which the rows differ are sent as arrays, the others once, since the server takes long to unpack an array. The
+    statement is the same for any number of rows.
 
     Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for each
     other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
     """
-    columns = zip(*sorted(rows, key=_id), strict=True)
-    return {
-        f"{place.name}s": _array(place, values)
-        for place, values in zip(table.columns, columns, strict=True)
-        if only is None or place.name in only
+    statement, parameters = _compiled(build, table, _differing(table, rows))
+    columns = list(zip(*sorted(rows, key=itemgetter(0)), strict=True))
+    return statement, [sent(columns[at]) for at, sent in parameters]
+
+
+def _differing(table: Table, rows: Sequence[Row]) -> frozenset[str]:
+    """None of the columns for one row, a few for the jobs of one scatter, else all: every set is a statement to be planned."""
+    if len(rows) == 1:
+        return frozenset()
+    if table is jobs:
+        first = _in_common(rows[0])
+        if all(_in_common(row) == first for row in rows):
+            return SCATTER_COLUMNS
+    return frozenset(table.columns.keys())
+
+
+def _numbers(values: tuple[Any, ...]) -> str:
+    """Numbers are sent as one text: the driver looks at each number of a list for long."""
+    return "{" + str(values)[1:-1].rstrip(",").replace("None", "NULL") + "}"
+
+
+@cache
+def _compiled(
+    build: _Build, table: Table, arrays: frozenset[str]
+) -> tuple[str, Sequence[tuple[int, Callable[[tuple[Any, ...]], Any]]]]:
+    """A statement's text, and for each parameter the place of its column and how that column's values are sent."""
+    values: dict[Column[Any], ColumnElement[Any]] = {}
+    sent: dict[str, tuple[int, Callable[[tuple[Any, ...]], Any]]] = {}
+    unpacked: list[tuple[ColumnElement[Any], Any]] = []
+    for at, place in enumerate(table.columns):
+        parameter = f"{place.name}s"
+        kind = Text() if place.info.get("json") else place.type
+        if place.name not in arrays:
+            sent[parameter] = at, itemgetter(0)
+            values[place] = bindparam(parameter, type_=kind)
+            continue
+        number = isinstance(kind, BigInteger | Boolean)
+        sent[parameter] = at, _numbers if number else list
+        array = ARRAY(kind, dimensions=1)
+        value = cast(bindparam(parameter, type_=Text()), array) if number else bindparam(parameter, type_=array)
+        unpacked.append((value, column(place.name, kind)))
+    if unpacked:
+        unnested = func.unnest(*(value for value, _ in unpacked)).table_valued(*(name for _, name in unpacked))
+        rows = unnested.render_derived(name="sent")
+        values.update((place, rows.c[place.name]) for place in table.columns if place.name in arrays)
+    ordered = {
+        place: cast(values[place], JSONB) if place.info.get("json") else values[place] for place in table.columns
     }
+    compiled = build(table, ordered).compile(dialect=PGDialect_asyncpg())  # type: ignore[no-untyped-call]
+    return str(compiled), tuple(sent[name] for name in compiled.positiontup)
 
 
-@cache
-def _spelt(statement: Any) -> tuple[str, Sequence[str]]:
-    """A statement as the driver takes it, and its parameters in order."""
-    compiled = statement.compile(dialect=PGDialect_asyncpg())  # type: ignore[no-untyped-call]
-    return str(compiled), tuple(compiled.positiontup)
+def _create(table: Table, values: _Values) -> Any:
+    rows = select(*values.values())
+    return postgresql.insert(table).from_select(list(values), rows).on_conflict_do_nothing().returning(table.c.id)
 
 
-def _values(table: Table, row: Row) -> dict[str, Any]:
-    return {f"{place.name}s": value for place, value in zip(table.columns, row, strict=True)}
-
-
-def _array(place: Column[Any], values: tuple[Any, ...]) -> list[Any] | str:
-    """The values of one column. Numbers are sent as one text: the driver looks at each number of a list for long."""
-    if isinstance(place.type, BigInteger | Boolean):
-        return "{" + str(values)[1:-1].rstrip(",").replace("None", "NULL") + "}"
-    return list(values)
-
-
-def _id(row: Row) -> str:
-    name: str = row[0]
-    return name
-
-
-def _plain(place: Column[Any]) -> Any:
-    return Text() if place.info.get("json") else place.type
-
-
-def _sent(table: Table) -> Any:
-    """The rows of a call as a table: one array a column, so the statement is the same for any number of rows."""
-    names = (column(place.name, _plain(place)) for place in table.columns)
-    return func.unnest(*map(_sent_array, table.columns)).table_valued(*names).render_derived(name="sent")
-
-
-def _sent_array(place: Column[Any]) -> ColumnElement[Any]:
-    array = ARRAY(_plain(place), dimensions=1)
-    if isinstance(place.type, BigInteger | Boolean):
-        return cast(bindparam(f"{place.name}s", type_=Text()), array)
-    return bindparam(f"{place.name}s", type_=array)
-
-
-def _value(sent: Any, place: Column[Any]) -> ColumnElement[Any]:
-    value: ColumnElement[Any] = sent.c[place.name]
-    return cast(value, JSONB) if place.info.get("json") else value
-
-
-@cache
-def _create_many(table: Table) -> Executable:
-    sent = _sent(table)
-    rows = select(*(_value(sent, place) for place in table.columns))
-    return (
-        postgresql.insert(table).from_select(list(table.columns), rows).on_conflict_do_nothing().returning(table.c.id)
-    )
-
-
-@cache
-def _rewrite_many(table: Table) -> Executable:
-    sent = _sent(table)
-    status = (table.c.id == sent.c.id) & (table.c.version == sent.c.version - literal_column("1"))
-    values = {place: _value(sent, place) for place in table.columns if not place.primary_key}
-    return update(table).values(values).where(status).returning(table.c.id)
-
-
-def _one_value(place: Column[Any]) -> ColumnElement[Any]:
-    value: ColumnElement[Any] = bindparam(f"{place.name}s", type_=_plain(place))
-    return cast(value, JSONB) if place.info.get("json") else value
-
-
-@cache
-def _create_one(table: Table) -> Executable:
-    """A single row goes without arrays, which take the server longer to unpack than to store."""
-    values = {place: _one_value(place) for place in table.columns}
-    return postgresql.insert(table).values(values).on_conflict_do_nothing().returning(table.c.id)
-
-
-TELLING = frozenset({"id", "index", "rank", "slot", "document"})
-"""The columns in which the jobs of one scatter differ."""
-
-
-def _alike(table: Table, rows: Sequence[Row]) -> bool:
-    """Whether the rows are jobs that differ only as those of one scatter do."""
-    if not TELLING.issubset(table.columns.keys()):
-        return False
-    places = _common_places(table)
-    first = places(rows[0])
-    return all(places(row) == first for row in rows)
-
-
-@cache
-def _common_places(table: Table) -> Callable[[Row], tuple[Any, ...]]:
-    return itemgetter(*(place for place, column in enumerate(table.columns) if column.name not in TELLING))
-
-
-@cache
-def _create_alike(table: Table) -> Executable:
-    """What is the same for all rows is sent once: the server unpacks five arrays instead of all."""
-    differing = [place for place in table.columns if place.name in TELLING]
-    names = (column(place.name, _plain(place)) for place in differing)
-    sent = func.unnest(*map(_sent_array, differing)).table_valued(*names).render_derived(name="sent")
-    values = [_value(sent, place) if place.name in TELLING else _one_value(place) for place in table.columns]
-    rows = select(*values).select_from(sent)
-    return (
-        postgresql.insert(table).from_select(list(table.columns), rows).on_conflict_do_nothing().returning(table.c.id)
-    )
-
-
-@cache
-def _rewrite_one(table: Table) -> Executable:
-    values = {place: _one_value(place) for place in table.columns if not place.primary_key}
-    before = bindparam("versions", type_=table.c.version.type) - literal_column("1")
-    status = (table.c.id == bindparam("ids", type_=table.c.id.type)) & (table.c.version == before)
-    return update(table).values(values).where(status).returning(table.c.id)
+def _rewrite(table: Table, values: _Values) -> Any:
+    before = values[table.c.version] - literal_column("1")
+    status = (table.c.id == values[table.c.id]) & (table.c.version == before)
+    changed = {place: value for place, value in values.items() if not place.primary_key}
+    return update(table).values(changed).where(status).returning(table.c.id)
 
 
 class Sqlite:
     """One connection writes, and several read beside it (write-ahead log); a commit is on disk when it is answered."""
 
+    insert = staticmethod(sqlite.insert)
+
     def __init__(self, url: URL, connections: int, timeout: float) -> None:
         place = url.set(drivername="sqlite+aiosqlite")
         # The driver must not begin transactions by itself: it would begin them without the lock.
         arguments = {"timeout": timeout, "isolation_level": None}
-        self.writer, self.reader = (
-            create_async_engine(
-                place,
-                pool_size=size,
-                max_overflow=0,
-                pool_timeout=timeout,
-                hide_parameters=True,
-                connect_args=arguments,
-            )
-            for size in (1, connections)
-        )
+        self.writer, self.reader = (_engine(place, size, timeout, arguments) for size in (1, connections))
         for engine in (self.writer, self.reader):
             event.listen(engine.sync_engine, "connect", partial(_prepare_sqlite, patience=timeout))
         event.listen(self.writer.sync_engine, "begin", _begin_immediate)
@@ -324,9 +239,6 @@ class Sqlite:
     async def close(self) -> None:
         await self.reader.dispose()
         await self.writer.dispose()
-
-    async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        return await self.write(table, rows, ())
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         async with self.writer.begin() as connection:
@@ -341,15 +253,6 @@ class Sqlite:
             if fitting:
                 await connection.exec_driver_sql(_sqlite_update(table), [(*row[1:], row[0]) for row in fitting])
         return {row[0] for row in (*new, *fitting)}
-
-    def upsert(self, table: Table, row: Row) -> Executable:
-        statement = sqlite.insert(table).values(row)
-        values = {
-            other_column.name: statement.excluded[other_column.name]
-            for other_column in table.columns
-            if not other_column.primary_key
-        }
-        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         if len(values) == 1:  # as most are; to put the other form together takes longer than to run it

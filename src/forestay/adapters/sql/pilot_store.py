@@ -72,7 +72,7 @@ class SqlPilotStore:
             heartbeat_page.bucket,
             to_json(heartbeat_page_to_json(heartbeat_page), f"the heartbeat page of {heartbeat_page.server!r}"),
         )
-        await self.database.run(self.database.dialect.upsert(heartbeat_pages, row))
+        await self.database.put(heartbeat_pages, row)
 
     async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
         asked = select(heartbeat_pages.c.document).order_by(heartbeat_pages.c.server, heartbeat_pages.c.bucket)
