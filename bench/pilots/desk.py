@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from bench.pilots.arms import Arm, Caching
+from bench.pilots.arms import Arm
 from bench.pilots.caches import Caches
 from bench.pilots.workloads import Workload
 from forestay.domain.scheduling.colocation import ColocationRequest
 from forestay.domain.scheduling.matching import Matching
-from forestay.domain.scheduling.matching_policy import BOUND, LOOK_AHEAD, MatchingPolicy, Sharing
+from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob
 
-SHARING = {
-    Caching.NONE: Sharing.NONE,
-    Caching.PILOT: Sharing.PILOT,
-    Caching.HOST: Sharing.HOST,
-    Caching.SITE: Sharing.HOST,
-}
+WAIT = 60.0
+"""Seconds for which a job is held back where jobs wait for data."""
+PUT_ASIDE = 3600.0
+"""Seconds for which one is put aside for its busy place, with look-ahead."""
 
 
 def file_name(number: int) -> str:
@@ -39,12 +35,8 @@ class Desk:
     """Jobs that wait, pilots that ask."""
 
     def __init__(self, workload: Workload, caches: Caches, arm: Arm) -> None:
-        wait = BOUND if arm.wait_for_data else 0.0
-        sharing = SHARING[arm.caching]
-        self.matching = Matching(
-            replace(LOOK_AHEAD, sharing=sharing, sites=False) if arm.look_ahead else MatchingPolicy(sharing, wait=wait)
-        )
-        self.bound = wait
+        self.bound = WAIT if arm.wait_for_data else 0.0
+        self.matching = Matching(MatchingPolicy(wait=self.bound, quarantine=PUT_ASIDE if arm.look_ahead else 0.0))
         self._idle: dict[int, None] = {}
         """Pilots that have nothing to do, the one that has asked for the longest time first."""
         self._workload, self._caches, self._ahead = workload, caches, arm.look_ahead
@@ -59,7 +51,7 @@ class Desk:
 
     def join(self, pilot: int) -> None:
         self._caches.join(pilot)
-        self.matching.join(pilot, pilot // self._caches.slots)
+        self.matching.join(pilot, self._caches.holder(pilot))
         self.freed(pilot)
 
     def freed(self, pilot: int) -> None:

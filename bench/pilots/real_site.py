@@ -33,8 +33,8 @@ class RealArm:
     """How the server matches, and what pilots keep and share."""
 
     name: str
-    matching: str
-    """The server's setting."""
+    scheme: str | None = None
+    """The paper's scheme by which the server matches (`paper_server`); None: our own."""
     pilot: tuple[str, ...] = ()
     """Options of every pilot."""
     cache: bool = True
@@ -43,12 +43,12 @@ class RealArm:
 REAL_ARMS = {
     arm.name: arm
     for arm in (
-        RealArm("no cache", "none", cache=False),
+        RealArm("no cache", cache=False),
         RealArm("C1", "c1"),
         RealArm("C2", "c2", ("--cache-scope", "pilot")),
         RealArm("C3", "c3"),
         RealArm("site cache", "c3", ("--share", "127.0.0.1")),
-        RealArm("look-ahead", "look-ahead"),
+        RealArm("look-ahead"),
     )
 }
 
@@ -127,15 +127,15 @@ async def real_site(arm: RealArm, storage: Storage, *, hosts: int, slots: int) -
             "FORESTAY_STATE": str(folder),
             "FORESTAY_PORT": str(port),
             "FORESTAY_LEASE": "60",
-            "FORESTAY_MATCHING": arm.matching,
             "FORESTAY_STORAGE": json.dumps([element]),
             "FORESTAY_FREE_TRIES": "0,0,0,0,0,0,0,0",
         }
         settings = Settings(state=folder)
         person = make_token(settings, subject="bench", tenant=TENANT, roles=["submitter", "operator"], seconds=86_400)
         enrol = make_token(settings, subject="bench", tenant=TENANT, roles=["enrol"], seconds=86_400)
-        for what in ("server", "reconciler"):
-            words = [sys.executable, "-m", "forestay", what]
+        server = ["bench.pilots.paper_server", arm.scheme] if arm.scheme is not None else ["forestay", "server"]
+        for what, module in (("server", server), ("reconciler", ["forestay", "reconciler"])):
+            words = [sys.executable, "-m", *module]
             processes.append(launch(words, folder / f"{what}.log", environment=environment))
         headers = {"Authorization": f"Bearer {person}"}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30, trust_env=False) as client:

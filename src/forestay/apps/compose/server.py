@@ -61,7 +61,7 @@ from forestay.services.rules.worklet_bindings import WorkletBindings
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
-from forestay.services.scheduling.job_matcher import JobMatcher, policy_of
+from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.node_check_failures import NodeCheckFailures
 from forestay.services.scheduling.pilot_caches import CacheListener, PilotCaches
 from forestay.services.sites.demand_meter import DemandMeter
@@ -84,7 +84,7 @@ class ServerComponents:
         self.name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         store, clock, writer = components.store, components.clock, components.writer
         candidates = CandidateSignal()
-        self.match = JobMatcher(store, clock, policy_of(components.settings.matching))
+        self.match = JobMatcher(store, clock)
         self.caches = PilotCaches(clock, [CacheListener(self.match.told, self.match.forgotten)])
         self.hosts = HostHealthTracker(
             components.documents,

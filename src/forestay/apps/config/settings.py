@@ -101,8 +101,6 @@ class Settings(BaseModel):
     """GA4GH TES servers to which tasks are forwarded: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
     notification_channels: tuple[NotificationChannelTable, ...] = ()
     """Notification channels for alerts and for failures that need attention: `name`, `kind` (`mail`, `webhook`, `apprise`) and address; see the how-to on notifications."""
-    matching: Literal["look-ahead", "c3", "c2", "c1", "none"] = "look-ahead"
-    """How jobs are matched to pilots by their data: `look-ahead` uses everything known; the paper's schemes, for comparison: `c3` per host with delay scheduling, `c2` per pilot, `c1` per host, `none`."""
     max_body: int = 64 << 20
     """Maximum size of a request in bytes."""
     head_seconds: float = Field(default=10.0, gt=0)

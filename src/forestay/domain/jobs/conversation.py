@@ -19,7 +19,6 @@ RELAY_TAG = "forestay.relay"
 """The tenant whose relay made the task: by it all tasks under way are listed in a few calls."""
 CALLBACK_TAG = "forestay.callback"
 """Where a task server that understands it tells the end of the task."""
-OWN_TAGS = frozenset({JOB_TAG, ATTEMPT_TAG, RELAY_TAG, CALLBACK_TAG})
 DOWNSTREAM_TAG = "forestay.downstream"
 """By this label or tag a client says where a job is to be sent."""
 KIND = "conversation"

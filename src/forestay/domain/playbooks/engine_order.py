@@ -17,8 +17,6 @@ from forestay.domain.playbooks.action import Amount, NeedChange
 
 MAX_OPEN = 500
 """Orders that may wait for one engine to obey."""
-MAX_ORDER = 32_768
-"""Bytes of an order as JSON."""
 _SPACE = UUID("f2a7a2fe-1df0-5d3e-9a3b-7f0a8f1b8f33")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class CacheDomain:
-    """Pilots that share their files: those of a host, or one alone; or those of a site."""
+    """Pilots that share their files: those of a host, or those of a site."""
 
     name: Key
     slots: int = 0
@@ -27,8 +27,6 @@ class CacheDomain:
     """Jobs kept for its idle pilots: nobody else gets them for a while."""
     quarantine: dict[Key, WaitingJob] = field(default_factory=dict)
     """Jobs kept for its busy pilots, for as long as others find something else."""
-    ends: dict[Key, float] = field(default_factory=dict)
-    """When its busy pilots are expected to be free, where that was said."""
     shelf: int | None = None
 
     @property

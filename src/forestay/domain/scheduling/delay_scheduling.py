@@ -1,4 +1,4 @@
-"""For whom a job is held back from whoever asks, and for how long: waitForData with its price, and look-ahead.
+"""For whom a job is held back from whoever asks, and for how long: waitForData and look-ahead.
 
 A job is kept for the pilots of one place: for those that are idle, and nobody else gets it for a while; or aside for those that are busy, and anyone
 gets it who finds nothing else. Where jobs are to meet, room is kept for them.
@@ -12,7 +12,7 @@ from itertools import islice
 from forestay.domain.scheduling.cache_domains import CacheDomain, LocatedPilot, ReadyDomains
 from forestay.domain.scheduling.cache_index import CacheIndex, Key
 from forestay.domain.scheduling.colocation import Colocation, ColocationRequest, Colocations
-from forestay.domain.scheduling.matching_policy import MatchingPolicy, Sharing
+from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob, WaitingJob
 
 LOOK = 16
@@ -36,7 +36,7 @@ class DelayScheduler:
         sites: dict[Key, CacheDomain],
         ordered: bool,
     ) -> None:
-        """`near` and `places` are those of hosts or single pilots, `far` and `sites` those of sites; whoever matches fills them."""
+        """`near` and `places` are those of hosts, `far` and `sites` those of sites; whoever matches fills them."""
         self._policy = policy
         self._near, self._far = near, far
         self._places, self._sites = places, sites
@@ -48,42 +48,36 @@ class DelayScheduler:
 
     def held(self, waiting: WaitingJob, asker: LocatedPilot, now: float) -> bool:
         """Whether who asks should not get a job now; from then on it is kept for who should."""
-        policy = self._policy
         kept = waiting.place
         if kept is not None:
             return kept is not asker.place and kept is not asker.site
-        if not policy.wait:
+        if not self._policy.wait:
             return False
         wanted = waiting.wanted
-        if wanted.colocate is not None and policy.ahead:
+        if wanted.colocate is not None:
             colocation = self.colocations.of(wanted.colocate)
             better = self._colocation_place(wanted.colocate, colocation, asker.place)
             if better is not None:
                 return self.keep_for(waiting, better, now)
             if colocation is not None and colocation.place == asker.place.name:
                 return False
-        if not wanted.files or policy.sharing is Sharing.NONE:
+        if not wanted.files:
             return False
         if asker.site is not None and len(self._sites) > 1:
-            better, gain = self._better(wanted, asker.site, self._far, self._sites, now)
+            better = self._better(wanted, asker.site, self._far, self._sites)
             if better is not None and not self._near.bytes_at(asker.place.name, wanted.files):
-                return self.keep_for(waiting, better, now, gain)
-        better, gain = self._better(wanted, asker.place, self._near, self._places, now)
-        return better is not None and self.keep_for(waiting, better, now, gain)
+                return self.keep_for(waiting, better, now)
+        better = self._better(wanted, asker.place, self._near, self._places)
+        return better is not None and self.keep_for(waiting, better, now)
 
     def _better(
-        self,
-        wanted: CandidateJob,
-        mine: CacheDomain,
-        cache_index: CacheIndex,
-        places: dict[Key, CacheDomain],
-        now: float,
-    ) -> tuple[CacheDomain | None, float | None]:
-        """A place with more of a job's data than ours where someone is free for it, and how long the wait for it may be."""
+        self, wanted: CandidateJob, mine: CacheDomain, cache_index: CacheIndex, places: dict[Key, CacheDomain]
+    ) -> CacheDomain | None:
+        """A place with more of a job's data than ours, if there is one where someone is free for it."""
         have = cache_index.at(mine.name)
         missing = [file for file in wanted.files if file not in have]
         if not missing:
-            return None, None
+            return None
         here = cache_index.bytes_at(mine.name, wanted.files)
         best, most, busy, busiest = None, here, None, here
         for file in missing:
@@ -92,25 +86,11 @@ class DelayScheduler:
                 if place is None or place is mine:
                     continue
                 there = cache_index.bytes_at(name, wanted.files)
-                if there > most and self._free(place, there - here, now):
+                if there > most and place.ready:
                     best, most = place, there
                 elif there > busiest and self._policy.quarantine and len(place.quarantine) < place.slots:
                     busy, busiest = place, there
-        price = self._policy.price
-        if best is None:
-            return busy, None
-        return best, price.saved(most - here) if price is not None else None
-
-    def _free(self, place: CacheDomain, more: int, now: float) -> bool:
-        """Whether someone there is idle, or by the price soon enough, for one job more than is kept for them already."""
-        spare = place.free - len(place.held)
-        price = self._policy.price
-        if price is None:
-            return spare > 0
-        gain = price.saved(more)
-        if gain <= 0 or spare > 0:
-            return gain > 0
-        return spare + sum(1 for end in place.ends.values() if end - now < gain) > 0
+        return best if best is not None else busy
 
     def _colocation_place(
         self, colocate: ColocationRequest, colocation: Colocation | None, mine: CacheDomain
@@ -128,24 +108,19 @@ class DelayScheduler:
 
     # -- keeping and letting go ----------------------------------------------------------------------------------
 
-    def keep_for(self, waiting: WaitingJob, place: CacheDomain, now: float, seconds: float | None = None) -> bool:
+    def keep_for(self, waiting: WaitingJob, place: CacheDomain, now: float) -> bool:
         """Keep a job for a place; False if it was held back long enough already, or too much is kept there."""
-        policy = self._policy
-        if not policy.wait:
-            return False
         if waiting.held_since is None:
             waiting.held_since = now
-        until = waiting.held_since + policy.wait
         job = waiting.wanted.job
-        if place.ready or (seconds is not None and place.ends):
-            if seconds is not None:
-                until = min(until, waiting.held_since + seconds)
+        if place.ready:
+            until = waiting.held_since + self._policy.wait
             if until <= now:
                 return False
             place.held[job] = waiting
             waiting.quarantine = False
         else:
-            until = waiting.held_since + policy.quarantine
+            until = waiting.held_since + self._policy.quarantine
             if until <= now or len(place.quarantine) >= place.slots:
                 return False
             place.quarantine[job] = waiting.queue.quarantine[job] = waiting
@@ -153,8 +128,7 @@ class DelayScheduler:
         waiting.place = place
         self._count += 1
         heappush(self._deadlines, (until, self._count, waiting))
-        if policy.ahead:
-            self.shelves.put(place)
+        self.shelves.put(place)
         return True
 
     def let_go(self, waiting: WaitingJob) -> None:
@@ -174,8 +148,7 @@ class DelayScheduler:
         else:
             del place.held[job]
         waiting.place = None
-        if self._policy.ahead:
-            self.shelves.put(place)
+        self.shelves.put(place)
 
     def tick(self, now: float) -> None:
         """Let go what was held back long enough, and forget old colocations."""
@@ -184,9 +157,8 @@ class DelayScheduler:
             waiting = heappop(deadlines)[2]
             if waiting.place is not None:
                 self.let_go(waiting)
-        if self._policy.ahead:
-            for colocation in self.colocations.stale(now):
-                self._return_room(colocation)
+        for colocation in self.colocations.stale(now):
+            self._return_room(colocation)
 
     # -- room for colocations ---------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """Which job a pilot gets: priority first, then the bytes that are already where it runs, then age.
 
-Beside that order three things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
-time, and never more jobs than there are such pilots. *The price*: where the cost of a transfer is known, a job is held back only for as long as the wait is
-cheaper than the transfer, and then also for a pilot that is busy but soon free. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots
+Beside that order two things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
+time, and never more jobs than there are such pilots. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots
 allow, so that the later job finds all of them there. While there is enough other work, a job whose place is busy is put aside for it: that costs nobody anything.
 
 One object, no clock, no randomness, no I/O: whoever drives it says what has happened and when, be it a server with waiting pilots or a simulation with a hundred
@@ -20,7 +19,7 @@ from math import inf
 from forestay.domain.scheduling.cache_domains import CacheDomain, LocatedPilot
 from forestay.domain.scheduling.cache_index import CacheIndex, Key
 from forestay.domain.scheduling.delay_scheduling import LOOK, DelayScheduler
-from forestay.domain.scheduling.matching_policy import LOOK_AHEAD, MatchingPolicy, Sharing
+from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob, Queue, WaitingJob
 
 FILES = 64
@@ -33,8 +32,7 @@ Fits = Callable[[Key], bool]
 class Matching:
     """All that waits and all who ask, in one server or one simulation."""
 
-    def __init__(self, policy: MatchingPolicy = LOOK_AHEAD, *, ordered: bool = True) -> None:
-        self.policy = policy
+    def __init__(self, policy: MatchingPolicy, *, ordered: bool = True) -> None:
         self._ordered = ordered
         """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
         self._near, self._far = CacheIndex(), CacheIndex()
@@ -67,7 +65,7 @@ class Matching:
         queue.add(waiting)
         if self._ordered:
             queue.push(waiting)
-        if wanted.colocate is not None and self.policy.ahead:
+        if wanted.colocate is not None:
             colocation = self._colocations.arrive(wanted.job, wanted.colocate)
             place = self._places.get(colocation.place) if colocation.place is not None else None
             if place is not None:
@@ -77,7 +75,7 @@ class Matching:
     def leave(self, job: Key) -> None:
         """A job waits no more: it was cancelled, or someone else has it."""
         waiting = self._remove(job)
-        if waiting is not None and waiting.wanted.colocate is not None and self.policy.ahead:
+        if waiting is not None and waiting.wanted.colocate is not None:
             colocation = self._colocations.leave(job, waiting.wanted.colocate)
             if colocation is not None:
                 self._back.let_room_go(colocation)
@@ -88,13 +86,12 @@ class Matching:
         """A pilot is there."""
         if pilot in self._pilots:
             return
-        name = pilot if self.policy.sharing is Sharing.PILOT else host
-        place = self._places.get(name)
+        place = self._places.get(host)
         if place is None:
-            place = self._places[name] = CacheDomain(name)
+            place = self._places[host] = CacheDomain(host)
         place.slots += slots
         far = None
-        if site is not None and self.policy.sites:
+        if site is not None:
             far = self._sites.get(site)
             if far is None:
                 far = self._sites[site] = CacheDomain(site)
@@ -124,7 +121,6 @@ class Matching:
         self._near.forget(pilot, place.name)
         if known.site is not None:
             self._far.forget(pilot, known.site.name)
-        place.ends.pop(pilot, None)
         place.slots -= known.slots
         if place.slots <= 0:
             self._places.pop(place.name, None)
@@ -135,16 +131,12 @@ class Matching:
     def idle(self, pilot: Key, free: int = 1) -> None:
         """A pilot has so many slots with nothing to do."""
         known = self._pilots[pilot]
-        if known.place.ends:
-            known.place.ends.pop(pilot, None)
         if known.free != free:
             self._set_free(known, free)
 
-    def busy(self, pilot: Key, until: float | None = None) -> None:
-        """A pilot has something to do in all its slots, perhaps until then."""
+    def busy(self, pilot: Key) -> None:
+        """A pilot has something to do in all its slots."""
         known = self._pilots[pilot]
-        if until is not None and self.policy.price is not None:
-            known.place.ends[pilot] = until
         if known.free:
             self._set_free(known, 0)
 
@@ -163,28 +155,18 @@ class Matching:
                     place.idle[pilot] = free
                 else:
                     del place.idle[pilot]
-                while len(place.held) > place.free + len(place.ends):
+                while len(place.held) > place.free:
                     self._back.let_go(next(reversed(place.held.values())))
-        if self.policy.ahead:
-            self._shelves.put(known.place)
+        self._shelves.put(known.place)
 
     def cached(self, pilot: Key, added: Iterable[tuple[Key, int]] = (), removed: Iterable[Key] = ()) -> None:
         """What a pilot's cache has gained, with sizes in bytes, and what it has lost."""
-        if self.policy.sharing is Sharing.NONE:
-            return
         known = self._pilots[pilot]
         self._near.remove(pilot, known.place.name, removed)
         self._near.add(pilot, known.place.name, added)
         if known.site is not None:
             self._far.remove(pilot, known.site.name, removed)
             self._far.add(pilot, known.site.name, added)
-
-    def emptied(self, pilot: Key) -> None:
-        """Nothing is known of a pilot's cache any more."""
-        known = self._pilots[pilot]
-        self._near.forget(pilot, known.place.name)
-        if known.site is not None:
-            self._far.forget(pilot, known.site.name)
 
     def gone(self, pilot: Key, file: Key) -> None:
         """The last link to a file at a pilot's place is deleted."""
@@ -199,7 +181,7 @@ class Matching:
 
     # -- choosing ------------------------------------------------------------------------------------------------
 
-    def take(self, pilot: Key, now: float, fits: Fits | None = None, until: float | None = None) -> Key | None:
+    def take(self, pilot: Key, now: float, fits: Fits | None = None) -> Key | None:
         """The best job for an idle pilot, given to it; None: it waits on."""
         self._back.tick(now)
         asker = self._pilots[pilot]
@@ -208,7 +190,7 @@ class Matching:
             if job is None:
                 job = self._oldest(queue, asker, now, fits) or self._put_aside(queue, fits)
             if job is not None:
-                self.give(job.wanted.job, pilot, now, until)
+                self.give(job.wanted.job, pilot, now)
                 return job.wanted.job
         return None
 
@@ -252,15 +234,13 @@ class Matching:
         waiting = self._jobs.get(job)
         return waiting is None or waiting.place is None or waiting.quarantine
 
-    def give(self, job: Key, pilot: Key, now: float, until: float | None = None) -> None:
+    def give(self, job: Key, pilot: Key, now: float) -> None:
         """A pilot has a job."""
         waiting = self._remove(job)
         known = self._pilots[pilot]
-        if until is not None and self.policy.price is not None:
-            known.place.ends[pilot] = until
         if known.free:
             self._set_free(known, known.free - 1)
-        if waiting is None or waiting.wanted.colocate is None or not self.policy.ahead:
+        if waiting is None or waiting.wanted.colocate is None:
             return
         place = known.place
         colocation = self._colocations.give(job, waiting.wanted.colocate, now)
@@ -275,10 +255,9 @@ class Matching:
 
     def ended(self, job: Key, now: float) -> None:
         """An attempt at a job that was given away here has ended."""
-        if self.policy.ahead:
-            colocation = self._colocations.end(job, now)
-            if colocation is not None:
-                self._back.let_room_go(colocation)
+        colocation = self._colocations.end(job, now)
+        if colocation is not None:
+            self._back.let_room_go(colocation)
 
     def tick(self, now: float) -> None:
         """Let go what was held back long enough, and forget old colocations."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from forestay.domain.jobs.colocation_key import colocation_of
 from forestay.domain.jobs.inputs import filled, logical_name
@@ -18,28 +18,19 @@ from forestay.domain.jobs.specification import Specification
 from forestay.domain.scheduling.cache_index import Key
 from forestay.domain.scheduling.colocation import ColocationRequest
 from forestay.domain.scheduling.matching import Matching
-from forestay.domain.scheduling.matching_policy import LOOK_AHEAD, PAPER, MatchingPolicy
+from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.scheduling.pilot_caches import CacheReport
 
-SERVER = replace(LOOK_AHEAD, wait=10.0, quarantine=300.0)
-"""Idle pilots ask all the time, so a job need not be held back for long."""
-_BY_NAME = PAPER | {"look-ahead": SERVER}
 ASKED = 45.0
 """Seconds after which a pilot that asked in vain and did not ask again is not idle any more."""
 MOST_FILES = 100
 """Inputs of a job that are weighed."""
 SPECIFICATIONS = 5000
 CANDIDATES = 40_000
-
-
-def policy_of(name: str) -> MatchingPolicy:
-    """The policy that a setting names; the paper's own wait as long as the server's."""
-    policy = _BY_NAME[name]
-    return replace(policy, wait=min(policy.wait, SERVER.wait))
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +46,7 @@ class JobMatcher:
 
     store: JobStore
     clock: Clock
-    policy: MatchingPolicy = SERVER
+    policy: MatchingPolicy = field(default_factory=MatchingPolicy)
     near_given: int = 0
     """Jobs given because their data, or those they are to meet, are where the pilot runs."""
     _tenants: dict[str, _TenantMatching] = field(default_factory=dict)

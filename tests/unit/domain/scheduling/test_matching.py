@@ -1,4 +1,4 @@
-"""Which job a pilot gets: priority, bytes present, age; waitForData; the price of waiting; look-ahead."""
+"""Which job a pilot gets: priority, bytes present, age; waitForData; look-ahead."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from tests.sizes import examples
 from forestay.domain.scheduling.cache_index import CacheIndex
 from forestay.domain.scheduling.colocation import ColocationRequest
 from forestay.domain.scheduling.matching import Matching
-from forestay.domain.scheduling.matching_policy import C1, C2, C3, LOOK_AHEAD, NO_CACHE, MatchingPolicy, Price, Sharing
+from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob
 
 MB = 10**6
+EAGER = MatchingPolicy(wait=0, quarantine=0)
+"""Nobody waits for data."""
+WAITING = MatchingPolicy(wait=60, quarantine=0)
+LOOK_AHEAD = MatchingPolicy(wait=60, quarantine=3600)
+"""Jobs are also put aside for hosts that are busy."""
 
 
 def two_hosts(policy: MatchingPolicy, slots: int = 1, sites: bool = False) -> Matching:
@@ -32,7 +37,7 @@ def two_hosts(policy: MatchingPolicy, slots: int = 1, sites: bool = False) -> Ma
 
 
 def test_priority_comes_first_then_bytes_then_age() -> None:
-    matching = two_hosts(C1)
+    matching = two_hosts(EAGER)
     matching.cached("a0", [("big", 700 * MB), ("small", 7 * MB)])
     matching.arrive(CandidateJob("old", 1), 0)
     matching.arrive(CandidateJob("some", 2, ("small",)), 0)
@@ -46,32 +51,24 @@ def test_priority_comes_first_then_bytes_then_age() -> None:
 
 
 def test_the_sizes_count_not_the_number_of_files() -> None:
-    matching = two_hosts(C1)
+    matching = two_hosts(EAGER)
     matching.cached("a0", [("x", 1), ("y", 1), ("z", 1), ("big", 10)])
     matching.arrive(CandidateJob("three", 1, ("x", "y", "z")), 0)
     matching.arrive(CandidateJob("one", 2, ("big",)), 0)
     assert matching.take("a0", 0) == "one"
 
 
-def test_a_pilot_alone_does_not_see_its_neighbours_files() -> None:
-    for policy, expected in ((C1, "late"), (C2, "early")):
-        matching = two_hosts(policy, slots=2)
+def test_a_pilot_sees_the_files_of_its_neighbours_and_of_no_others() -> None:
+    for pilot, expected in (("a1", "late"), ("b0", "early")):
+        matching = two_hosts(EAGER, slots=2)
         matching.cached("a0", [("x", 1)])
         matching.arrive(CandidateJob("early", 1), 0)
         matching.arrive(CandidateJob("late", 2, ("x",)), 0)
-        assert matching.take("a1", 0) == expected
-
-
-def test_without_caches_only_age_counts() -> None:
-    matching = two_hosts(NO_CACHE)
-    matching.cached("a0", [("x", 1)])
-    matching.arrive(CandidateJob("early", 1), 0)
-    matching.arrive(CandidateJob("late", 2, ("x",)), 0)
-    assert matching.take("a0", 0) == "early"
+        assert matching.take(pilot, 0) == expected
 
 
 def test_wait_for_data_holds_back_only_while_an_idle_pilot_elsewhere_has_the_data() -> None:
-    matching = two_hosts(C3)
+    matching = two_hosts(WAITING)
     matching.cached("b0", [("x", 1)])
     matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
@@ -81,7 +78,7 @@ def test_wait_for_data_holds_back_only_while_an_idle_pilot_elsewhere_has_the_dat
 
 def test_nobody_waits_for_an_idle_pilot_that_cannot_have_the_job() -> None:
     """It has the data, and is too small, or has not the time."""
-    matching = two_hosts(C3)
+    matching = two_hosts(WAITING)
     matching.cached("b0", [("x", 1)])
     matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
@@ -90,16 +87,16 @@ def test_nobody_waits_for_an_idle_pilot_that_cannot_have_the_job() -> None:
 
 
 def test_wait_for_data_ends_after_its_time() -> None:
-    matching = two_hosts(C3)
+    matching = two_hosts(WAITING)
     matching.cached("b0", [("x", 1)])
     matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
-    assert matching.take("a0", C3.wait - 0.1) is None
-    assert matching.take("a0", C3.wait) == "job"
+    assert matching.take("a0", WAITING.wait - 0.1) is None
+    assert matching.take("a0", WAITING.wait) == "job"
 
 
 def test_no_more_jobs_are_held_back_than_there_are_idle_pilots_with_their_data() -> None:
-    matching = two_hosts(C3, slots=2)
+    matching = two_hosts(WAITING, slots=2)
     matching.cached("b0", [("x", 1)])
     for number in range(3):
         matching.arrive(CandidateJob(number, number, ("x",)), 0)
@@ -108,34 +105,12 @@ def test_no_more_jobs_are_held_back_than_there_are_idle_pilots_with_their_data()
 
 
 def test_who_has_only_a_part_waits_for_who_has_all() -> None:
-    matching = two_hosts(C3)
+    matching = two_hosts(WAITING)
     matching.cached("a0", [("x", 1)])
     matching.cached("b0", [("x", 1), ("y", 1)])
     matching.arrive(CandidateJob("job", 1, ("x", "y")), 0)
     assert matching.take("a0", 0) is None
     assert matching.take("b0", 0) == "job"
-
-
-def test_the_price_decides_whether_waiting_pays() -> None:
-    cheap = MatchingPolicy(Sharing.HOST, wait=600, price=Price(per_byte=1e-9))
-    dear = MatchingPolicy(Sharing.HOST, wait=600, price=Price(per_byte=1e-7, attempts=2))
-    for policy, expected in ((cheap, "job"), (dear, None)):
-        matching = two_hosts(policy)
-        matching.cached("b0", [("x", 700 * MB)])
-        matching.busy("b0", until=100.0)
-        matching.arrive(CandidateJob("job", 1, ("x",)), 0)
-        assert matching.take("a0", 0) == expected
-    # 700 MB at a tenth of a microsecond a byte, twice: waiting is worth 140 seconds, and no more.
-    assert matching.take("a0", 139.9) is None
-    assert matching.take("a0", 140.0) == "job"
-
-
-def test_with_a_price_a_pilot_that_is_busy_for_longer_is_not_waited_for() -> None:
-    matching = two_hosts(MatchingPolicy(Sharing.HOST, wait=600, price=Price(per_byte=1e-7)))
-    matching.cached("b0", [("x", 700 * MB)])
-    matching.busy("b0", until=71.0)
-    matching.arrive(CandidateJob("job", 1, ("x",)), 0)
-    assert matching.take("a0", 0) == "job"
 
 
 def test_producers_whose_outputs_meet_go_to_one_host() -> None:
@@ -191,7 +166,7 @@ def test_a_colocation_that_never_ends_gives_its_room_back() -> None:
     assert matching.take("a1", 5000) == 1
 
 
-@pytest.mark.parametrize("policy", [C3, LOOK_AHEAD])
+@pytest.mark.parametrize("policy", [WAITING, LOOK_AHEAD])
 def test_several_sites_get_the_jobs_whose_data_are_there(policy: MatchingPolicy) -> None:
     matching = two_hosts(policy, slots=2, sites=True)
     matching.cached("b0", [("x", 1)])
@@ -212,7 +187,7 @@ def test_the_idle_pilot_for_a_job_is_the_one_with_its_data() -> None:
 
 
 def test_a_host_that_goes_takes_its_files_along_and_frees_what_was_kept_for_it() -> None:
-    matching = two_hosts(C3)
+    matching = two_hosts(WAITING)
     matching.cached("b0", [("x", 1)])
     matching.arrive(CandidateJob("job", 1, ("x",)), 0)
     assert matching.take("a0", 0) is None
@@ -241,7 +216,7 @@ def test_a_file_is_at_a_host_until_its_last_copy_goes() -> None:
 @given(st.data())
 @settings(max_examples=examples(150), deadline=None)
 def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> None:
-    policy = data.draw(st.sampled_from([NO_CACHE, C1, C2, C3, LOOK_AHEAD]))
+    policy = data.draw(st.sampled_from([EAGER, WAITING, LOOK_AHEAD]))
     matching = Matching(policy)
     pilots = [(host, slot) for host in range(3) for slot in range(2)]
     names = {pilot: f"{pilot[0]}-{pilot[1]}" for pilot in pilots}
@@ -305,10 +280,10 @@ def test_no_job_is_lost_given_twice_or_kept_for_ever(data: st.DataObject) -> Non
     assert got == open_jobs
 
 
-def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> tuple[float, float, int]:
+def _merges(pilots: int, pairs: int, slots: int = 4, *, together: bool = True) -> tuple[float, float, int]:
     """W3 in a small simulation: the share of input bytes found where the merge ran, seconds of CPU spent in matching, jobs."""
     chance = random.Random(1)
-    matching = Matching(policy)
+    matching = Matching(LOOK_AHEAD if together else EAGER)
     for pilot in range(pilots):
         matching.join(pilot, f"h{pilot % (pilots // slots)}", "site")
     ends: list[tuple[float, int, int]] = []
@@ -324,8 +299,11 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
             read += 2
         heappush(ends, (now + chance.gauss(1000, 50), job, pilot))
 
+    def colocate(pair: int) -> ColocationRequest | None:
+        return ColocationRequest(pair, room=2, of=3) if together else None
+
     for job in range(2 * pairs):
-        matching.arrive(CandidateJob(job, job, colocate=ColocationRequest(job // 2, room=2, of=3)), 0)
+        matching.arrive(CandidateJob(job, job, colocate=colocate(job // 2)), 0)
     for pilot in range(pilots):
         matching.idle(pilot)
     for pilot in [*range(pilots), *range(pilots)]:
@@ -343,7 +321,7 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
             if halves[job // 2] == 2:
                 merge = 2 * pairs + job // 2
                 files = (job // 2 * 2, job // 2 * 2 + 1)
-                matching.arrive(CandidateJob(merge, job, files, 1, ColocationRequest(job // 2, room=2, of=3)), now)
+                matching.arrive(CandidateJob(merge, job, files, 1, colocate(job // 2)), now)
                 host = matching.pilot_for(merge, now)
                 if host is not None:
                     matching.give(merge, host, now)
@@ -357,15 +335,15 @@ def _merges(policy: MatchingPolicy, pilots: int, pairs: int, slots: int = 4) -> 
 
 
 def test_merges_find_both_inputs_at_the_papers_size() -> None:
-    assert _merges(LOOK_AHEAD, 120, 40)[0] == 1.0
-    assert _merges(C1, 120, 40)[0] <= 0.6
+    assert _merges(120, 40)[0] == 1.0
+    assert _merges(120, 40, together=False)[0] <= 0.6
 
 
 def test_merges_find_their_inputs_also_when_every_slot_is_busy() -> None:
-    assert _merges(LOOK_AHEAD, 120, 1200)[0] >= 0.97
+    assert _merges(120, 1200)[0] >= 0.97
 
 
 @pytest.mark.long
 def test_a_match_costs_about_the_same_with_many_pilots() -> None:
-    few, many = _merges(LOOK_AHEAD, 1000, 2000), _merges(LOOK_AHEAD, 20_000, 20_000)
+    few, many = _merges(1000, 2000), _merges(20_000, 20_000)
     assert many[1] / many[2] <= 5 * few[1] / few[2]

@@ -42,7 +42,6 @@ class ExceptionType(StrEnum):
 
 
 RUN_LEVEL = frozenset({ExceptionType.RUN_PRE, ExceptionType.RUN_POST, ExceptionType.RUN_EXTERNAL})
-TASK_LEVEL = frozenset(ExceptionType) - RUN_LEVEL
 EXCEPTIONS = frozenset(ExceptionType) - {ExceptionType.SELECTION}
 """The ten of the paper."""
 CONSTRAINTS = frozenset(
