@@ -117,8 +117,11 @@ def end(
 ) -> Applied | Repeated | Superseded:
     """What the end of an attempt means for its job. A failure is answered at once, by its retry policy unless something else is named."""
     carried = (document.last, document.held_completion)
-    if any(result is not None and result.claim == ending.claim for result in carried):
-        return Repeated(document)
+    recorded = next((result for result in carried if result is not None and result.claim == ending.claim), None)
+    if recorded is not None:
+        if _agree(recorded, ending):
+            return Repeated(document)
+        return Superseded(f"its end is recorded already, and says otherwise: {note_of(recorded)}")
     if document.min_writer > WRITER:
         return Superseded("the document needs a newer release")
     if ending.token == document.token:
@@ -130,6 +133,16 @@ def end(
     if document.final:
         return Superseded(f"the job is {document.state}")
     return Superseded(f"claim {ending.claim} no longer holds the job (now attempt {document.attempt})")
+
+
+def _agree(recorded: AttemptResult, ending: AttemptResult) -> bool:
+    """Whether two ends of one claim say the same about the job. Times and counters may differ: another process may have measured them."""
+    return (recorded.outcome, recorded.exit_code, recorded.signal, recorded.manifest) == (
+        ending.outcome,
+        ending.exit_code,
+        ending.signal,
+        ending.manifest,
+    )
 
 
 def release(

@@ -8,6 +8,7 @@ given away, a kept end is applied when the last holder lets go, and a late end o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 import pytest
@@ -341,6 +342,26 @@ def test_a_late_good_end_is_adopted_when_nobody_has_claimed_since(quarantined: b
     assert verdict.document.state is State.COMPLETED
     assert verdict.document.winner == ending
     assert isinstance(end(verdict.document, ending, now=5, by="p1"), Repeated)
+
+
+@pytest.mark.finding("F-C9")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": AttemptOutcome.FAILURE, "exit_code": 1},
+        {"exit_code": None, "signal": 9},
+        {"manifest": Manifest("/outputs/j/0.1.c1/manifest.json", "f" * 64, 1, 1)},
+    ],
+    ids=str,
+)
+def test_an_end_that_contradicts_the_recorded_one_is_evidence(change: dict[str, Any]) -> None:
+    freed, ending = _released()
+    verdict = end(freed, ending, now=4, by="p1")
+    assert isinstance(verdict, Applied)
+    other = end(verdict.document, replace(ending, **change), now=5, by="p1")
+    assert isinstance(other, Superseded)
+    assert "says otherwise" in other.reason
+    assert isinstance(end(verdict.document, replace(ending, wall=3.5, peak_memory=1), now=5, by="p1"), Repeated)
 
 
 @pytest.mark.ledger("P4-14")

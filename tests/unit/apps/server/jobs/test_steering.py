@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.unit.apps.server.asks import problem, read, steer, story, submit, submit_one
 from tests.unit.apps.server.running import RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot, own_manifest
@@ -36,6 +37,20 @@ async def test_a_cancelled_job_is_not_claimed(server: RunningServer, tenant: str
     pilot = await ScriptedPilot.register(server, tenant)
     assert await pilot.claim(wait=1.5) == []
     assert (await story(ada, job))[-1]["words"] == "ada cancelled it. a mistake"
+
+
+@pytest.mark.finding("F-C9")
+async def test_who_contradicts_a_recorded_end_is_told_so(server: RunningServer, tenant: str) -> None:
+    """It is kept as evidence; the job stays as it was recorded."""
+    ada = server.person("submitter", tenant=tenant)
+    job, pilot, claim = await _running(server, tenant)
+    assert await pilot.end(claim) == ["committed"]
+    before = await read(ada, job)
+    assert await pilot.end(claim, outcome="failure", exit_code=3) == ["superseded"]
+    assert await pilot.end(claim, manifest=own_manifest(claim, sha256="f" * 64)) == ["superseded"]
+    assert await pilot.end(claim, wall=0.7) == ["committed"], "it says the same"
+    after = await read(ada, job)
+    assert (after["state"], after["last"]) == (before["state"], before["last"])
 
 
 async def test_cancelling_a_running_job_orders_its_pilot_to_stop(server: RunningServer, tenant: str) -> None:
