@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.slurm.words import nodes_of, one_line, said, state_of
 from forestay.domain.sites.batch import OVER, BatchId, slices
-from forestay.domain.sites.watched_job import ArrayReading, JobDetails, JobIdentity, JobKind, several
+from forestay.domain.sites.watched_job import NEVER_STARTS, ArrayReading, JobDetails, JobIdentity, JobKind, several
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 
@@ -35,7 +35,7 @@ SOONEST = 2
 whole seconds; Slurm then reports as failed what it did not run."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
-ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,State:"
+ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,Reason:|,State:"
 FAILED = "BOOT_FAIL,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT"
 NOT_WELL = (
     f"{FAILED},COMPLETING,CONFIGURING,PENDING,REQUEUED,REQUEUE_HOLD,RESIZING,RUNNING,SIGNALING,SPECIAL_EXIT,"
@@ -44,6 +44,9 @@ NOT_WELL = (
 """Every state but those of jobs that ended well or that somebody cancelled: of an array, these may be most."""
 UNNAMED = "allocation"
 """What slurmdbd calls a job of whose end it heard before its start: until it has caught up, the rest of its record is made up too."""
+DEPENDENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,UserID:|,Dependency:"
+_DEPENDENCY = re.compile(r"\((?:failed|unfulfilled)\)|_\*")
+"""What Slurm adds to a dependency when it prints one."""
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
 _AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -159,7 +162,56 @@ class SlurmSteering:
             words += await self._elsewhere(fields, avoid)
             # Slurm lets a job that was queued again wait for two minutes by itself.
             await self._do("update", f"JobId={job}", f"StartTime=now+{max(SOONEST, wait)}", *words)
+        await self._repair_dependents(job, fields)
         await self._do("release", job)
+
+    async def release_dependents(self, array: BatchId, owner: int) -> None:
+        repaired: dict[str, list[BatchId]] = {}
+        for dependent, wanted in await self._dependents(owner):
+            rest = without_array(wanted, array)
+            if rest != wanted:
+                repaired.setdefault(rest, []).append(dependent)
+        if not repaired:
+            return
+        ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=State", f"--jobs={array}")
+        states = set(ran.out.splitlines())
+        if ran.code != 0 or any(state_of(state)[0] not in OVER for state in states):
+            raise Transient("Slurm's accounting lags behind")
+        if states == {"COMPLETED"}:
+            await self._depend(repaired)
+
+    async def _repair_dependents(self, job: BatchId, fields: Mapping[str, str]) -> None:
+        """Jobs of the same user that Slurm gave up because this one had failed wait for it once more, as their user wanted."""
+        owner = fields.get("UserId", "").partition("(")[2].rstrip(")")
+        if not owner.isdigit():
+            return
+        repaired: dict[str, list[BatchId]] = {}
+        for dependent, wanted in await self._dependents(int(owner)):
+            if is_given_up(dependent, wanted, job):
+                repaired.setdefault(_DEPENDENCY.sub("", wanted), []).append(dependent)
+        await self._depend(repaired)
+
+    async def _dependents(self, owner: int) -> list[tuple[BatchId, str]]:
+        """Jobs of a user that wait for one that failed, with what they wait for in Slurm's words."""
+        which = ("--states=PENDING", f"--user={owner}")
+        ran = await self._run("squeue", "--noheader", *which, f"--Format={DEPENDENT_FIELDS}")
+        if ran.code != 0:
+            raise Transient(one_line(ran.err) or "squeue does not respond")
+        dependents = []
+        for line in ran.out.splitlines():
+            parts = line.strip().split("|")
+            if len(parts) == 4 and parts[2] == str(owner) and "(failed)" in parts[3]:
+                array, element, _, wanted = parts
+                dependents.append((f"{array}_{element}" if element.isdigit() else array, wanted))
+        return dependents
+
+    async def _depend(self, repaired: Mapping[str, Collection[BatchId]]) -> None:
+        for wanted, dependents in repaired.items():
+            for some in slices(dependents):
+                ran = await self._run("scontrol", "update", f"JobId={','.join(some)}", f"Dependency={wanted}")
+                # What Slurm refuses, because somebody was quicker for example, stays as it is.
+                if ran.code != 0 and said(ran.err + ran.out, ("unable to contact", "timed out")):
+                    raise Transient(one_line(ran.err or ran.out))
 
     async def cancel(self, job: BatchId) -> None:
         _refuse_several(job, await self._fields(job) or {})
@@ -250,18 +302,21 @@ def read_elements(arrays: Collection[BatchId], queue: str, accounting: str) -> d
     failed: dict[BatchId, set[BatchId]] = {array: set() for array in arrays}
     restarted: dict[BatchId, set[BatchId]] = {array: set() for array in arrays}
     active: set[BatchId] = set()
+    startable: set[BatchId] = set()
     in_queue: set[BatchId] = set()
     for line in queue.splitlines():
         parts = line.split("|")
-        if len(parts) != 4 or parts[0] not in failed:
+        if len(parts) != 5 or parts[0] not in failed:
             continue
-        array, number, restarts, word = parts
+        array, number, restarts, reason, word = parts
         job = f"{array}_{number}"
         in_queue.add(job)
         if state_of(word)[0] in OVER:
             failed[array].add(job)
             continue
         active.add(array)
+        if reason != NEVER_STARTS:
+            startable.add(array)
         if number.isdigit() and word == "PENDING" and restarts != "0":
             restarted[array].add(job)
     for job in accounting.split():
@@ -269,8 +324,29 @@ def read_elements(arrays: Collection[BatchId], queue: str, accounting: str) -> d
         if array in failed and number.isdigit() and job not in in_queue:
             failed[array].add(job)
     return {
-        array: ArrayReading(frozenset(failed[array]), frozenset(restarted[array]), array in active) for array in arrays
+        array: ArrayReading(
+            frozenset(failed[array]), frozenset(restarted[array]), array in active, array in active - startable
+        )
+        for array in arrays
     }
+
+
+def is_given_up(dependent: BatchId, wanted: str, job: BatchId) -> bool:
+    """Whether a dependent waits in vain because that job failed. An element of an array may wait for the one of the same number in another array."""
+    array, _, element = job.partition("_")
+    clauses = re.split("[,?]", wanted)
+    if any(clause.endswith(f":{job}(failed)") for clause in clauses):
+        return True
+    return bool(element) and dependent.partition("_")[2] == element and f"aftercorr:{array}_*(failed)" in clauses
+
+
+def without_array(wanted: str, array: BatchId) -> str:
+    """What is left to wait for when every element of an array has ended well. Slurm itself keeps in mind that one of them once failed."""
+    clause = f"afterok:{array}_*(failed)"
+    clauses = re.split("[,?]", wanted)
+    if clause not in clauses:
+        return wanted
+    return "" if "?" in wanted else ",".join(_DEPENDENCY.sub("", other) for other in clauses if other != clause)
 
 
 def _refuse_several(job: BatchId, fields: Mapping[str, str]) -> None:
@@ -310,7 +386,8 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     waiting = fields.get("JobState") == "PENDING"
     requeue = fields.get("Requeue") != "0"
     name = fields.get("JobName", "job")
-    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, requeue)
+    given_up = tuple(re.findall(r":(\d+)(?:_[\d*]+)?\(failed\)", fields.get("Dependency", "")))
+    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, requeue, given_up)
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:

@@ -16,6 +16,8 @@ from forestay.domain.sites.batch import OVER, BatchId, BatchOutcome, BatchState
 GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
 """Somebody wanted it so: nothing is to be recovered."""
 LOST_WITH_NODE = "NODE_FAIL"
+NEVER_STARTS = "DependencyNeverSatisfied"
+"""Why a job waits that its batch system will not start, because of how another one ended."""
 MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
 """Needs that can be changed while a job waits."""
 
@@ -77,6 +79,8 @@ class ArrayReading(NamedTuple):
     """Elements that wait to be started once more."""
     active: bool
     """Some element waits or runs."""
+    stuck: bool = False
+    """All of those wait, and the batch system will never start them."""
 
 
 class WatchedJobAction(StrEnum):
@@ -148,6 +152,8 @@ class JobDetails:
     """It is in the queue and has not begun."""
     requeue: bool = True
     """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
+    waits_in_vain_for: tuple[BatchId, ...] = ()
+    """Jobs of which it needed that they end well, and that did not; arrays by their own ids."""
 
 
 class Vouching(NamedTuple):

@@ -51,7 +51,12 @@ class BatchSteering(Protocol):
         self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
     ) -> None:
         """It runs once more under its id, in so many seconds at the earliest, with these needs, and not on the nodes to be avoided if there are enough others.
-        Once for a mark, however often it is asked for."""
+        Once for a mark, however often it is asked for. Jobs of the same user that were given up because it had failed wait for it again."""
+        ...
+
+    async def release_dependents(self, array: BatchId, owner: int) -> None:
+        """Jobs of this user that were given up because an element of the array had failed no longer wait for it, if every element has ended
+        well since."""
         ...
 
     async def cancel(self, job: BatchId) -> None:

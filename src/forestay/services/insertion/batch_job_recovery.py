@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
 from forestay.domain.sites.watched_job import (
+    NEVER_STARTS,
     ArrayReading,
     JobDetails,
     JobIdentity,
@@ -94,6 +95,8 @@ class BatchJobRecovery:
     _allowed: set[BatchId] = field(default_factory=set)
     _lost: dict[BatchId, int] = field(default_factory=dict)
     """Which start of a job was told as lost with its node."""
+    _stuck: dict[BatchId, float] = field(default_factory=dict)
+    """Since when jobs are seen that will never start, in seconds since 1970."""
     _act: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by an act on a job, so that the job is not shown as failed in the middle of it."""
 
@@ -140,7 +143,21 @@ class BatchJobRecovery:
         await self._allow([array for name, array in arrays.items() if name in readings and readings[name].active])
         await self._obey(jobs)
         await self._end({array: readings[name] for name, array in arrays.items() if name in readings})
+        stuck = {array.id for array in arrays.values() if array.id in readings and readings[array.id].stuck}
+        stuck |= {name for name, outcome in outcomes.items() if outcome.reason == NEVER_STARTS}
+        await self._leave({name: word for name, word in words.items() if name in stuck}, words)
         self.looks += 1
+
+    async def _leave(self, stuck: Mapping[BatchId, WatchedJob], words: Collection[BatchId]) -> None:
+        """No longer watch jobs that will never start, because what they wait for has failed and nobody decides on that any more."""
+        now = self.clock.now() / 1000
+        self._stuck = {name: self._stuck.get(name, now) for name in stuck}
+        long = [name for name, since in self._stuck.items() if now > since + self.decide_within + COMMANDS]
+        details = await self.steering.details(long) if long else {}
+        for name, known in details.items():
+            if known.waits_in_vain_for and not set(known.waits_in_vain_for) & set(words):
+                self.troubled(f"job {name} will never start and is no longer watched: what it depends on has failed")
+                self.spool.settle(stuck[name])
 
     # -- arrays: one word, many jobs ---------------------------------------------------------------------------
 
@@ -168,6 +185,8 @@ class BatchJobRecovery:
                 continue
             try:
                 over = await self.steering.is_over(array.id)
+                if over and self.acting:
+                    await self.steering.release_dependents(array.id, array.owner)
             except PortError as error:
                 self.troubled(f"whether array {array.id} has ended is checked later: {error}")
                 continue

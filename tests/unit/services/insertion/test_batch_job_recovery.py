@@ -85,6 +85,7 @@ class FakeBatch:
     avoided: tuple[str, ...] = ()
     kind: JobKind = JobKind.SINGLE
     requeue: bool = True
+    waits_for: tuple[BatchId, ...] = ()
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -98,6 +99,9 @@ class FakeBatch:
     async def is_over(self, array: BatchId) -> bool:
         raise NotImplementedError
 
+    async def release_dependents(self, array: BatchId, owner: int) -> None:
+        self.done.append(("release dependents", (array, owner)))
+
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         return dict.fromkeys(jobs, JobIdentity(self.kind, 1000))
 
@@ -107,7 +111,18 @@ class FakeBatch:
         needs = {"memory": 100 * MIB, "wall": 600, "cpus": 1}
         logs = ("/x.err",)
         return {
-            job: JobDetails(job, "align:reads", "ann", False, "", needs, logs, requeue=self.requeue) for job in jobs
+            job: JobDetails(
+                job,
+                "align:reads",
+                "ann",
+                False,
+                "",
+                needs,
+                logs,
+                requeue=self.requeue,
+                waits_in_vain_for=self.waits_for,
+            )
+            for job in jobs
         }
 
     async def peak_memory(self, job: BatchId) -> int | None:
@@ -374,7 +389,10 @@ class FakeArray(FakeBatch):
         failed = {job for job, state in self.states.items() if fate(state) is WatchedJobAction.FAILED}
         restarted = {job for job, state in self.states.items() if state.state is BatchState.WAITING and state.restarts}
         active = any(fate(state) is WatchedJobAction.GOING for state in self.states.values())
-        return {array: ArrayReading(frozenset(failed), frozenset(restarted), active) for array in arrays}
+        stuck = {job for job, state in self.states.items() if state.reason}
+        return {
+            array: ArrayReading(frozenset(failed), frozenset(restarted), active, array in stuck) for array in arrays
+        }
 
     async def is_over(self, array: BatchId) -> bool:
         return self.over
@@ -430,7 +448,7 @@ async def test_each_element_of_an_array_is_reported_and_recovered_by_itself() ->
     assert [event["attempt"] for event in room.service.events if event["kind"] == "task-aborted"] == [1, 1, 2]
     await recovery.look()
     assert not room.spool.words
-    assert batch.done == [("again", "7_3")]
+    assert batch.done == [("again", "7_3"), ("release dependents", ("7", 1000))]
 
 
 @pytest.mark.finding("F-A1")
@@ -472,6 +490,44 @@ async def test_of_many_elements_that_fail_at_once_some_are_taken_up_at_a_time_an
         assert len(set(batch.asked)) <= 200
     assert not room.spool.words
     assert len({event["task"] for event in room.service.events if event["kind"] == "task-aborted"}) == 300
+
+
+@pytest.mark.finding("F-A17")
+@pytest.mark.parametrize("kind", [JobKind.SINGLE, JobKind.ARRAY])
+async def test_a_job_that_will_never_start_leaves_the_spool_when_nobody_decides_on_what_it_waits_for(
+    kind: JobKind,
+) -> None:
+    never = replace(WAITS, reason="DependencyNeverSatisfied")
+    batch = FakeArray(never, states={"7": never}, kind=kind, waits_for=("5",))
+    room = Room(batch, spool=FakeSpool({"5": job("5"), "7": job()}))
+    batch.states["5"] = RUNS
+    recovery = room.recovery()
+    await recovery.look()
+    assert set(room.spool.words) == {"5", "7"}
+    room.clock.at += 1000
+    await recovery.look()
+    assert set(room.spool.words) == {"5", "7"}, "the job that it waits for may still be run again"
+    del room.spool.words["5"]
+    await recovery.look()
+    assert not room.spool.words
+    assert not batch.done
+
+
+@pytest.mark.finding("F-A17")
+async def test_a_job_that_only_lately_cannot_start_stays() -> None:
+    """What it waits for may be run again in a moment."""
+    never = replace(WAITS, reason="DependencyNeverSatisfied")
+    room = Room(FakeBatch(never, waits_for=("5",)))
+    recovery = room.recovery()
+    await recovery.look()
+    room.clock.at += 100
+    await recovery.look()
+    room.batch.now = WAITS
+    await recovery.look()
+    room.batch.now = never
+    room.clock.at += 100
+    await recovery.look()
+    assert room.spool.words
 
 
 @pytest.mark.finding("F-A4")
