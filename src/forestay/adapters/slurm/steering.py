@@ -37,11 +37,8 @@ IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
 ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,Reason:|,State:"
 FAILED = "BOOT_FAIL,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT"
-NOT_WELL = (
-    f"{FAILED},COMPLETING,CONFIGURING,PENDING,REQUEUED,REQUEUE_HOLD,RESIZING,RUNNING,SIGNALING,SPECIAL_EXIT,"
-    "STAGE_OUT,STOPPED,SUSPENDED"
-)
-"""Every state but those of jobs that ended well or that somebody cancelled: of an array, these may be most."""
+NOT_WELL = f"{FAILED},COMPLETING,CONFIGURING,PENDING,REQUEUED,REQUEUE_HOLD,RUNNING,SUSPENDED"
+"""States of jobs that did not end well, or not yet. Those that did, or that somebody cancelled, may be most of an array."""
 UNNAMED = "allocation"
 """What slurmdbd calls a job of whose end it heard before its start: until it has caught up, the rest of its record is made up too."""
 DEPENDENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,UserID:|,Dependency:"

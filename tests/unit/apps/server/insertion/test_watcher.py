@@ -154,6 +154,34 @@ async def test_of_an_array_each_element_is_recovered_and_shown_by_itself(
     assert not list((tmp_path / "spool" / "settled").iterdir())
 
 
+@pytest.mark.finding("F-A2")
+async def test_a_chain_and_what_follows_an_array_go_on_after_a_recovery(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """The first job of a chain and one element of an array want more memory; nobody but Slurm's own rules for dependencies knows who follows."""
+    await add_rule(local, tenant, MORE)
+    user = await begin()
+    said = f"echo $SLURM_JOB_NAME >> {tmp_path}/starts"
+    greedy = f"python3 -c '{GREEDY}'"
+    first = user.sbatch("--mem=100", "-J", "first", "--wrap", f"{said}; {greedy}")
+    second = user.sbatch("--mem=10", "-J", "second", f"--dependency=afterok:{first}", "--wrap", said)
+    third = user.sbatch("--mem=10", "-J", "third", f"--dependency=afterok:{second}", "--wrap", said)
+    element = f"[ $SLURM_ARRAY_TASK_ID != 1 ] || {greedy}"
+    array = user.sbatch("--array=0-2", "--mem=100", "-J", "array", "--wrap", f"{said}; {element}")
+    gather = user.sbatch("--mem=10", "-J", "gather", f"--dependency=afterok:{array}", "--wrap", said)
+    jobs = [first, second, third, array, gather]
+
+    async def all_settled() -> bool:
+        return not {watched.id for watched in user.watcher.spool.jobs()} & set(jobs)
+
+    await until(all_settled, "the jobs to be settled", 180)
+    starts = (tmp_path / "starts").read_text().split()
+    assert [name for name in starts if name not in ("array", "gather")] == ["first", "first", "second", "third"]
+    assert [name for name in starts if name in ("array", "gather")] == ["array"] * 4 + ["gather"]
+    for job in (first, second, third, gather):
+        assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "COMPLETED", job
+
+
 @pytest.mark.finding("F-A6")
 async def test_a_job_that_must_not_be_requeued_is_not(
     local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
