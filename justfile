@@ -194,9 +194,10 @@ fuzz-xml *args:
 openapi-fuzz *args:
     eval "$(scripts/servers env)" && uv run python -m tests.system.openapi {{ args }}
 
-# Write the interface's description to docs/reference/openapi.json.
+# Write the interface's description to docs/reference/openapi.json, and the client's types from it.
 openapi:
     uv run python scripts/openapi.py
+    uv run python scripts/client_types.py
 
 # Build the pages into the package; Node comes with the Python group `pages`.
 pages:

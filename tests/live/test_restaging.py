@@ -25,7 +25,7 @@ from forestay.adapters.botocore.signing import S3Signer
 from forestay.adapters.system.secrets import ReferencedSecrets
 from forestay.apps.config.storage_settings import ElementTable, credentials_of
 from forestay.client.api import file_calls
-from forestay.client.api.answers import NewJob
+from forestay.client.api.schemas import NewJob
 
 pytestmark = [pytest.mark.live, pytest.mark.pair]
 

@@ -12,7 +12,7 @@ from tests.servers import address
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site, until
 
-from forestay.client.api.answers import NewJob
+from forestay.client.api.schemas import NewJob
 
 pytestmark = [pytest.mark.live, pytest.mark.pair]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 import orjson
 
-from forestay.client.api.answers import StoredFlow
 from forestay.client.api.calls import Call, Json, document
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import StoredFlow
 
 
 def store_bpel(
@@ -17,7 +19,7 @@ def store_bpel(
 ) -> Call[StoredFlow]:
     """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
     body = {"process": process, "wsdls": list(wsdls), "jobs": dict(jobs or {}), "mapping": mapping}
-    return Call("POST", "/v1/flows/bpel", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps(body))
+    return Call("POST", "/v1/flows/bpel", lambda answer: cast("StoredFlow", document(answer)), body=orjson.dumps(body))
 
 
 def send_message(run: str, partner: str, operation: str, message: Mapping[str, object]) -> Call[Json]:

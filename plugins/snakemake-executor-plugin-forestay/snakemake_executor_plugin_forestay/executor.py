@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -16,13 +16,16 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from forestay.client.api import calls, incident_calls
-from forestay.client.api.answers import FINAL, STATES, WELL, Job, NewJob
+from forestay.client.api.answers import FINAL, STATES, WELL
 from forestay.client.transport.errors import ApiError, ClientError, NotAllowed, Unavailable
 from snakemake_executor_plugin_forestay.earlier_work import folder_name, place_of, properties_of, work_of
 from snakemake_executor_plugin_forestay.needs import needs
 from snakemake_executor_plugin_forestay.server_link import ServerLink
 from snakemake_executor_plugin_forestay.settings import ExecutorSettings
 from snakemake_executor_plugin_forestay.words import why
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job, NewJob
 
 RUN, FOLDER, PLACE, WORK = "snakemake-run", "snakemake-folder", "snakemake-place", "snakemake-work"
 WILDCARDS, ATTEMPT = "snakemake-wildcards", "snakemake_attempt"
@@ -132,7 +135,7 @@ class Executor(RemoteExecutor):
         }  # fmt: skip
         if self._given.team:
             wanted["team"] = self._given.team
-        (accepted,) = self._link.surely(calls.submit([cast(NewJob, wanted)]))
+        (accepted,) = self._link.surely(calls.submit([cast("NewJob", wanted)]))
         return accepted["id"]
 
     def _found_again(self, job: JobExecutorInterface, place: str, work: str) -> str | None:

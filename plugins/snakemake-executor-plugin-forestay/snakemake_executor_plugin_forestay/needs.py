@@ -1,11 +1,13 @@
 """What a job needs, from the names that Snakemake's rules use, those of its Slurm plugin among them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from forestay.client.api.answers import ResourcesJson
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import ResourcesJson
+
 
 MB = 1_000_000
 MINUTE = 60

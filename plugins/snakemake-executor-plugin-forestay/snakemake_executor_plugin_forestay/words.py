@@ -1,9 +1,10 @@
 """How a job ended, in plain words for Snakemake's log: what was seen, why, what was done about it, and where to look."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forestay.client.api.answers import IncidentWhole, Job
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import IncidentWhole, Job
 
 
 def why(job: Job, incident: IncidentWhole | None, server: str) -> str:

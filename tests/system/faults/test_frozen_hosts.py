@@ -14,7 +14,7 @@ from tests.system.faults.freezer import Freezer
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, Host, failure_site, until
 
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 pytestmark = [pytest.mark.slow, pytest.mark.pair]
 

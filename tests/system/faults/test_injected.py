@@ -27,7 +27,7 @@ from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import until
 
 from forestay.client import ApiError, ForestayClient, Unavailable, wait
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 pytestmark = pytest.mark.slow
 

@@ -30,7 +30,7 @@ from tests.unit.apps.server.store_room import store_room
 
 from forestay.apps.server.http.request_context import WORD_HEADER
 from forestay.client import ApiError, ForestayClient, Unavailable, wait
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 pytestmark = [pytest.mark.slow, pytest.mark.pair]
 

@@ -16,7 +16,7 @@ from tests.system.faults.broken_libc import FSYNC, WRITE, BrokenLibc
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site, until
 
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 pytestmark = [pytest.mark.slow, pytest.mark.pair]
 

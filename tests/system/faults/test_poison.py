@@ -12,7 +12,8 @@ import pytest
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site, until
 
-from forestay.client.api.answers import FINAL, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 pytestmark = [pytest.mark.slow, pytest.mark.pair]
 

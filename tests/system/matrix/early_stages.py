@@ -12,7 +12,7 @@ from tests.system.matrix.room import WORK, Plan, Room, nothing, waiting_for
 from tests.system.matrix.scenario import DIGEST, GOOD, LATER, MIB, RESTAGE, person, scenario, too_small
 from tests.system.matrix.site import until
 
-from forestay.client.api.answers import NewJob
+from forestay.client.api.schemas import NewJob
 
 # Submission
 

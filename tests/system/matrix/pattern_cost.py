@@ -31,7 +31,8 @@ from tests.system.matrix.submitters import Submission
 from tests.unit.apps.server.processes import Started
 
 from forestay.client import ForestayClient, JobFailedError, fire, run, wait
-from forestay.client.api.answers import FINAL, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 ASKS_EVERY = 0.1
 """Seconds between two questions of a submitter who polls."""

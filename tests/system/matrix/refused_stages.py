@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.system.matrix.room import Plan, Room
 from tests.system.matrix.scenario import scenario
 
-from forestay.client.api.answers import SpecificationJson
+from forestay.client.api.schemas import SpecificationJson
 
 
 @scenario(

@@ -15,7 +15,7 @@ from tests.system.matrix.cut_wire import Wire
 from tests.system.matrix.site import FailureSite, Host, until
 
 from forestay.client import ForestayClient
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 from forestay.services.exceptions.decide.decider import FRESH
 
 MEASURED = "measured"

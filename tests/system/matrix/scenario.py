@@ -11,7 +11,7 @@ from typing import Any, cast
 from tests.system.matrix.room import WORK, Plan, Room, nothing
 from tests.system.matrix.site import until
 
-from forestay.client.api.answers import NewJob
+from forestay.client.api.schemas import NewJob
 
 MIB = 1 << 20
 SAME = {"action": "resubmit", "how": "same"}

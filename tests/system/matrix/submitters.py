@@ -12,7 +12,8 @@ from uuid import uuid4
 from tests.system.matrix.site import PATIENCE, CallbackDesk, until
 
 from forestay.client import ForestayClient, JobFailedError, fire, run
-from forestay.client.api.answers import FINAL, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 
 class Submission(StrEnum):

@@ -20,7 +20,7 @@ from tests.system.matrix.site import FailureSite, until
 
 from forestay.client import ForestayClient
 from forestay.client.api import engine_calls
-from forestay.client.api.engine_calls import NewEvent
+from forestay.client.api.schemas import NewEvent
 
 RECORDS = Path(__file__).parents[2] / "unit" / "packs"
 AHEAD = 60

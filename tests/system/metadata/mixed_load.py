@@ -16,7 +16,7 @@ from tests.system.matrix.scenario import MIB
 from tests.system.matrix.site import FailureSite
 
 from forestay.client import wait
-from forestay.client.api.answers import NewJob, SpecificationJson
+from forestay.client.api.schemas import NewJob, SpecificationJson
 
 LONGEST = 300.0
 URGENT, ORDINARY, WIDE = "urgent", "ordinary", "wide"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forestay.client.api import engine_calls
 from forestay.client.api.async_client import AsyncForestayClient
 from forestay.client.api.calls import Call
-from forestay.client.api.engine_calls import NewEvent
 from forestay.client.transport.errors import ApiError, ClientError
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.exceptions.exception_service import EngineNews, EventReply, OrderedAction
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import NewEvent
 
 T = TypeVar("T")
 

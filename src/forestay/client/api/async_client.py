@@ -6,27 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import httpx
 
 from forestay.client.api import calls, run_calls
-from forestay.client.api.answers import (
-    AcceptedJson,
-    Job,
-    JobList,
-    NewJob,
-    RunDetails,
-    SpecificationJson,
-    StartedRunJson,
-    StoredFlow,
-    Story,
-)
+from forestay.client.api.answers import JobList
 from forestay.client.api.calls import Call, Filters, Json
 from forestay.client.api.retrying_call import Patience, ReadBack, RetryingCall, RetryLater, problem
 from forestay.client.transport.connection import Servers, new_client_options
 from forestay.client.transport.errors import Unavailable
 from forestay.client.transport.event_stream import EventReader, StreamEvent
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import (
+        AcceptedJson,
+        Job,
+        NewJob,
+        RunDetails,
+        SpecificationJson,
+        StartedRunJson,
+        StoredFlow,
+        Story,
+    )
 
 T = TypeVar("T")
 

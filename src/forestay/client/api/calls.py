@@ -8,14 +8,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
 import orjson
 
-from forestay.client.api.answers import AcceptedJson, Job, JobList, NewJob, SpecificationJson, Story
+from forestay.client.api.answers import JobList
 from forestay.client.transport.errors import BadAnswer, WaitsForApproval
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import AcceptedJson, Job, NewJob, SpecificationJson, StoredSpecificationJson, Story
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -85,7 +88,7 @@ def _part(name: str) -> Callable[[httpx.Response], Any]:
 
 
 def _job(answer: httpx.Response) -> Job:
-    return cast(Job, document(answer))
+    return cast("Job", document(answer))
 
 
 def _page(answer: httpx.Response) -> JobList:
@@ -149,12 +152,12 @@ def job(name: str) -> Call[Job]:
     return Call("GET", _place(name), _job, job=name)
 
 
-def specification(name: str) -> Call[SpecificationJson]:
-    return Call("GET", _place(name, "/specification"), lambda answer: cast(SpecificationJson, document(answer)))
+def specification(name: str) -> Call[StoredSpecificationJson]:
+    return Call("GET", _place(name, "/specification"), lambda answer: cast("StoredSpecificationJson", document(answer)))
 
 
 def story(name: str) -> Call[Story]:
-    return Call("GET", _place(name, "/story"), lambda answer: cast(Story, document(answer)))
+    return Call("GET", _place(name, "/story"), lambda answer: cast("Story", document(answer)))
 
 
 def log(name: str, *, attempt: int | None = None) -> Call[str]:

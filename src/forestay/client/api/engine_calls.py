@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import quote
 
 import httpx
@@ -11,63 +11,8 @@ import orjson
 
 from forestay.client.api.calls import Call, Json, document
 
-
-class NewEvent(TypedDict):
-    """An event as it is reported; see the HTTP interface."""
-
-    id: str
-    run: str
-    kind: str
-    task: NotRequired[str]
-    at: NotRequired[int]
-    attempt: NotRequired[int]
-    flow: NotRequired[str]
-    owner: NotRequired[str]
-    parent: NotRequired[str]
-    data: NotRequired[Mapping[str, object]]
-    result: NotRequired[object]
-    evidence: NotRequired[Mapping[str, object]]
-    tasks: NotRequired[Mapping[str, str]]
-    trigger: NotRequired[str]
-    labels: NotRequired[Mapping[str, str]]
-    otherwise: NotRequired[str]
-
-
-class EventAnswerJson(TypedDict):
-    """What is said to an event at once."""
-
-    event: str
-    run: str
-    answer: str
-    incident: str | None
-    words: str
-
-
-class OrderJson(TypedDict):
-    """Something that an engine is to do; each id once, however often it is told."""
-
-    n: int
-    id: str
-    run: str
-    key: str
-    verb: str
-    task: str
-    holder: str
-    wait: int
-    needs: dict[str, dict[str, float]]
-    data: dict[str, Any]
-    by: str
-    reason: str
-    incident: str
-    at: str
-
-
-class ToldIncident(TypedDict):
-    """How an incident stands; closed: nothing more comes of it."""
-
-    state: str
-    closed: bool
-    words: str
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import EventAnswerJson, NewEvent, OrderJson, ToldIncident
 
 
 class Orders(NamedTuple):
@@ -81,7 +26,7 @@ def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswerJson
     """Report events; the same ones again are harmless."""
 
     def read(answer: httpx.Response) -> list[EventAnswerJson]:
-        return cast(list[EventAnswerJson], document(answer)["answers"])
+        return cast("list[EventAnswerJson]", document(answer)["answers"])
 
     return Call("POST", _place(engine, "/events"), read, body=orjson.dumps({"events": events}, default=str))
 

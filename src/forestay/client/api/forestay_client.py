@@ -8,33 +8,32 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import httpx
 import orjson
 
 from forestay.client.api import calls, incident_calls, playbook_calls, rule_calls, run_calls
-from forestay.client.api.answers import (
-    AcceptedJson,
-    HistoryList,
-    IncidentList,
-    IncidentWhole,
-    Job,
-    JobList,
-    NewJob,
-    RunDetails,
-    RunList,
-    SpecificationJson,
-    StartedRunJson,
-    StoredFlow,
-    Story,
-    StoryPage,
-)
+from forestay.client.api.answers import HistoryList, IncidentList, JobList, RunList, StoryPage
 from forestay.client.api.calls import Call, Filters, Json
 from forestay.client.api.retrying_call import Patience, ReadBack, RetryingCall, RetryLater, problem
 from forestay.client.transport.connection import HangUp, Servers, new_client_options
 from forestay.client.transport.errors import Unavailable
 from forestay.client.transport.event_stream import EventReader, StreamEvent
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import (
+        AcceptedJson,
+        IncidentWhole,
+        Job,
+        NewJob,
+        RunDetails,
+        SpecificationJson,
+        StartedRunJson,
+        StoredFlow,
+        StoredSpecificationJson,
+        Story,
+    )
 
 T = TypeVar("T")
 HowFar = Callable[[int, int], None]
@@ -148,7 +147,7 @@ class ForestayClient:
     def count_jobs(self, by: str = "state", filters: Filters | None = None) -> dict[str, int]:
         return self.send(calls.count_jobs(by, filters))
 
-    def specification(self, job: str) -> SpecificationJson:
+    def specification(self, job: str) -> StoredSpecificationJson:
         return self.send(calls.specification(job))
 
     def story(self, job: str) -> Story:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 import httpx
 import orjson
 
-from forestay.client.api.answers import IncidentJson, IncidentList, IncidentWhole
+from forestay.client.api.answers import IncidentList
 from forestay.client.api.calls import Call, Filters, Json, document, query_of
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import IncidentJson, IncidentWhole
 
 
 def find_incidents(
@@ -20,7 +23,7 @@ def find_incidents(
 
     def read(answer: httpx.Response) -> IncidentList:
         whole = document(answer)
-        return IncidentList(cast(list[IncidentJson], whole.get("incidents", [])), whole.get("cursor"))
+        return IncidentList(cast("list[IncidentJson]", whole.get("incidents", [])), whole.get("cursor"))
 
     return Call("GET", "/v1/incidents", read, query)
 
@@ -33,7 +36,7 @@ def launch(name: str, *, playbook: str = "", text: str = "") -> Call[Json]:
 
 def incident(name: str) -> Call[IncidentWhole]:
     place = f"/v1/incidents/{quote(name, safe='')}"
-    return Call("GET", place, lambda answer: cast(IncidentWhole, document(answer)))
+    return Call("GET", place, lambda answer: cast("IncidentWhole", document(answer)))
 
 
 def inbox(*, cause: str | None = None, owner: str | None = None) -> Call[Json]:

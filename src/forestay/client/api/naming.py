@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from forestay.client.api import approval_calls, calls
-from forestay.client.api.answers import IncidentJson
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.transport.errors import Ambiguous, NotFoundError
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import IncidentJson
 
 NEWEST = "newest"
 SHORTEST = 4

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forestay.client.api.answers import IncidentJson
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.formats.provenance.ro_crate import crate, flow_file
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import IncidentJson
 
 MOST = 50_000
 """Jobs of one crate: a document with more is read by nothing."""

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import httpx
 import orjson
 
-from forestay.client.api.answers import Job
 from forestay.client.api.calls import Call
 from forestay.client.transport.errors import (
     ApiError,
@@ -28,6 +27,9 @@ from forestay.client.transport.errors import (
     NotFoundError,
     Unavailable,
 )
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job
 
 T = TypeVar("T")
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 import httpx
 import orjson
 
-from forestay.client.api.answers import HistoryList, RunDetails, RunJson, RunList, StartedRunJson, StoredFlow, StoryPage
+from forestay.client.api.answers import HistoryList, RunList, StoryPage
 from forestay.client.api.calls import Call, Filters, Json, document, new_key, query_of
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import RunDetails, RunJson, StartedRunJson, StoredFlow
 
 
 def _place(run: str, what: str = "") -> str:
@@ -20,7 +23,7 @@ def _place(run: str, what: str = "") -> str:
 def store_flow(text: str) -> Call[StoredFlow]:
     """A flow in YAML or JSON; stored once however often it is sent, since its version is the hash of its content."""
     return Call(
-        "POST", "/v1/flows", lambda answer: cast(StoredFlow, document(answer)), body=orjson.dumps({"text": text})
+        "POST", "/v1/flows", lambda answer: cast("StoredFlow", document(answer)), body=orjson.dumps({"text": text})
     )
 
 
@@ -35,13 +38,13 @@ def start_run(
     """Always sent with a key, so that a repeat is harmless."""
     body = {"flow": flow_version, "params": dict(params or {})}
     return Call(
-        "POST", "/v1/runs", lambda answer: cast(StartedRunJson, document(answer)),
+        "POST", "/v1/runs", lambda answer: cast("StartedRunJson", document(answer)),
         body=orjson.dumps(body), headers={"Idempotency-Key": key or new_key()},
     )  # fmt: skip
 
 
 def run(name: str) -> Call[RunDetails]:
-    return Call("GET", _place(name), lambda answer: cast(RunDetails, document(answer)))
+    return Call("GET", _place(name), lambda answer: cast("RunDetails", document(answer)))
 
 
 def find_runs(filters: Filters | None = None, *, limit: int | None = None, cursor: str | None = None) -> Call[RunList]:
@@ -50,7 +53,7 @@ def find_runs(filters: Filters | None = None, *, limit: int | None = None, curso
 
     def read(answer: httpx.Response) -> RunList:
         whole = document(answer)
-        return RunList(cast(list[RunJson], whole.get("runs", [])), whole.get("cursor"))
+        return RunList(cast("list[RunJson]", whole.get("runs", [])), whole.get("cursor"))
 
     return Call("GET", "/v1/runs", read, query)
 

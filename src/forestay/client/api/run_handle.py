@@ -6,14 +6,17 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forestay.client.api.answers import RUN_WELL, RunDetails
+from forestay.client.api.answers import RUN_WELL
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.transport.errors import ClientError, TimedOut
 from forestay.client.transport.settings import find_settings
 from forestay.formats.flows.flow_picture import picture_of_text
 from forestay.formats.text.progress_html import progress_html
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import RunDetails
 
 ENDED = frozenset({"completed", "forced_complete", "failed", "cancelled", "skipped"})
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import orjson
 
-from forestay.client.api.answers import AcceptedJson, NewJob, SpecificationJson
 from forestay.client.api.calls import LARGEST_REQUEST
 from forestay.client.api.forestay_client import ForestayClient
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import AcceptedJson, NewJob, SpecificationJson
 
 LARGEST_BODY = 8 << 20
 """Bytes of jobs in one request."""

@@ -10,14 +10,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import orjson
 
 from forestay.client.api import calls
-from forestay.client.api.answers import FINAL, WELL, Job
+from forestay.client.api.answers import FINAL, WELL
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.transport.errors import ApiError, TimedOut, Unavailable
 from forestay.client.transport.event_stream import StreamEvent
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job
 
 ASK_EVERY = 30.0
 """Seconds between two readings of all jobs while the stream is open."""

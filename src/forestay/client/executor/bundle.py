@@ -10,12 +10,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forestay.client.api.answers import FINAL, Job, NewJob
+from forestay.client.api.answers import FINAL
 from forestay.client.executor.job_future import JobFuture
 from forestay.client.executor.results import bundle_of
 from forestay.client.transport.errors import ClientError
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job, NewJob
 
 MOST = 32
 """Calls in a bundle."""
@@ -149,7 +152,7 @@ def bundled(
     """What is sent: calls of the same function one after the other together, if they may be and if that is worth while."""
     at = 0
     while at < len(calls):
-        name = calls[at][0]["name"]
+        name = calls[at][0]["name"] or ""
         most = lengths.fitting(name) if may and len(calls) >= WORTH else 1
         end = at + 1
         while end < len(calls) and end - at < most and calls[end][0]["name"] == name:

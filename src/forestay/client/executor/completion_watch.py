@@ -9,17 +9,20 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from forestay.client.api import calls
-from forestay.client.api.answers import FINAL, Job
+from forestay.client.api.answers import FINAL
 from forestay.client.api.calls import Filters
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.api.waiting import ASK_EVERY, MOST_VALUES
 from forestay.client.transport.connection import HangUp
 from forestay.client.transport.errors import ApiError, ClientError, NotFoundError, Unavailable
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job
 
 PAUSE = 1.0
 """Seconds before a stream that broke is opened again."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from forestay.client.api.answers import FINAL, InputJson, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL
 from forestay.client.api.calls import new_key
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.api.retrying_call import Patience
@@ -29,6 +29,9 @@ from forestay.client.transport.errors import BadRequest, ClientError, ConflictEr
 from forestay.client.transport.settings import find_settings
 from forestay.formats.text.document_fields import duration_of, size_of
 from forestay.formats.text.progress_html import progress_html
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import InputJson, NewJob, SpecificationJson
 
 T = TypeVar("T")
 P = ParamSpec("P")

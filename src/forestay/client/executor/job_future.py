@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from forestay.client.api.answers import Job
 from forestay.client.executor.results import RaisedError, value_of
 from forestay.client.transport.errors import ClientError, TimedOut
 from forestay.formats.text.progress_html import facts_html
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job
 
 T = TypeVar("T")
 

@@ -7,12 +7,15 @@ import hashlib
 import json
 import sys
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.client.api.answers import WELL, Job, ManifestJson
+from forestay.client.api.answers import WELL
 from forestay.client.transport.errors import JobFailedError, RemoteError, ResultUnreachable
 from forestay_pilot.calls.plain_values import unpack
 from forestay_pilot.calls.runner import RESULT_FILE
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job, ManifestJson
 
 
 class RemoteTraceback(Exception):

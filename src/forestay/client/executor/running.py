@@ -6,13 +6,16 @@ Wait for it (`run`), ask for it by its id (`client.submit`, then `client.job`), 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from forestay.client.api.answers import FINAL, WELL, Job, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL, WELL
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.api.waiting import wait
 from forestay.client.executor.results import failure_in_words
 from forestay.client.transport.errors import JobFailedError
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import Job, NewJob, SpecificationJson
 
 FORGOTTEN = "forestay/forgotten"
 """The label of jobs that nobody waits for: an alert is raised when one fails."""
@@ -46,6 +49,6 @@ def fire(
     If it fails an alert is raised, which is in the reconciler's log and before the eyes of whoever looks after the installation.
     """
     new_job: NewJob = job or {}
-    labelled = cast(NewJob, {**new_job, "labels": {**new_job.get("labels", {}), FORGOTTEN: "true"}})
+    labelled = cast("NewJob", {**new_job, "labels": {**new_job.get("labels", {}), FORGOTTEN: "true"}})
     (accepted,) = client.submit([labelled], specification, key=key)
     return accepted["id"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from forestay.client.api.engine_calls import OrderJson, ToldIncident
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import OrderJson, ToldIncident
 
 
 class GoOn(NamedTuple):

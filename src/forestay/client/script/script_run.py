@@ -20,16 +20,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from forestay.client.api import engine_calls
-from forestay.client.api.engine_calls import NewEvent
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.api.retrying_call import Patience
 from forestay.client.script.command_state import CommandState, Complete, Fail, GoOn, Remove, Retry, Verdict
 from forestay.client.script.error_evidence import evidence_of_error
 from forestay.client.transport.errors import BadSettings, ClientError, Unavailable
 from forestay.client.transport.settings import find_settings
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import NewEvent, ToldIncident
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -258,7 +260,7 @@ class ScriptRun:
             with self._lock:
                 self._commands.waiting.discard(task)
 
-    def _obey(self, incident: str, wait: float) -> engine_calls.ToldIncident | None:
+    def _obey(self, incident: str, wait: float) -> ToldIncident | None:
         """Ask for orders once, and take them; how the incident stands."""
         assert self._client is not None  # noqa: S101 - nothing is waited for without one
         names = [incident] if incident else []

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -29,12 +29,14 @@ from temporalio.worker import (
 
 from forestay.client.api import engine_calls
 from forestay.client.api.async_client import AsyncForestayClient
-from forestay.client.api.engine_calls import NewEvent, ToldIncident
 from forestay.client.api.retrying_call import Patience
 from forestay.client.script.command_state import CommandState, Complete, Fail, GoOn, Remove, Retry, Verdict
 from forestay.client.script.error_evidence import evidence_of_error
 from forestay.client.transport.errors import ClientError, Unavailable
 from forestay.client.transport.settings import find_settings
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import NewEvent, ToldIncident
 
 T = TypeVar("T")
 log = logging.getLogger("forestay.temporal")
@@ -147,7 +149,7 @@ class _Waiting:
         evidence = evidence_of_error(error, attempt=info.attempt, activity=info.activity_type)
         labels = {"task_queue": info.task_queue, "namespace": info.namespace}
         # The run is made known with the first thing that goes wrong in it: workflows themselves are left alone.
-        started = cast(NewEvent, common | {"id": "started", "kind": "run-started"})
+        started = cast("NewEvent", common | {"id": "started", "kind": "run-started"})
         number = (info.attempt - 1) * 1000 + tries
         aborted = cast(
             NewEvent,

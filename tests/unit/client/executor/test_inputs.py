@@ -13,7 +13,8 @@ from tests.unit.client.executor.file_server import FileServer, file_server
 from tests.unit.client.executor.test_executor import PATIENCE, until
 
 from forestay.client import BadRequest, Executor, ForestayClient, JobFailedError, run
-from forestay.client.api.answers import FINAL, InputJson, NewJob, SpecificationJson
+from forestay.client.api.answers import FINAL
+from forestay.client.api.schemas import InputJson, NewJob, SpecificationJson
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from tests.unit.client.executor.conftest import Site
 from tests.unit.client.executor.test_executor import PATIENCE, until
 
 from forestay.client import ForestayClient, JobFailedError, TimedOut, fire, run
-from forestay.client.api.answers import FINAL, SpecificationJson
+from forestay.client.api.answers import FINAL
+from forestay.client.api.schemas import SpecificationJson
 
 
 def shell(script: str) -> SpecificationJson:

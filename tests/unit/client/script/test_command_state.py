@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from forestay.client.api.engine_calls import OrderJson, ToldIncident
+from forestay.client.api.schemas import OrderJson, ToldIncident
 from forestay.client.script.command_state import CommandAnswer, CommandState, Complete, Fail, GoOn, Remove, Retry
 
 OPEN: ToldIncident = {"state": "acting", "closed": False, "words": ""}

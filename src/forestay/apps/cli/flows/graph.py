@@ -18,7 +18,7 @@ from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import RunDetails
+    from forestay.client.api.schemas import RunDetails
     from forestay.formats.flows.flow_graph import Row
 
 VERSION = re.compile(r"[0-9a-f]{64}")

@@ -15,7 +15,7 @@ from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import RunDetails, StoryLine
+    from forestay.client.api.schemas import RunDetails, StoryLine
 
 PAGE = 1000
 BAD = frozenset({"refused", "trouble", "incident"})

@@ -19,7 +19,7 @@ from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import RunDetails
+    from forestay.client.api.schemas import RunDetails
 
 RUN = typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")
 SHOWN = 5

@@ -12,7 +12,7 @@ from forestay.apps.cli.amounts import lasting, read_moment
 from forestay.apps.cli.columns import cells, cut, padded
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import IncidentJson, RunDetails, RunJson, TaskJson
+    from forestay.client.api.schemas import IncidentJson, RunDetails, RunJson, TaskJson
 
 MARKS = {
     "waiting": ("·", "dim"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-    from forestay.client.api.answers import IncidentJson, RunDetails, TaskJson
+    from forestay.client.api.schemas import IncidentJson, RunDetails, TaskJson
 
 FIRST_PAUSE, LAST_PAUSE = 0.25, 2.0
 """Seconds between two looks at a run; it is asked less often the longer it lasts."""

@@ -17,7 +17,7 @@ from forestay.apps.cli.paging import newest
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import RunJson
+    from forestay.client.api.schemas import RunJson
 
 
 @lists

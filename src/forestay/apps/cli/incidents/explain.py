@@ -13,7 +13,7 @@ from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import IncidentWhole, Job
+    from forestay.client.api.schemas import DecisionJson, IncidentWhole, Job
 
 MOST = 20
 _RETRY = {
@@ -163,7 +163,7 @@ def _last_lines(evidence: dict[str, Any]) -> list[str]:
     return [line for line in str(evidence.get("log_tail", "")).splitlines() if line.strip()][-3:]
 
 
-def _verdict(decision: dict[str, Any]) -> str:
+def _verdict(decision: DecisionJson) -> str:
     if decision["playbook"] is None:
         return str(decision["verdict"])
     return ", ".join(str(step.get("action", "")) for step in decision["playbook"].get("steps", []))

@@ -19,7 +19,7 @@ from forestay.apps.cli.rules.playbooks import ready_text
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import IncidentJson
+    from forestay.client.api.schemas import IncidentJson
 
 WAITING = "held"
 NOTHING = "No failures need attention."

@@ -15,7 +15,7 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from forestay.client.api.answers import Job, LastJson, SpecificationJson
+    from forestay.client.api.schemas import Job, LastJson, StoredSpecificationJson
 
 JOB = typer.Argument(metavar="JOB", help="The job's id, or the beginning of it.")
 
@@ -40,7 +40,9 @@ def describe(session: Session, job: Annotated[str, JOB]) -> None:
             session.out.data(f"  {label:<{width}}  {neutral.line(value)}")
 
 
-def description(job: Job, specification: SpecificationJson, now: datetime) -> list[tuple[str, list[tuple[str, str]]]]:
+def description(
+    job: Job, specification: StoredSpecificationJson, now: datetime
+) -> list[tuple[str, list[tuple[str, str]]]]:
     """What is known of a job in sections, of which only those with something in them are shown."""
     index = "" if job["index"] is None else f" [{job['index']}]"
     about = [
@@ -100,7 +102,7 @@ def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
     return rows
 
 
-def _running(job: Job, specification: SpecificationJson) -> list[tuple[str, str]]:
+def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str, str]]:
     needs = job["resources"]
     wanted = [f"{needs.get('cpus', 1)} CPU"]
     wanted += [f"{size(needs.get('memory', 0))} memory"] if needs.get("memory") else []

@@ -16,7 +16,7 @@ from forestay.apps.cli.jobs.submit import duration_option, pairs, size_option
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
 
 
 def moment_option(text: str) -> str:

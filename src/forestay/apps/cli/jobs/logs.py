@@ -16,7 +16,7 @@ from forestay.apps.cli.jobs.wait import wait_for
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
 
 
 def logs(

@@ -15,7 +15,7 @@ from forestay.apps.cli.jobs import squeue
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
 
 SHOWN = 1000
 """Jobs that are shown unless more are asked for."""

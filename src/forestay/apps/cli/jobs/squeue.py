@@ -16,7 +16,7 @@ from forestay.apps.cli.columns import Column, cells, padded, table
 from forestay.apps.cli.ids import ShortIds
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
 
 OPEN_STATES = ("running", "faulted", "available")
 """What the queue shows when nothing else is asked for, in the order of interest."""

@@ -17,7 +17,7 @@ from forestay.apps.cli.jobs.wait import JOBS
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
 
 Reason = Annotated[str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the job's story.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -12,7 +12,7 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from forestay.client.api.answers import Job, Story
+    from forestay.client.api.schemas import Job, Story
 
 TAIL = 10
 """Lines of a log that are shown with a failed attempt."""

@@ -18,7 +18,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import AcceptedJson, NewJob, SpecificationJson
+    from forestay.client.api.schemas import AcceptedJson, NewJob, SpecificationJson
 
 
 class ExhaustedAction(StrEnum):

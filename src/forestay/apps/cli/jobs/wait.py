@@ -14,7 +14,7 @@ from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.answers import Job
+    from forestay.client.api.schemas import Job
     from forestay.client.api.waiting import WaitedJobs
 
 JOBS = typer.Argument(metavar="JOB…", help="Ids, or the beginnings of them; - reads ids from stdin.")
