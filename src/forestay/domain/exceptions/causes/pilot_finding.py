@@ -88,6 +88,8 @@ _REASONS: dict[str, _KnownError] = {
 }  # fmt: skip
 """By the reason alone."""
 
+NOT_OF_STORAGE = ("bad-manifest", "policy")
+"""Why outputs are refused that could have been written."""
 _FULL = ("ENOSPC", "EFBIG")
 _REFUSED = ("EACCES", "EPERM")
 _SICK = ("EIO", "ESTALE", "ENOENT", "ENOTDIR", "ENODEV", "ENXIO", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT", "folder-gone")
@@ -259,6 +261,11 @@ def pilot_finding(ending: AttemptResult) -> CauseFinding | None:
     if known is None:
         return None
     return CauseFinding(known.cause, SURE, known.retry, words=known.words, advice=known.advice)
+
+
+def outputs_not_written(ending: AttemptResult) -> bool:
+    """Whether the job itself ended well, and only its outputs could not be written where the site keeps them."""
+    return ending.reason == "output-failed" and ending.error not in NOT_OF_STORAGE
 
 
 def needs_container(ending: AttemptResult) -> bool:

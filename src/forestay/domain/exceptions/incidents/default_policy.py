@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.pilot_finding import outputs_not_written
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
 from forestay.domain.jobs.claim import AVOIDED, MAX_RELEASES, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, State
@@ -60,6 +61,12 @@ def default_answer(
             f"{finding.cause} failure of the infrastructure: free retry {document.releases + 1} of {len(free_tries)}"
         )
         return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
+    if document.last is not None and outputs_not_written(document.last):
+        if document.releases < len(free_tries):
+            reason = f"its outputs could not be written: free retry {document.releases + 1} of {len(free_tries)}"
+            return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
+        # Its work was good: to give it up is not for us.
+        return DefaultAnswer(DefaultAction.HOLD, "its outputs could not be written; a person must check the storage")
     own = retry_policy(document)
     return DefaultAnswer(_COURSES[own.event], own.words, own.wait)
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.pilot_finding import pilot_finding
 from forestay.domain.exceptions.incidents.default_policy import (
     FREE_TRIES,
     NEVER,
@@ -77,6 +78,35 @@ def test_without_a_cause_it_is_the_jobs_own_policy(document: JobDocument) -> Non
     assert (after.state, after.failures) == (plain.state, plain.failures)
     if after.state is State.AVAILABLE:
         assert after.not_before == plain.not_before
+
+
+@pytest.mark.finding("F-B9")
+@pytest.mark.parametrize("error", ["EACCES", "EROFS", "ENOSPC", "EDQUOT", "HTTP 403"])
+def test_outputs_that_cannot_be_written_cost_nobody_an_attempt(error: str) -> None:
+    """The job ended well. Its one attempt is left to it, and in the end a person is asked."""
+    document = faulted(policy=RetryPolicy(1))
+    last = AttemptResult(
+        Token(0, 1), "claim", AttemptOutcome.FAILURE, reason="output-failed", error=error, stage="staging-out"
+    )
+    finding = pilot_finding(last)
+    assert finding is not None
+    courses = []
+    for _ in range(4):
+        document = document.having(last=last)
+        answer = default_answer(document, finding, (0, 30, 90))
+        courses.append((answer.course, answer.wait))
+        document = carried_out(document, answer, now=NOW, by="default policy")
+        assert document.failures == (1 if answer.course is DefaultAction.HOLD else 0)
+        document = document.having(state=State.FAULTED, failures=1, attempt=document.attempt + 1)
+    assert courses == [*((DefaultAction.RETRY, wait) for wait in (0, 30, 90)), (DefaultAction.HOLD, 0)]
+
+
+def test_outputs_that_were_refused_for_a_reason_are_the_jobs_own() -> None:
+    document = faulted(policy=RetryPolicy(1))
+    last = AttemptResult(Token(0, 1), "claim", AttemptOutcome.FAILURE, reason="output-failed", error="bad-manifest")
+    finding = pilot_finding(last)
+    assert finding is not None
+    assert default_answer(document.having(last=last), finding).course is DefaultAction.FAIL
 
 
 @pytest.mark.ledger("P2-07")
