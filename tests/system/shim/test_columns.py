@@ -1,0 +1,131 @@
+"""The shim before commands that say what a test lets them say: which words of a listing it changes, and how it waits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SHIM = Path(__file__).resolve().parents[3] / "shim" / "forestay-shim"
+
+_STAND_IN = """#!/bin/sh
+case " $* " in *" JobID:|"*) cat "$FOLDER/jobs" ;; *) cat "$FOLDER/listing" ;; esac
+"""
+_AWAY = """#!/bin/sh
+echo call >>"$FOLDER/calls"
+[ "$(wc -l <"$FOLDER/calls")" -gt 8 ] && { echo "Submitted batch job 12"; exit 0; }
+echo "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The shim, installed before a Slurm that only talks, while somebody watches job 12, which failed just now."""
+    subprocess.run([SHIM, "--install", tmp_path / "bin"], check=True, stderr=subprocess.PIPE)
+    (tmp_path / "slurm").mkdir()
+    for name in ("squeue", "sacct", "scontrol"):
+        (tmp_path / "slurm" / name).write_text(_STAND_IN)
+    (tmp_path / "slurm" / "sbatch").write_text(_AWAY)
+    (tmp_path / "slurm" / "sleep").write_text('#!/bin/sh\necho "$1" >>"$FOLDER/sleeps"\n')
+    for file in (tmp_path / "slurm").iterdir():
+        file.chmod(0o755)
+    (tmp_path / "spool" / "new").mkdir(parents=True)
+    (tmp_path / "spool" / "new" / "12.0.1").touch()
+    now = int(time.time())
+    (tmp_path / "spool" / "watch").write_text(f"{now + 600}\n{now - 600}\n180\n")
+    (tmp_path / "jobs").write_text(f"12|12|N/A|N/A|{os.getuid()}|1|FAILED|{now}\n")
+    return tmp_path
+
+
+def call(folder: Path, *words: str, **more: str) -> str:
+    environment = {
+        "PATH": f"{folder / 'bin'}:{folder / 'slurm'}:{os.environ['PATH']}", "FOLDER": str(folder),
+        "FORESTAY_SHIM_SPOOL": str(folder / "spool"), **more,
+    }  # fmt: skip
+    return subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+
+DEFAULT = "                12     debug {name:>8}      ada {state:>2}       0:10      1 n1\n"
+LONG = "                12     debug {name:>8}      ada {state:>8}       0:10      1:00      1 n1\n"
+SACCT = "12           {name:>10}      debug        lab          1 {state:>10}      1:0 \n"
+HEADER = "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n------------ ---------- ---------- ---------- ---------- ---------- -------- \n"
+
+
+@pytest.mark.finding("F-A10")
+@pytest.mark.parametrize("name", ["TO", "OOM", "FAILED", "my OOM x", "a F|TO"])
+@pytest.mark.parametrize(
+    ("words", "line", "states"),
+    [
+        (("squeue",), DEFAULT, ("F", "R")),
+        (("squeue", "-h"), DEFAULT, ("TO", "R")),
+        (("squeue", "--noheader", "-l"), LONG, ("TIMEOUT", "RUNNING")),
+        (("squeue", "-h", "-o", "%i %t %j"), "12 {state} {name}\n", ("F", "R")),
+        (("squeue", "-h", "-o", "%j %i %t"), "{name} 12 {state}\n", ("OOM", "R")),
+        (("squeue", "-ho", "%i %P %j %T %M"), "12 F {name} {state} 0:10\n", ("FAILED", "RUNNING")),
+        (("squeue", "-h", "--format=%i;%u;%j;%T"), "12;OOM;{name};{state}\n", ("FAILED", "RUNNING")),
+        (("squeue", "-h", "--format", "%.10i %.12j %.9T %R"), "        12 {name:>12} {state:>9} (TO)\n", ("FAILED", "RUNNING")),
+        (("squeue", "-h", "-O", "JobID:8,Name:12,State:9"), "12      {name:<12}{state:<9}\n", ("FAILED", "RUNNING")),
+        (("squeue", "-h", "-j", "12", "-o", "%j"), "{name}\n", ("", "")),
+        (("sacct", "-X"), HEADER + SACCT, ("FAILED", "RUNNING")),
+        (("sacct", "-n", "-j", "12"), SACCT, ("TIMEOUT", "RUNNING")),
+        (("sacct", "-X", "-n", "--format=JobID%4,JobName%10,State%10"), "12   {name:>10} {state:>10} \n", ("FAILED", "RUNNING")),
+        (("sacct", "-n", "-j", "12", "-o", "JobName"), "{name:>10} \n", ("", "")),
+        (("scontrol", "show", "job", "12"), "JobId=12 JobName={name}\n   JobState={state} Reason=TO\n   WorkDir=/data/FAILED\n", ("FAILED", "RUNNING")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_only_the_state_is_changed(
+    folder: Path, name: str, words: tuple[str, ...], line: str, states: tuple[str, str]
+) -> None:
+    if "%" in " ".join(words) and ";" not in " ".join(words) and "|" in name:
+        name = "TO"
+    told, shown = (line.format(name=name, state=state) for state in states)
+    (folder / "listing").write_text(told)
+    widths = len(told) == len(shown)
+    seen = call(folder, *words)
+    assert (seen if widths else " ".join(seen.split())) == (shown if widths else " ".join(shown.split()))
+
+
+@pytest.mark.finding("F-A10")
+@pytest.mark.parametrize("name", ["TO", "OOM", "FAILED", "my OOM"])
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("squeue", "-h", "-t", "all", "-o", "%i|%T"), "12|{state}\n"),
+        (("squeue", "-h", "-o", "%j|%i|%T|%k"), "{name}|12|{state}|TO\n"),
+        (("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,JobName,State"), "12|{name}|{state}\n"),
+        (("sacct", "-X", "-P", "--format=JobName,JobID,State%20,Comment"), "JobName|JobID|State|Comment\n{name}|12|{state}|FAILED\n"),
+        (("sacct", "-j", "12", "--parsable2", "--noheader", "--format=State"), "{state}\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_only_the_state_is_changed_between_bars(folder: Path, name: str, words: tuple[str, ...], line: str) -> None:
+    (folder / "listing").write_text(line.format(name=name, state="TIMEOUT"))
+    assert call(folder, *words) == line.format(name=name, state="RUNNING")
+
+
+def test_the_format_may_come_from_the_environment(folder: Path) -> None:
+    (folder / "listing").write_text("FAILED 12 FAILED\n")
+    assert call(folder, "squeue", SQUEUE_FORMAT="%j %i %T") == "FAILED 12 RUNNING\n"
+    (folder / "listing").write_text("FAILED|12|FAILED\n")
+    assert call(folder, "sacct", "-P", SACCT_FORMAT="jobname,jobid,state") == "FAILED|12|RUNNING\n"
+
+
+@pytest.mark.finding("F-A14")
+def test_a_waiting_sbatch_waits_longer_each_time_and_not_as_others_do(folder: Path) -> None:
+    waits: list[list[float]] = []
+    for _ in range(3):
+        for name in ("calls", "sleeps"):
+            (folder / name).unlink(missing_ok=True)
+        assert call(folder, "sbatch", "--wrap", "true") == "Submitted batch job 12\n"
+        waits.append([float(text) for text in (folder / "sleeps").read_text().split()])
+    for wait in waits:
+        assert len(wait) == 8
+        for place, seconds in enumerate(wait):
+            longest = min(2**place, 8)
+            assert longest / 2 <= seconds <= longest
+    assert len({tuple(wait) for wait in waits}) == 3
