@@ -17,7 +17,6 @@ from forestay.domain.rules.rule_set import (
     RuleSetVersion,
     TreeKey,
     diff,
-    next_version,
     with_tree,
 )
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleTree, add, walk
@@ -44,7 +43,7 @@ def grown(rule_set: RuleSet, name: str, words: str = "") -> tuple[RuleSet, RuleS
     later = add(tree, rule, walk(tree, lambda _: False, shadow=True))
     assert isinstance(later, RuleTree)
     new = with_tree(rule_set, KEY, later)
-    return new, next_version(rule_set, new, by="ann", at=7, note=words)
+    return new, RuleSetVersion(rule_set.id, rule_set.version + 1, diff(rule_set, new), "ann", 7, words)
 
 
 async def test_versions_are_read_back_whole(stores: Stores, another: OpenAnother) -> None:

@@ -82,13 +82,6 @@ class RuleSet:
         """The tree of a key; the empty one where there are no rules."""
         return self.trees.get(key, _EMPTY)
 
-    def tree_sets(self) -> Mapping[ExceptionType, Mapping[str, RuleTree]]:
-        """The trees as the paper orders them: at most eleven tree sets, each with its trees by task."""
-        sets: dict[ExceptionType, dict[str, RuleTree]] = {}
-        for key, tree in self.trees.items():
-            sets.setdefault(key.type, {})[key.task] = tree
-        return sets
-
     def find(self, rule: str) -> tuple[TreeKey, Rule] | None:
         """The rule of an id, with the tree in which it stands."""
         for key, tree in self.trees.items():
@@ -208,11 +201,6 @@ def _check_few(tree: RuleTree, changes: Sequence[RuleChange], key: TreeKey) -> S
         elif rule.id != ROOT:
             wrong.append(f"rule {rule.id} is attached to no branch")
     return wrong
-
-
-def next_version(old: RuleSet, new: RuleSet, *, by: str, at: int, note: str = "") -> RuleSetVersion:
-    """What has to be stored so that the old set becomes the new one."""
-    return RuleSetVersion(old.id, old.version + 1, diff(old, new), by, at, note)
 
 
 def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = "") -> RuleSetVersion | RuleChangeRefused:

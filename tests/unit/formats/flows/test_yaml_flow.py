@@ -14,8 +14,8 @@ from scripts.flow_schema import PLACE, described
 from tests.sizes import examples
 from tests.unit.domain.flows.generated import flows
 
-from forestay.domain.flows.definition.flow import Flow, Task
-from forestay.domain.flows.definition.flow_check import check_flow, missing_params
+from forestay.domain.flows.definition.flow import Flow
+from forestay.domain.flows.definition.flow_check import check_flow
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_version import flow_as_plain, flow_from_plain, version_of
 from forestay.domain.jobs.resources import Resources
@@ -237,15 +237,6 @@ def test_all_errors_are_reported_at_once() -> None:
     )
     lines = [problem.line for problem in read_flow_text(text).problems]
     assert lines == [4, 4, 5, 5, 6, 6]
-
-
-def test_the_parameters_of_a_run_are_checked() -> None:
-    flow = Flow("f", (Task("a", JobPattern(("x",))),), {"sample": None, "n": 1})
-    assert missing_params(flow, {"sample": "a"}) == []
-    messages = [missing_parameter.message for missing_parameter in missing_params(flow, {"smple": 1})]
-    assert any("did you mean 'sample'" in message for message in messages)
-    assert any("'sample' must be given" in message for message in messages)
-    assert "larger than" in missing_params(flow, {"sample": "x" * 70_000})[0].message
 
 
 JSON = st.recursive(

@@ -8,7 +8,7 @@ job; what the evidence says of them is counted as our own tries are, so that thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -195,14 +195,3 @@ def next_try(
     return RetriesExhausted(
         retry_policy.then, f"all {retry_policy.tries} retries of the retry policy {retry_policy.name} were used"
     )
-
-
-def check_retry_policy(retry_policy: LevelledRetryPolicy) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Everything that is wrong with a retry policy, each with its place."""
-    if not 1 <= len(retry_policy.levels) <= MAX_LEVELS:
-        yield (("levels",), f"a retry policy has 1 to {MAX_LEVELS} levels")
-    for place, level in enumerate(retry_policy.levels):
-        if not 0 <= level.wait <= MAX_WAIT:
-            yield (("levels", place, "wait"), f"a wait is from 0 to {MAX_WAIT} seconds")
-        if not 1 <= level.tries <= MAX_TRIES:
-            yield (("levels", place, "tries"), f"a level has 1 to {MAX_TRIES} tries")

@@ -46,23 +46,6 @@ def check_flow(flow: Flow) -> list[FlowProblem]:
     return sorted(dict.fromkeys(problems), key=lambda problem: _order(flow, problem.path))
 
 
-def missing_params(flow: Flow, params: Mapping[str, object]) -> list[FlowProblem]:
-    """What is wrong with the parameters of a new run."""
-    problems = [
-        FlowProblem(("params", name), f"the flow has no parameter {name!r}{did_you_mean(name, flow.params)}")
-        for name in params
-        if name not in flow.params
-    ]
-    problems += [
-        FlowProblem(("params", name), f"parameter {name!r} must be given; the flow has no value for it")
-        for name, value in flow.params.items()
-        if value is None and params.get(name) is None
-    ]
-    if size_of(params) > MAX_PARAMS:
-        problems.append(FlowProblem(("params",), f"the parameters are larger than {MAX_PARAMS} bytes; {_PUT_AWAY}"))
-    return problems
-
-
 def _order(flow: Flow, path: Place) -> tuple[int, str]:
     """By the task's place in the document, then by the path."""
     places = {task.name: place for place, task in enumerate(all_tasks(flow.tasks), start=1)}

@@ -17,7 +17,6 @@ from forestay.domain.exceptions.incidents.retry_policy import (
     RetriesExhausted,
     RetryLevel,
     TryAgain,
-    check_retry_policy,
     entered,
     next_try,
     noticed,
@@ -97,10 +96,3 @@ def test_the_ledger_adds_up(tries: list[tuple[Layer, str]], cause: str) -> None:
         assert isinstance(
             next_try(DEFAULT_POLICY, entered(ledger, cause, tries=DEFAULT_POLICY.tries), cause), RetriesExhausted
         )
-
-
-def test_what_is_wrong_with_a_retry_policy_is_said() -> None:
-    assert list(check_retry_policy(THREE)) == []
-    wrong = list(check_retry_policy(LevelledRetryPolicy("x", (RetryLevel(-1, 0), RetryLevel(10**9)))))
-    assert [at for at, _ in wrong] == [("levels", 0, "wait"), ("levels", 0, "tries"), ("levels", 1, "wait")]
-    assert [at for at, _ in check_retry_policy(LevelledRetryPolicy("x", ()))] == [("levels",)]
