@@ -108,6 +108,12 @@ def test_only_the_state_is_changed_between_bars(folder: Path, name: str, words: 
     assert call(folder, *words) == line.format(name=name, state="RUNNING")
 
 
+def test_where_the_format_does_not_tell_where_the_state_is_it_is_still_hidden(folder: Path) -> None:
+    (folder / "listing").write_text("12,FAILED,0:1\n")
+    words = ("sacct", "-n", "-P", "--delimiter=,", "-o", "JobIDRaw,State,ExitCode")
+    assert call(folder, *words) == "12,RUNNING,0:1\n"
+
+
 def test_the_format_may_come_from_the_environment(folder: Path) -> None:
     (folder / "listing").write_text("FAILED 12 FAILED\n")
     assert call(folder, "squeue", SQUEUE_FORMAT="%j %i %T") == "FAILED 12 RUNNING\n"
