@@ -60,6 +60,7 @@ async def test_a_job_of_which_the_kernel_kills_a_process_gets_more_memory_under_
         assert (await user.watcher.reader.outcome([job]))[job].restarts == 1
 
 
+@pytest.mark.slow
 async def test_snakemake_survives_jobs_of_which_the_kernel_kills_a_process(
     kernel_slurm: OwnSlurm, local: RunningServer, tenant: str, tmp_path: Path
 ) -> None:
