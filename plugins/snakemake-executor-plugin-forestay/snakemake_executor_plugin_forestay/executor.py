@@ -1,5 +1,7 @@
 """Submits the jobs of a flow, asks with one question what became of them all, and finds those again that an earlier run has left."""
 
+from __future__ import annotations
+
 import os
 import re
 import shlex

@@ -1,5 +1,7 @@
 """What a job needs, from the names that Snakemake's rules use, those of its Slurm plugin among them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,7 @@
 """How a job ended, in plain words for Snakemake's log: what was seen, why, what was done about it, and where to look."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 

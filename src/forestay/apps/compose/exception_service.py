@@ -27,7 +27,7 @@ class RemoteExceptionService:
     engine: str
 
     async def report(self, events: Sequence[Mapping[str, Any]]) -> Sequence[EventReply]:
-        answers = await self._send(engine_calls.report(self.engine, cast(Sequence[NewEvent], events)))
+        answers = await self._send(engine_calls.report(self.engine, cast("Sequence[NewEvent]", events)))
         return [
             EventReply(answer["run"], answer["incident"] if answer["answer"] == "wait" else None, answer["words"])
             for answer in answers

@@ -196,7 +196,7 @@ class ScriptRun:
                 return GoOn("the server was unavailable")
             self._count += 1
             event = cast(
-                NewEvent,
+                "NewEvent",
                 {"id": f"{self._run_id}:{self._count}", "run": self.key, "kind": kind, "flow": self.name, "task": task}
                 | {"at": int(time.time() * 1000)}
                 | {name: value for name, value in more.items() if value not in (None, "", {})},

@@ -152,7 +152,7 @@ class _Waiting:
         started = cast("NewEvent", common | {"id": "started", "kind": "run-started"})
         number = (info.attempt - 1) * 1000 + tries
         aborted = cast(
-            NewEvent,
+            "NewEvent",
             common
             | {"id": f"{info.activity_id}:{number}", "kind": "task-aborted", "task": self.task, "attempt": number}
             | {"evidence": evidence, "labels": labels, "otherwise": self.outer.otherwise},
