@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.packs.shipped import classifier
 
+from forestay.domain.sites.batch import BatchOutcome, BatchState
+from forestay.domain.sites.watched_job import JobDetails, evidence
 from forestay.formats.rules.evidence_json import read_evidence
 
 
@@ -29,3 +31,17 @@ from forestay.formats.rules.evidence_json import read_evidence
 def test_each_class_has_a_cause_of_its_own(cause: str, record: dict[str, Any]) -> None:
     finding = classifier().classify(read_evidence(record))
     assert str(finding.cause) == cause, finding.pattern
+
+
+@pytest.mark.finding("F-A16")
+@pytest.mark.parametrize(("peak", "cause"), [(157, "memory"), (57, "node"), (None, "node")])
+def test_a_step_that_slurm_killed_for_memory_is_no_failure_of_the_node(peak: int | None, cause: str) -> None:
+    """As Slurm tells it where it watches memory itself, of a job whose output cannot be read."""
+    outcome = BatchOutcome(
+        BatchState.ENDED, "FAILED", reason="JobLaunchFailure", exit_code=0, signal=9, nodes=("n1",), started=1, ended=4
+    )
+    details = JobDetails("52", "wrap", "ada", held=False, mark="", needs={"memory": 100 << 20})
+    told = evidence(outcome, details, "", peak << 20 if peak is not None else None)
+    finding = classifier().classify(read_evidence(told))
+    assert finding.cause == cause
+    assert finding.confidence >= 0.8
