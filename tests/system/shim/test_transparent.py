@@ -135,6 +135,25 @@ def test_fails_open(folder: Path, spool: str) -> None:
     call(None, "scancel", result.stdout.split()[-1])
 
 
+@pytest.mark.finding("F-A13")
+@pytest.mark.parametrize(("options", "kept"), [((), "1\n"), (("--open-mode=append",), "of an earlier job\n0\n1\n")])
+def test_the_output_of_the_first_attempt_is_kept_only_in_append_mode(
+    folder: Path, options: tuple[str, ...], kept: str
+) -> None:
+    """Slurm's own behaviour, which the shim leaves alone: in append mode a file of an earlier job is continued instead of replaced."""
+    (folder / "out").write_text("of an earlier job\n")
+    work = 'echo "${SLURM_RESTART_COUNT:-0}"'
+    job = call(folder, "sbatch", "--parsable", *options, "-o", "out", "--wrap", work).stdout.strip()
+    assert ended(job) == "COMPLETED"
+    # As the watcher does it: a plain requeue would wait for two minutes.
+    for words in (("requeuehold", job), ("update", f"JobId={job}", "StartTime=now+3"), ("release", job)):
+        assert call(None, "scontrol", *words).returncode == 0
+    deadline = time.monotonic() + 180
+    while (folder / "out").read_text() != kept and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (folder / "out").read_text() == kept
+
+
 def test_off_is_off(folder: Path) -> None:
     result = call(folder, "sbatch", *HELD, FORESTAY_SHIM="off")
     call(None, "scancel", result.stdout.split()[-1])
