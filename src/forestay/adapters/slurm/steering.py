@@ -33,7 +33,7 @@ NEVER = (
 SOONEST = 2
 """Seconds from an end to the next start. A node refuses a credential that was made in the second in which it revoked the one before, both told in
 whole seconds; Slurm then reports as failed what it did not run."""
-IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:"
+IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:|,Dependency:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
 ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,Reason:|,State:"
 FAILED = "BOOT_FAIL,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT"
@@ -263,16 +263,17 @@ def read_identities(text: str) -> dict[BatchId, JobIdentity]:
     identities: dict[BatchId, JobIdentity] = {}
     for line in text.splitlines():
         parts = [part.strip() for part in line.split("|")]
-        if len(parts) != 5:
+        if len(parts) != 6:
             continue
-        job, array, element, group, user = parts
+        job, array, element, group, user, wanted = parts
         owner = int(user) if user.isdigit() else None
+        answers = tuple(re.findall(r"afternotok:(\d+)(?:_[\d*]+)?\(unfulfilled\)", wanted))
         if array != job or element != "N/A":
-            identities |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner))
+            identities |= dict.fromkeys((job, array), JobIdentity(JobKind.ARRAY, owner, answers))
         elif group not in ("N/A", "0", ""):
-            identities |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner))
+            identities |= dict.fromkeys((job, group), JobIdentity(JobKind.HETEROGENEOUS, owner, answers))
         else:
-            identities.setdefault(job, JobIdentity(JobKind.SINGLE, owner))
+            identities.setdefault(job, JobIdentity(JobKind.SINGLE, owner, answers))
     return identities
 
 

@@ -36,6 +36,8 @@ class JobIdentity(NamedTuple):
     kind: JobKind
     owner: int | None
     """The user's number; None where the batch system does not say."""
+    answers: tuple[BatchId, ...] = ()
+    """Jobs whose failure it waits for; arrays by their own ids."""
 
 
 class WatchedJob(NamedTuple):

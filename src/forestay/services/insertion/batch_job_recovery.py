@@ -91,6 +91,8 @@ class BatchJobRecovery:
     _foreign: set[WatchedJob] = field(default_factory=set)
     """Those of them that could not be removed."""
     _identities: dict[BatchId, JobIdentity] = field(default_factory=dict)
+    _answered: dict[BatchId, set[tuple[BatchId, int | None]]] = field(default_factory=dict)
+    """Jobs whose failure others wait for, with those and their users."""
     _reported: dict[BatchId, _Reported] = field(default_factory=dict)
     _allowed: set[BatchId] = field(default_factory=set)
     _lost: dict[BatchId, int] = field(default_factory=dict)
@@ -207,6 +209,10 @@ class BatchJobRecovery:
         if new:
             identities = await self.steering.identities(sorted(new))
             self._identities |= {job: identity for job, identity in identities.items() if job in new}
+            for other, known in identities.items():
+                for answered in known.answers:
+                    self._answered.setdefault(answered, set()).add((other, known.owner))
+        self._answered = {name: others for name, others in self._answered.items() if name in names}
         jobs: dict[BatchId, WatchedJob] = {}
         for word in words:
             identity = self._identities.get(word.id)
@@ -231,7 +237,11 @@ class BatchJobRecovery:
             return why_not
         outcome = (await self.reader.outcome([job.id]))[job.id]
         details = (await self.steering.details([job.id])).get(job.id)
-        return self._obstacle(job, outcome, details)
+        why_not = self._obstacle(job, outcome, details)
+        answers = [other for other, owner in self._answered.get(job.base, ()) if owner == job.owner]
+        if not why_not and answers:
+            return f"job {answers[0]} runs because job {job.id} failed (afternotok), so job {job.id} is not run again"
+        return why_not
 
     def _obstacle(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> str:
         kind = self._identities[job.base].kind

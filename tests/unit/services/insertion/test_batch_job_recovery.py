@@ -86,6 +86,8 @@ class FakeBatch:
     kind: JobKind = JobKind.SINGLE
     requeue: bool = True
     waits_for: tuple[BatchId, ...] = ()
+    answers: dict[BatchId, tuple[BatchId, ...]] = field(default_factory=dict)
+    """Jobs whose failure others wait for, by those."""
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -103,7 +105,7 @@ class FakeBatch:
         self.done.append(("release dependents", (array, owner)))
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
-        return dict.fromkeys(jobs, JobIdentity(self.kind, 1000))
+        return {job: JobIdentity(self.kind, 1000, self.answers.get(job, ())) for job in jobs}
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         if not self.known:
@@ -490,6 +492,22 @@ async def test_of_many_elements_that_fail_at_once_some_are_taken_up_at_a_time_an
         assert len(set(batch.asked)) <= 200
     assert not room.spool.words
     assert len({event["task"] for event in room.service.events if event["kind"] == "task-aborted"}) == 300
+
+
+@pytest.mark.finding("F-A2")
+@pytest.mark.parametrize("verb", ["resubmit", "suspend"])
+async def test_a_job_whose_failure_another_job_waited_for_is_not_run_again(verb: str) -> None:
+    """Also if the other one has run and was settled by then."""
+    room = Room(FakeBatch(RUNS, answers={"9": ("7",)}), spool=FakeSpool({"7": job(), "9": job("9")}))
+    room.service.orders = [order(verb)]
+    recovery = room.recovery()
+    await recovery.look()
+    del room.spool.words["9"]
+    room.batch.now = OOM
+    await recovery.look()
+    assert not room.batch.done
+    assert "job 9 runs because job 7 failed" in room.service.answers["o-1"][1]
+    assert not room.spool.words
 
 
 @pytest.mark.finding("F-A17")

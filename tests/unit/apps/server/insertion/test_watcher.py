@@ -182,6 +182,32 @@ async def test_a_chain_and_what_follows_an_array_go_on_after_a_recovery(
         assert user.bare("squeue", "-h", "-t", "all", "-j", job, "-o", "%T") == "COMPLETED", job
 
 
+@pytest.mark.finding("F-A2")
+async def test_a_job_whose_failure_its_user_answers_is_left_to_its_user(
+    local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
+) -> None:
+    """Otherwise both branches would run: the one for success after the recovery, the one for failure before it."""
+    await add_rule(local, tenant, {"action": "resubmit"}, condition="true", cause="memory")
+    user = await begin()
+    said = f"echo $SLURM_JOB_NAME >> {tmp_path}/starts"
+    first = user.sbatch("--hold", "-J", "first", "--wrap", f"{said}; exit 3")
+    user.sbatch("-J", "good", f"--dependency=afterok:{first}", "--wrap", said)
+    user.sbatch("-J", "bad", f"--dependency=afternotok:{first}", "--wrap", said)
+    looked = user.watcher.looks
+    await until(lambda: _true(user.watcher.looks >= looked + 2), "the watcher to look at them", 60)
+    user.bare("scontrol", "release", first)
+    assert "FAILED" in await user.settled(first)
+    incident = await incident_of(local, tenant, first)
+    text = (await local.person("viewer", tenant=tenant).get(f"/v1/incidents/{incident['id']}")).text
+    assert f"runs because job {first} failed" in text
+
+    async def both() -> bool:
+        return (tmp_path / "starts").read_text().split() == ["first", "bad"]
+
+    await until(both, "the branch for failures to run", 60)
+    await asyncio.to_thread(user.bare, "scancel", "--name=good")
+
+
 @pytest.mark.finding("F-A6")
 async def test_a_job_that_must_not_be_requeued_is_not(
     local: RunningServer, tenant: str, begin: Begin, tmp_path: Path
