@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -115,3 +118,19 @@ def test_the_schema_says_the_same() -> None:
 def test_the_published_schemas_are_current() -> None:
     for place in PLACES:
         assert place.read_text(encoding="utf-8") == described()
+
+
+def test_the_pre_commit_hook_checks_files_of_rules(tmp_path: Path) -> None:
+    (hook,) = yaml.safe_load((Path(__file__).parents[4] / ".pre-commit-hooks.yaml").read_text())
+    assert [bool(re.search(hook["files"], name)) for name in ("rules.yaml", "site/gpu-rules.yml", "rulesets.yaml")] == [
+        True, True, False,
+    ]  # fmt: skip
+    good, wrong = tmp_path / "rules.yaml", tmp_path / "other-rules.yaml"
+    good.write_text(starter_rules())
+    wrong.write_text("rules: [{name: a}]\n")
+    program, *words = hook["entry"].split()
+    command = [Path(sys.executable).with_name(program), *words]
+    assert subprocess.run([*command, good], check=False, stdout=subprocess.DEVNULL).returncode == 0
+    done = subprocess.run([*command, good, wrong], check=False, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert f"{wrong}:1:9: rules[0]: 'condition' is missing" in done.stdout
