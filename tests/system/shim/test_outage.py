@@ -141,7 +141,8 @@ def test_a_submission_that_the_controller_never_took_has_failed(
     slurm.order("launch", "slurm", "ctld")
     _, error = call.communicate(timeout=90)
     assert call.returncode == 1
-    assert "Socket timed out" in error
+    # The latter if it was still waiting for its answer when the controller was killed.
+    assert "Socket timed out" in error or "Connection reset" in error
     assert set(slurm.slurm("squeue", "-h", "-t", "all", "-o", "%i").split()) == before
 
 
