@@ -149,7 +149,7 @@ def plan(
     """
     room = max(0, thresholds.max_pilots - sum(pilot.submitted for pilot in pilots.values()))
     fleet = _Fleet(sizes, pilots, room)
-    unfit = tuple(group.name for group in groups if not fleet.cover(group)) if sizes else ()
+    unfit = fleet.cover(tuple(groups)) if sizes else ()
     if sizes:
         fleet.keep_ready(thresholds.min_idle)
         status = sum(pilot.submitted for pilot in pilots.values()) + sum(fleet.sent.values())
@@ -177,23 +177,32 @@ class _Fleet:
         self.sent: dict[str, int] = {}
         self.uncovered = 0
 
-    def cover(self, group: TaskGroup) -> bool:
-        """Find pilots for a group, or send them; False when no size can run its tasks."""
-        fitting = [(size, many) for size in self.sizes if (many := size.at_once(group.need))]
-        if not fitting:
-            return False
+    def cover(self, groups: Sequence[TaskGroup]) -> tuple[str, ...]:
+        """Find pilots for the tasks of groups, or send them, to the first groups first; the groups whose tasks no size can run."""
+        fitting = {
+            number: [(size, many) for size in self.sizes if (many := size.at_once(group.need))]
+            for number, group in enumerate(groups)
+        }
+        left: dict[int, int] = {}
+        # Groups that only the last sizes fit choose first. Otherwise one that fits many would take, at the next look, the pilot
+        # that was sent for one that fits few, for which another pilot would then be sent.
+        for number in sorted(filter(fitting.get, fitting), key=lambda number: -self.sizes.index(fitting[number][0][0])):
+            left[number] = self._take_free(groups[number], fitting[number])
+        for number, tasks in sorted(left.items()):
+            size, many = fitting[number][0]
+            self.uncovered += max(0, tasks - many * self.send(size.name, -(-tasks // many)))
+        return tuple(group.name for number, group in enumerate(groups) if not fitting[number])
+
+    def _take_free(self, group: TaskGroup, fitting: Sequence[tuple[PilotSize, int]]) -> int:
+        """Give the tasks of a group to pilots that are there or are coming, first to those that run the most of them; how many are left."""
         left = group.tasks
-        # Pilots that run the most of them come first: so those that were sent for something else stay free for it at the next look.
         widest = sorted(fitting, key=lambda choice: -choice[1])
         for free in (self.coming,) if group.stale else (self.idle, self.coming):
             for size, many in widest:
                 used = min(free[size.name], -(-left // many))
                 free[size.name] -= used
                 left = max(0, left - used * many)
-        size, many = fitting[0]
-        left -= many * self.send(size.name, -(-left // many))
-        self.uncovered += max(0, left)
-        return True
+        return left
 
     def keep_ready(self, wanted: int) -> None:
         """Send pilots until so many stand ready, or will, that no task needs."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forestay.domain.jobs.resources import Resources
@@ -114,6 +114,11 @@ def test_more_room_never_means_fewer_pilots(
 
 @rows
 @given(thresholds, groups, fleets)
+@example(
+    Thresholds(max_pilots=3),
+    [TaskGroup("any", 1, ONE), TaskGroup("large", 1, FOUR)],
+    {"small": PilotCount(), "large": PilotCount()},
+)
 def test_a_second_look_sends_nothing_more(
     limits: Thresholds, wanted: list[TaskGroup], pilots: dict[str, PilotCount]
 ) -> None:
