@@ -144,12 +144,14 @@ async def test_what_a_file_may_not_do(server: RunningServer, tenant: str) -> Non
     async def put(*rules: dict[str, Any], **more: Any) -> Any:
         return await ann.put(SET, json={"rules": list(rules), **more})
 
-    told = problem(await put(rule("a", "memory") | {"condition": "cause =="}, rule("b", "disk") | {"context": {}}), 422)
-    assert [error["detail"].split(":")[0] for error in told["errors"]] == ["a", "b"]
+    refusal = problem(
+        await put(rule("a", "memory") | {"condition": "cause =="}, rule("b", "disk") | {"context": {}}), 422
+    )
+    assert [error["detail"].split(":")[0] for error in refusal["errors"]] == ["a", "b"]
     problem(await put(rule("a", "memory"), rule("a", "disk")), 422)
     # Of two rules for one example neither may silently take the other's place.
-    told = problem(await put(rule("a", "memory"), rule("b", "memory", "retry")), 422)
-    assert "exclude each other" in told["detail"]
+    refusal = problem(await put(rule("a", "memory"), rule("b", "memory", "retry")), 422)
+    assert "exclude each other" in refusal["detail"]
     problem(await ann.get(SET), 404)
     assert (await put(rule("a", "memory"))).json()["rules"][0]["change"] == "added"
     # A rule that somebody refined by hand cannot be taken away under the refinement.
@@ -171,8 +173,8 @@ async def test_a_file_that_overturns_a_reference_incident_needs_a_confirmation(
     del first["name"]
     await ann.post(SET, json=first)
     late = rule("late", "memory", "retry", context={**MEMORY, "job": {"attempt": 2}})
-    told = problem(await ann.put(SET, json={"rules": [late]}), 409)
-    assert [error["at"] for error in told["errors"]] == ["rule", "reference incident i1"]
+    refusal = problem(await ann.put(SET, json={"rules": [late]}), 409)
+    assert [error["at"] for error in refusal["errors"]] == ["rule", "reference incident i1"]
     done = (await ann.put(SET, json={"rules": [late], "confirmed": True})).json()
     assert [entry["reference_incident"] for entry in done["overturned"]] == ["i1"]
     assert (await ann.put(SET, json={"rules": [late]})).json()["version"] == done["version"]
