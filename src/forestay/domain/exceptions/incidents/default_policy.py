@@ -55,20 +55,21 @@ def default_answer(
     """Pure: the same failure gives the same answer."""
     if is_lost(document):
         return DefaultAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; a person must check")
-    ours = finding.cause in INFRASTRUCTURE and finding.confidence >= SURE
-    if ours and document.releases < len(free_tries):
-        reason = (
-            f"{finding.cause} failure of the infrastructure: free retry {document.releases + 1} of {len(free_tries)}"
-        )
+    why = _not_the_users(document, finding)
+    if why and document.releases < len(free_tries):
+        reason = f"{why}: free retry {document.releases + 1} of {len(free_tries)}"
         return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
-    if document.last is not None and outputs_not_written(document.last):
-        if document.releases < len(free_tries):
-            reason = f"its outputs could not be written: free retry {document.releases + 1} of {len(free_tries)}"
-            return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
-        # Its work was good: to give it up is not for us.
-        return DefaultAnswer(DefaultAction.HOLD, "its outputs could not be written; a person must check the storage")
     own = retry_policy(document)
     return DefaultAnswer(_COURSES[own.event], own.words, own.wait)
+
+
+def _not_the_users(document: JobDocument, finding: CauseFinding) -> str:
+    """Why the user does not pay for the next try; empty if they do."""
+    if finding.cause in INFRASTRUCTURE and finding.confidence >= SURE:
+        return f"{finding.cause} failure of the infrastructure"
+    if document.last is not None and outputs_not_written(document.last):
+        return "the job succeeded, but its outputs could not be written"
+    return ""
 
 
 def is_lost(document: JobDocument) -> bool:

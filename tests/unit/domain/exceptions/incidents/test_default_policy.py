@@ -83,7 +83,7 @@ def test_without_a_cause_it_is_the_jobs_own_policy(document: JobDocument) -> Non
 @pytest.mark.finding("F-B9")
 @pytest.mark.parametrize("error", ["EACCES", "EROFS", "ENOSPC", "EDQUOT", "HTTP 403"])
 def test_outputs_that_cannot_be_written_cost_nobody_an_attempt(error: str) -> None:
-    """The job ended well. Its one attempt is left to it, and in the end a person is asked."""
+    """The job ended well. As with infrastructure, its own attempts count only after the free ones."""
     document = faulted(policy=RetryPolicy(1))
     last = AttemptResult(
         Token(0, 1), "claim", AttemptOutcome.FAILURE, reason="output-failed", error=error, stage="staging-out"
@@ -96,9 +96,9 @@ def test_outputs_that_cannot_be_written_cost_nobody_an_attempt(error: str) -> No
         answer = default_answer(document, finding, (0, 30, 90))
         courses.append((answer.course, answer.wait))
         document = carried_out(document, answer, now=NOW, by="default policy")
-        assert document.failures == (1 if answer.course is DefaultAction.HOLD else 0)
+        assert document.failures == (1 if answer.course is DefaultAction.FAIL else 0)
         document = document.having(state=State.FAULTED, failures=1, attempt=document.attempt + 1)
-    assert courses == [*((DefaultAction.RETRY, wait) for wait in (0, 30, 90)), (DefaultAction.HOLD, 0)]
+    assert courses == [*((DefaultAction.RETRY, wait) for wait in (0, 30, 90)), (DefaultAction.FAIL, 0)]
 
 
 def test_outputs_that_were_refused_for_a_reason_are_the_jobs_own() -> None:
