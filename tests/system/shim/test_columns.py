@@ -72,6 +72,9 @@ HEADER = "JobID           JobName  Partition    Account  AllocCPUS      State Ex
         (("squeue", "-h", "-j", "12", "-o", "%j"), "{name}\n", ("", "")),
         (("sacct", "-X"), HEADER + SACCT, ("FAILED", "RUNNING")),
         (("sacct", "-n", "-j", "12"), SACCT, ("TIMEOUT", "RUNNING")),
+        (("sacct", "-X", "-n"), SACCT, ("OUT_OF_ME+", "RUNNING")),
+        (("squeue", "-h", "-l"), LONG, ("OUT_OF_M", "RUNNING")),
+        (("sacct", "-n", "-j", "12", "-o", "State"), "{state:>10} \n", ("OUT_OF_ME+", "RUNNING")),
         (("sacct", "-X", "-n", "--format=JobID%4,JobName%10,State%10"), "12   {name:>10} {state:>10} \n", ("FAILED", "RUNNING")),
         (("sacct", "-n", "-j", "12", "-o", "JobName"), "{name:>10} \n", ("", "")),
         (("scontrol", "show", "job", "12"), "JobId=12 JobName={name}\n   JobState={state} Reason=TO\n   WorkDir=/data/FAILED\n", ("FAILED", "RUNNING")),
@@ -103,8 +106,11 @@ def test_only_the_state_is_changed(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
-def test_only_the_state_is_changed_between_bars(folder: Path, name: str, words: tuple[str, ...], line: str) -> None:
-    (folder / "listing").write_text(line.format(name=name, state="TIMEOUT"))
+@pytest.mark.parametrize("state", ["TIMEOUT", "OUT_OF_MEMORY"])
+def test_only_the_state_is_changed_between_bars(
+    folder: Path, name: str, words: tuple[str, ...], line: str, state: str
+) -> None:
+    (folder / "listing").write_text(line.format(name=name, state=state))
     assert call(folder, *words) == line.format(name=name, state="RUNNING")
 
 
