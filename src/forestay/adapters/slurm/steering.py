@@ -59,12 +59,7 @@ class SlurmSteering:
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         identities: dict[BatchId, JobIdentity] = {}
         for some in slices(jobs):
-            ran = await self._run(
-                "squeue", "--noheader", "--states=all", f"--Format={IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
-            )
-            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-                raise Transient(one_line(ran.err) or "squeue does not respond")
-            identities |= read_identities(ran.out)
+            identities |= read_identities(await self._queue(some, "--states=all", f"--Format={IDENTITY_FIELDS}"))
             forgotten = [job for job in some if job not in identities]
             if forgotten:
                 ids = f"--jobs={','.join(forgotten)}"
@@ -76,15 +71,13 @@ class SlurmSteering:
         readings: dict[BatchId, ArrayReading] = {}
         for some in slices(arrays):
             ids = f"--jobs={','.join(some)}"
-            ran = await self._run("squeue", "--noheader", f"--states={NOT_WELL}", f"--Format={ELEMENT_FIELDS}", ids)
-            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-                raise Transient(one_line(ran.err) or "squeue does not respond")
+            queue = await self._queue(some, f"--states={NOT_WELL}", f"--Format={ELEMENT_FIELDS}")
             # What failed longer ago than the controller remembers.
             period = (f"--starttime=now-{self.slurm.look_back}days", "--endtime=now")
             form = ("--noheader", "--parsable2", "--allocations", "--format=JobID")
             accounted = await self._run("sacct", *form, f"--state={FAILED}", *period, ids)
             known = accounted.code == 0 and "error:" not in accounted.err.lower()
-            some_readings = read_elements(some, ran.out, accounted.out if known else "")
+            some_readings = read_elements(some, queue, accounted.out if known else "")
             if not known and "disabled" not in accounted.err.lower():
                 # Some elements may have failed that nobody tells of now.
                 some_readings = {array: reading._replace(active=True) for array, reading in some_readings.items()}
@@ -92,10 +85,7 @@ class SlurmSteering:
         return readings
 
     async def is_over(self, array: BatchId) -> bool:
-        ran = await self._run("squeue", "--noheader", "--states=all", "--Format=State:", f"--jobs={array}")
-        if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-            raise Transient(one_line(ran.err) or "squeue does not respond")
-        states = ran.out.split()
+        states = (await self._queue([array], "--states=all", "--Format=State:")).split()
         if not states:
             ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=State", f"--jobs={array}")
             states = ran.out.splitlines() if ran.code == 0 else []
@@ -117,12 +107,8 @@ class SlurmSteering:
 
     async def allow_again(self, jobs: Collection[BatchId]) -> None:
         for some in slices(jobs):
-            ran = await self._run(
-                "squeue", "--noheader", f"--Format=Requeue:|,{IDENTITY_FIELDS}", f"--jobs={','.join(some)}"
-            )
-            if ran.code != 0 and not said(ran.err, ("invalid job id",)):
-                raise Transient(one_line(ran.err) or "squeue does not respond")
-            lines = [line.partition("|") for line in ran.out.splitlines()]
+            queue = await self._queue(some, f"--Format=Requeue:|,{IDENTITY_FIELDS}")
+            lines = [line.partition("|") for line in queue.splitlines()]
             identities = read_identities("\n".join(rest for _, _, rest in lines))
             for job in some:
                 if job in identities and identities[job].kind is JobKind.HETEROGENEOUS:
@@ -253,6 +239,13 @@ class SlurmSteering:
             return
         text = one_line(ran.err or ran.out)
         raise (Permanent if said(text, NEVER) else Transient)(text or f"scontrol ended with {ran.code}")
+
+    async def _queue(self, jobs: Collection[BatchId], *which: str) -> str:
+        """squeue's lines about jobs, none if it knows none of them; `Transient` if it does not respond."""
+        ran = await self._run("squeue", "--noheader", *which, f"--jobs={','.join(jobs)}")
+        if ran.code != 0 and not said(ran.err, ("invalid job id",)):
+            raise Transient(one_line(ran.err) or "squeue does not respond")
+        return ran.out
 
     async def _run(self, *command: str) -> CommandResult:
         return await self.slurm.run(command)
