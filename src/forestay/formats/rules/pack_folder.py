@@ -10,17 +10,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.rules.pack_yaml import PackPattern, PackText, failed_fixtures, read_pack_text
+from forestay.formats.text.shipped_folder import shipped_folder
 from forestay.formats.text.yaml_text import MAX_BYTES
-
-_PACKAGE = files("forestay")
-"""Looked up on import, because the lookup itself imports modules, which the first failure must not wait for."""
 
 FOLDERS = "FORESTAY_PACKS"
 """The environment variable that names more folders, with colons between."""
@@ -59,8 +56,7 @@ class Packs:
 
 def shipped() -> Traversable:
     """The folder of the packs that come with Forestay."""
-    inside = _PACKAGE / "packs"
-    return inside if inside.is_dir() else Path(str(_PACKAGE)).parents[1] / "packs"
+    return shipped_folder("packs")
 
 
 def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:

@@ -7,28 +7,27 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from forestay.apps.cli.amounts import number_of
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
+from forestay.formats.text.shipped_folder import shipped_folder
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol")
 PROGRAMS = ("forestay-shim", "forestay-payload")
 SPOOL = Path("/var/spool/forestay/shim")
-_PACKAGE = Path(str(files("forestay")))
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the shim is, such as /opt/forestay/shim.")]
 
 
 def shipped() -> Path:
     """The folder of the shim that comes with this version."""
-    inside = _PACKAGE / "shim"
-    return inside if inside.is_dir() else _PACKAGE.parents[1] / "shim"
+    return Path(str(shipped_folder("shim")))
 
 
 def install(
@@ -151,7 +150,7 @@ def _counted(spool: Path) -> str:
     jobs = _jobs(spool)
     if jobs is None:
         return "not readable"
-    return f"{jobs} job{'' if jobs == 1 else 's'} recorded"
+    return f"{number_of(jobs, 'job')} recorded"
 
 
 def _watching(spool: Path) -> str:
