@@ -159,13 +159,13 @@ class RunSite:
                 answer = await pilot.post("completions", {"completions": ends})
                 assert answer.status_code == 200, answer.text
 
-    async def kept_some(self) -> None:
-        """Wait until something is held back."""
+    async def kept_some(self, least: int = 1) -> None:
+        """Wait until so many jobs are held back."""
 
         async def some() -> bool:
-            return bool(self.kept)
+            return len(self.kept) >= least
 
-        await until(some, "a job to be held back")
+        await until(some, f"{least} jobs to be held back")
 
     async def let_go(self) -> None:
         """End what was held back."""
