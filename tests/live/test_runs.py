@@ -10,8 +10,12 @@ import pytest
 from tests.live.run_site import BAD, GOOD, TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
+from forestay.adapters.cel.conditions import CelConditions
 from forestay.domain.flows.events import VerbKind
+from forestay.domain.rules.context import read_context
+from forestay.domain.rules.incident_context import told_by
 from forestay.ports.errors import NotFound
+from forestay.ports.exceptions.incident_store import IncidentQuery
 
 pytestmark = [pytest.mark.live, pytest.mark.every_store]
 
@@ -259,6 +263,34 @@ async def test_verbs_on_tasks(site: RunSite) -> None:
     assert (await site.verb(run, VerbKind.REDO, "first")).accepted
     assert (await site.ended(run)).state == "completed"
     assert site.ran == ["first", "first", "second"]
+
+
+@pytest.mark.finding("F-D7")
+@pytest.mark.ledger("P1-24")
+async def test_a_failure_is_decided_on_by_what_its_run_was_at(site: RunSite) -> None:
+    site.fate = lambda claim: BAD if claim["name"] == "second" else GOOD
+    text = CHAIN.replace("tasks:", "params: {samples: 3}\ntasks:", 1).replace(
+        "[echo, two]", "[echo, two], when_failed: hold"
+    )
+    run = await site.start(text, samples=7)
+    await site.task_is(run, "second", "faulted")
+    components = site.server.services.components
+    (stored,) = (await components.incidents.find(IncidentQuery(tenant=TENANT, run=run))).statuses
+    incident = (await components.incidents.get_incidents([stored.status.id]))[stored.status.id]
+    context, wrong = read_context(told_by(incident))
+    assert wrong == ()
+    evaluate = CelConditions().over(context)
+    for condition in (
+        "run.data.samples == 7",
+        'run.flow == "chain" && run.depth == 0 && run.age > 0.0',
+        'task.name == "second" && task.status == "running" && task.round == 1 && task.age >= 0.0',
+        'tasks == {"first": "completed", "second": "running"}',
+        'job.name == "second" && job.owner == "ada" && job.attempt == 1 && job.age > 0.0',
+        'exception.type == "abort" && exception.task == "second"',
+        'evidence.exit_code == 1 && host.name != "" && !host.closed',
+        "history.cause_1h == 0 && history.owner_1h == 0 && history.flow_1h == 0 && attempts.size() == 0",
+    ):
+        assert evaluate(condition) is True, f"{condition}: {context}"
 
 
 async def test_a_removed_run_cancels_its_jobs(site: RunSite) -> None:

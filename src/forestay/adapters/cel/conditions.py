@@ -19,7 +19,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-untyped]
 
 from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
-from forestay.domain.rules.context import BY_NAME, FIELDS, Context, FieldType
+from forestay.domain.rules.context import BY_NAME, FIELDS, UNFILLED, Context, FieldType
 from forestay.ports.rules.conditions import ConditionProblem, Conditions
 
 MOST_KEPT = 200_000
@@ -78,6 +78,7 @@ class CelConditions(Conditions):
 
     def over(self, context: Context) -> Evaluate:
         compiled = self._compiled
+        unfilled: Any = context.get(UNFILLED)
         activation: Any = None
         handed = -1
 
@@ -89,6 +90,8 @@ class CelConditions(Conditions):
                 if problems:
                     return Erred(f"the condition does not compile: {problems[0]}")
                 expression = compiled[text]
+            if unfilled and (missing := [name for name in _named_in(text) if name in unfilled]):
+                return Erred(f"{missing[0]} could not be found out when the exception was detected")
             try:
                 if handed != len(self._used):
                     handed = len(self._used)

@@ -69,6 +69,7 @@ from forestay.services.flows.completion_facts import CompletionFacts
 from forestay.services.flows.completion_relay import CompletionRelay
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.run_context import RunStates
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import NewJobListener
@@ -238,7 +239,12 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         store,
         stores.incidents,
         FailureDetector(
-            store, stores.pilots, batch, classifiers, FailureHistory(stores.incidents, documents, clock), flows
+            store,
+            stores.pilots,
+            batch,
+            classifiers,
+            FailureHistory(stores.incidents, documents, RunStates(engine, clock), clock),
+            flows,
         ),
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),

@@ -3,6 +3,7 @@
 One description, from which the types of conditions, the reference and the editor's completion are made. A context is a flat mapping
 from a field's dotted name to a plain value; `read_context` makes one of JSON as people write it, nested or flat, and tells everything
 that is wrong with it. What is not told is filled in: nothing (`null`) where a field may be unknown, otherwise the empty value.
+What could not be found out is named under `UNFILLED`, and a condition that asks for it errs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ MOST_TEXT = 128 * 1024
 """Characters of all texts together."""
 DEEPEST = 8
 _LARGEST = 2**63 - 1
+UNFILLED = "unfilled"
+"""Beside the fields of a context: the names of those that could not be found out, such as a run's data while its engine is away."""
 
 
 class FieldType(StrEnum):
@@ -95,15 +98,15 @@ FIELDS: tuple[Field, ...] = (
     Field("run.id", _T, "the run"),
     Field("run.flow", _T, "the flow's name"),
     Field("run.version", _T, "the flow's version"),
-    Field("run.data", FieldType.DATA, "the run's data; not filled for failures of jobs"),
+    Field("run.data", FieldType.DATA, "the run's parameters, and the results of its tasks under `tasks`"),
     Field("run.depth", _I, "how many parent runs it has"),
-    Field("run.age", _N, "seconds since it started; not filled for failures of jobs"),
+    Field("run.age", _N, "seconds since it started"),
     Field("task.name", _T, "the task instance"),
-    Field("task.status", _T, "its status; not filled for failures of jobs"),
-    Field("task.data", FieldType.DATA, "its data; not filled for failures of jobs"),
+    Field("task.status", _T, "its status"),
+    Field("task.data", FieldType.DATA, "its data: result, outputs and counts so far"),
     Field("task.round", _I, "the number of its round"),
-    Field("task.age", _N, "seconds since it was enabled; not filled for failures of jobs"),
-    Field("tasks", FieldType.WORDS, "the status of every task of the run, by name; not filled for failures of jobs"),
+    Field("task.age", _N, "seconds since it was enabled"),
+    Field("tasks", FieldType.WORDS, "the status of every task of the run, by name"),
     Field("host.name", _T, "the host"),
     Field("host.closed", _B, "whether it is closed to new jobs"),
     Field("site.name", _T, "the site"),
@@ -127,7 +130,9 @@ _EMPTY: Mapping[FieldType, object] = {
     FieldType.INT: 0, FieldType.NUMBER: 0.0, FieldType.TEXT: "", FieldType.TRUTH: False,
     FieldType.TEXTS: [], FieldType.WORDS: {}, FieldType.DATA: {}, FieldType.RECORDS: [],
 }  # fmt: skip
-NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.kind] for field in FIELDS}
+NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.kind] for field in FIELDS} | {
+    UNFILLED: []
+}
 """The context of which nothing was told."""
 
 
@@ -140,6 +145,9 @@ def read_context(facts: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]
     wrong: list[str] = []
     left = [MOST_TEXT]
     for name, value in _flat(facts):
+        if name == UNFILLED and isinstance(value, Sequence):
+            context[UNFILLED] = [field for field in value if field in BY_NAME]
+            continue
         field = BY_NAME.get(name)
         if field is None:
             close = get_close_matches(name, BY_NAME, n=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.jobs.task_names import task_of
-from forestay.domain.rules.context import BY_NAME
+from forestay.domain.rules.context import BY_NAME, UNFILLED
 
 _GROUPS = ("job", "evidence", "run", "task", "host", "site", "history", "now", "exception")
 _HOUR = 3_600_000
@@ -26,6 +26,8 @@ def told_by(incident: Incident) -> dict[str, object]:
     """
     kept: Mapping[str, Any] = incident.context
     values: dict[str, object] = {name: value for name, value in kept.items() if name in BY_NAME and value is not None}
+    if kept.get(UNFILLED):
+        values[UNFILLED] = kept[UNFILLED]
     for group in _GROUPS:
         inner = kept.get(group)
         if isinstance(inner, Mapping):

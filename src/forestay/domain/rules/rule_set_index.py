@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import ConditionVerdict, Evaluate
-from forestay.domain.rules.context import Context
+from forestay.domain.rules.context import UNFILLED, Context
 from forestay.domain.rules.plain_condition import FieldComparison
 from forestay.domain.rules.rule_set import RuleSetId, Ruling, SetWalk, TreeKey, keys_for
 from forestay.domain.rules.tree_index import FINDS, IndexedSet, TreeIndex
@@ -63,6 +63,8 @@ class _TreeFilter:
 
     def asked(self, context: Context) -> int:
         """The sets in which a first rule may be true, or err."""
+        if context.get(UNFILLED):
+            return -1  # every bit: whoever asks for a field that was not filled errs, whatever its value
         bits = self.always
         for field, look in self.looks:
             bits |= look(context[field], 0)

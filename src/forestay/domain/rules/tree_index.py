@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from forestay.domain.rules.condition import ConditionVerdict, Erred, Evaluate
-from forestay.domain.rules.context import FIELDS, Context, FieldType
+from forestay.domain.rules.context import FIELDS, UNFILLED, Context, FieldType
 from forestay.domain.rules.plain_condition import NOTHING, Conjunction, FieldComparison, conjunction_of
 from forestay.domain.rules.rule_set import RuleChange, RuleSet, TreeKey
 from forestay.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
@@ -129,6 +129,8 @@ class _Chain:
 
     def candidates(self, context: Context) -> list[int]:
         """The places of all rules that may be true, or err, in their order."""
+        if context.get(UNFILLED):
+            return list(range(len(self.rules)))
         found_places = self.others
         for field, look in self.looks:
             places = look(context[field])

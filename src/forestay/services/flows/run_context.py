@@ -2,13 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from forestay.ports.clock import Clock
+from forestay.ports.errors import NotFound, Permanent, Transient
+from forestay.ports.flows.flow_engine import FlowEngine
 
 MOST_INSTANCES = 400
 """Tasks of which the status is told: those that have not ended come first."""
 MOST_RESULTS = 100
 _ENDED = frozenset({"completed", "forced_complete", "skipped", "failed", "cancelled"})
+
+
+RUN_FIELDS = ("run.data", "run.age", "task.status", "task.data", "task.age", "tasks")
+"""What only the engine of a run knows."""
+FRESH = 2.0
+"""Seconds that what is known of a run may be old: of a wide run many jobs may fail at once."""
+PATIENCE = 1.0
+"""Seconds in which an engine must answer: a completion waits for it."""
+AWAY = 5.0
+"""Seconds for which an engine that did not answer is not asked again."""
+MOST_ASKED = 32
+"""Runs that are asked for at once; of more than that in one batch of failures the others are not known."""
+MOST_KEPT = 200
+"""Runs that are remembered."""
+
+
+@dataclass(slots=True)
+class RunStates:
+    """What the runs of failed jobs are at, as their engine tells; never so long that a failure would have to wait for it."""
+
+    engine: FlowEngine | None
+    clock: Clock
+    _known: dict[str, tuple[float, Mapping[str, Any]]] = field(default_factory=dict)
+    _away_until: float = 0.0
+
+    async def ask(self, runs: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Each run that the engine told of in time."""
+        at = self.clock.monotonic()
+        wanted = list(runs)
+        known = {run: kept[1] for run in wanted if (kept := self._known.get(run)) is not None and at - kept[0] < FRESH}
+        missing = [run for run in wanted if run not in known][:MOST_ASKED]
+        if self.engine is None or not missing or at < self._away_until:
+            return known
+        try:
+            async with asyncio.timeout(PATIENCE):
+                states = await asyncio.gather(*(self._state(self.engine, run) for run in missing))
+        except (TimeoutError, Transient):
+            self._away_until = at + AWAY
+            return known
+        new = {run: state for run, state in zip(missing, states, strict=True) if state is not None}
+        if len(self._known) + len(new) > MOST_KEPT:
+            self._known.clear()
+        self._known |= {run: (at, state) for run, state in new.items()}
+        return known | new
+
+    @staticmethod
+    async def _state(engine: FlowEngine, run: str) -> Mapping[str, Any] | None:
+        try:
+            return await engine.state(run)
+        except (NotFound, Permanent):
+            return None  # it was removed, or its worker cannot tell
 
 
 def run_context(state: Mapping[str, Any], now: int, *, instance: str = "") -> dict[str, Any]:

@@ -36,6 +36,7 @@ from forestay.services.exceptions.safeguards.safeguards import Safeguards
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.run_context import RunStates
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.pilots.batch_status import BatchStatus
@@ -80,7 +81,9 @@ def build_pipeline(
     return ExceptionPipeline(
         store,
         incidents,
-        FailureDetector(store, pilots, batch, PATTERNS, FailureHistory(incidents, documents, clock), flows),
+        FailureDetector(
+            store, pilots, batch, PATTERNS, FailureHistory(incidents, documents, RunStates(None, clock), clock), flows
+        ),
         Decider(
             RuleCache(RuleStore(documents), CONDITIONS),
             PlaybookStore(documents, flows, clock),

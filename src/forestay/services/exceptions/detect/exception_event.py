@@ -93,7 +93,7 @@ def incident_raised(raised: ExceptionEvent) -> Incident:
         flow=raised.flow,
         parent=raised.parent,
         round=raised.round,
-        context=_fitting(context),
+        context=fitting(context),
     )
 
 
@@ -102,7 +102,7 @@ def _group(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(inner) if isinstance(inner, Mapping) else {}
 
 
-def _fitting(facts: dict[str, Any]) -> dict[str, Any]:
+def fitting(facts: dict[str, Any]) -> dict[str, Any]:
     """As much of it as an incident has room for. A rule that asks for what was left out errs, and a person is asked: nothing acts by half of the data."""
     if _size(facts) <= ROOM:
         return facts

@@ -1,4 +1,4 @@
-"""What happened before a failure: earlier attempts of the job, failures of the last hour, and whether its host is closed.
+"""What was so when a job failed: its earlier attempts, failures of the last hour, whether its host is closed, and where its run stood.
 
 It goes into the incident, so that a later replay decides by what was known then.
 """
@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.jobs.job_document import JobDocument
+from forestay.domain.jobs.task_names import instance_of
+from forestay.domain.rules.context import UNFILLED
 from forestay.domain.scheduling.host_health import HostStatus, from_plain
 from forestay.ports.clock import Clock
 from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
+from forestay.services.flows.run_context import RUN_FIELDS, RunStates, run_context
 from forestay.services.scheduling.host_health_tracker import document_of
 
 HOUR = 3_600_000
@@ -44,6 +47,9 @@ class PastFailures(NamedTuple):
     attempts: Mapping[str, Sequence[Mapping[str, object]]]
     """By job, the oldest first."""
     tenants: Mapping[str, _LastHour]
+    runs: Mapping[str, Mapping[str, Any]]
+    """What each run was at; a run whose engine did not answer is not here."""
+    at: int
 
     def told(self, document: JobDocument, cause: str, host: str) -> dict[str, Any]:
         """What rules may ask about the past of a failure."""
@@ -61,7 +67,16 @@ class PastFailures(NamedTuple):
             "attempts": list(before),
             "history": history,
             "host": {"name": host, "closed": host in hour.closed},
+            **self._run(document),
         }
+
+    def _run(self, document: JobDocument) -> dict[str, Any]:
+        if document.flow_ref is None:
+            return {}
+        state = self.runs.get(document.flow_ref.run)
+        if state is None:
+            return {UNFILLED: list(RUN_FIELDS)}
+        return run_context(state, self.at, instance=instance_of(document.flow_ref.work)[0])
 
 
 @dataclass(slots=True)
@@ -70,6 +85,7 @@ class FailureHistory:
 
     incidents: IncidentStore
     documents: DocumentStore
+    runs: RunStates
     clock: Clock
     _hours: dict[str, tuple[float, _LastHour]] = field(default_factory=dict)
 
@@ -81,7 +97,8 @@ class FailureHistory:
             for start in range(0, len(again), JOBS):
                 attempts |= await self._attempts(tenant, again[start : start + JOBS])
         tenants = {document.tenant: await self._last_hour(document.tenant) for document in documents}
-        return PastFailures(attempts, tenants)
+        names = dict.fromkeys(job.flow_ref.run for job in documents if job.flow_ref is not None)
+        return PastFailures(attempts, tenants, await self.runs.ask(names), self.clock.now())
 
     async def _attempts(self, tenant: str, jobs: Sequence[str]) -> Mapping[str, list[Mapping[str, object]]]:
         query = IncidentQuery(tenant=tenant, kind=ExceptionType.ABORT.value, jobs=frozenset(jobs))

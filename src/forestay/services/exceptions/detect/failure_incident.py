@@ -18,6 +18,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.task_names import instance_of, task_of
 from forestay.formats.jobs.job_public import job_public
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json
+from forestay.services.exceptions.detect.exception_event import fitting
 
 LOG_KEPT = 16_000
 """Characters of the log that go into the incident, and that rules see; the evidence beside the attempt may have more of it."""
@@ -61,8 +62,9 @@ def failure_incident(
         **(past or {}),
     }
     if flow_ref is not None:
-        context["run"] = {"id": run, "flow": flow, "version": flow_ref.flow, "depth": len(flow_ref.above)}
-        context["task"] = {"name": instance, "round": round_}
+        found: dict[str, Any] = {"id": run, "flow": flow, "version": flow_ref.flow, "depth": len(flow_ref.above)}
+        context["run"] = context.get("run", {}) | found
+        context["task"] = context.get("task", {}) | {"name": instance, "round": round_}
     kind = ExceptionType.ABORT
     return Incident(
         id=failure_incident_id(document),
@@ -78,7 +80,7 @@ def failure_incident(
         cause=str(finding.cause),
         flow=flow_ref.flow if flow_ref is not None else "",
         round=round_,
-        context=context,
+        context=fitting(context),
     )
 
 
