@@ -24,6 +24,7 @@ from forestay_pilot.process.control_group import usable_memory
 from forestay_pilot.process.payload import clean_variables
 from forestay_pilot.process.payload_cgroup import check_parent
 from forestay_pilot.process.process_end import wait_and_end
+from forestay_pilot.process.process_tree import OWN_SESSIONS
 
 log = logging.getLogger("forestay_pilot")
 
@@ -170,14 +171,13 @@ def _run_script(path: str, place: PilotEnvironment) -> str:
     """What a site's own check says; it sees neither the pilot's variables nor its open files."""
     with tempfile.TemporaryFile() as random:
         try:
-            process = subprocess.Popen(  # noqa: S603 - the operator's own program
+            process = OWN_SESSIONS.start(
                 [os.path.abspath(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=random,
                 stderr=subprocess.STDOUT,
                 cwd=place.work,
                 env={**clean_variables(), "FORESTAY_WORK": place.work, "FORESTAY_OUTPUT_FOLDER": place.outputs},
-                start_new_session=True,
             )
         except OSError as error:
             return f"cannot be run: {error.strerror or error}"

@@ -27,7 +27,7 @@ from forestay_pilot.process.guarded_payload import FAILURE_TAIL_BYTES, TAIL_BYTE
 from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import make_payload_cgroup
 from forestay_pilot.process.payload_start import become_payload, start_error
-from forestay_pilot.process.process_tree import children_of, claim_of
+from forestay_pilot.process.process_tree import children_of
 
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
@@ -62,6 +62,7 @@ class Guard:
         self._inbox = b""
         self._outbox = bytearray()
         self._runs: dict[int, GuardedPayload] = {}  # by process id, until the end is told
+        self._undying: set[int] = set()  # strays that no signal ended, and whose end was told with them
         self._lease_until: float | None = None
         self._selector = selectors.DefaultSelector()
         self._alive = True
@@ -228,7 +229,16 @@ class Guard:
                 return
         if run.leaf is not None and not run.leaf.remove() and steady() < run.linger_until:
             return  # something that left the session is still in the group; it has just been killed
+        left = self._sweep()
+        if left and steady() < run.linger_until:
+            return
         assert run.end is not None  # noqa: S101
+        if run.strays:
+            run.note(f"{len(run.strays)} processes that had left its session were killed after its end")
+        if left:
+            self._undying |= left
+            run.end["left_running"] = len(left)
+            run.note(f"{len(left)} processes of it could not be ended: {', '.join(map(str, sorted(left)))}")
         if run.output >= 0:
             self._selector.unregister(run.output)
         run.end["stopped_for"] = run.stopped_for
@@ -239,17 +249,21 @@ class Guard:
         del self._runs[run.pid]
         self._tell(run.end)
 
-    def _sweep(self) -> None:
-        """Kill processes that left their payload's session and outlived it."""
-        strays = [pid for pid in children_of(self._pid) if pid not in self._runs]
-        if not strays:
-            return
-        live = {run.claim for run in self._runs.values() if run.end is None}
+    def _sweep(self) -> set[int]:
+        """Kill processes that left their payload's session and outlived it; says which of them are not gone yet.
+
+        A payload that lives adopts its orphans itself, so every other child of the guard is of one that is over.
+        """
+        children = set(children_of(self._pid))
+        self._undying &= children
+        strays = children - self._runs.keys() - self._undying
         for pid in strays:
-            claim = claim_of(pid)
-            if claim not in live and (claim or not live):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for run in self._runs.values():
+            if run.end is not None:
+                run.strays |= strays
+        return strays
 
     def _stop(self, run: GuardedPayload, why: str, grace: float) -> None:
         if run.end is not None or run.kill_at is not None:

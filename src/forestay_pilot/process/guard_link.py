@@ -19,8 +19,9 @@ from dataclasses import asdict
 from typing import Any, Callable
 
 from forestay_pilot.clock import steady
+from forestay_pilot.process import libc
 from forestay_pilot.process.payload import Payload, PayloadOutcome
-from forestay_pilot.process.process_tree import children_of, claim_of, is_settled
+from forestay_pilot.process.process_tree import OWN_SESSIONS
 
 log = logging.getLogger("forestay_pilot")
 
@@ -150,13 +151,12 @@ class GuardLink:
     def _launch(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this very program, no word from outside
+            self._process = OWN_SESSIONS.start(
                 [sys.executable, "-I", "-S", "-c", _ENTRY, _ROOT, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={},
-                start_new_session=True,
             )
         self._socket = ours
         self._ready.clear()
@@ -215,16 +215,13 @@ class GuardLink:
     def _end_orphans() -> None:
         """Kill and reap what a dead guard left to the pilot; each death may hand over further children."""
         give_up = steady() + 5.0
-        while steady() < give_up:
-            children = children_of(os.getpid())
-            orphans = [pid for pid in children if claim_of(pid)]
+        while libc.adopts_orphans() and steady() < give_up:
+            orphans = OWN_SESSIONS.orphans()
+            if not orphans:
+                return
             for pid in orphans:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            # One that ended since the list was read handed its own children over after that: look once more.
-            if not orphans and all(map(is_settled, children)):
-                return
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
             time.sleep(0.01)

@@ -43,6 +43,7 @@ class GuardedPayload:
         self.tail = bytearray()
         self.end: dict[str, Any] | None = None
         self.linger_until = 0.0
+        self.strays: set[int] = set()  # processes that left its session and were killed after its end
 
     def keep(self, data: bytes) -> None:
         """Add output to the log, up to its cap, and to the tail, which is always the newest."""

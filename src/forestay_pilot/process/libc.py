@@ -9,6 +9,7 @@ import signal
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _WRITE_OUT = 2  # SYNC_FILE_RANGE_WRITE
 
 # Bound once: a freshly forked child must not look up libraries.
@@ -47,6 +48,12 @@ def die_with_parent() -> bool:
 def adopt_orphans() -> bool:
     """Become the parent of every descendant whose own parent has died."""
     return bool(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def adopts_orphans() -> bool:
+    """Whether it does, by the call above or since a container made it so."""
+    found = ctypes.c_int(0)
+    return bool(_prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(found), 0, 0, 0) == 0 and found.value)
 
 
 def begin_write_out(descriptor: int, at: int, count: int) -> None:

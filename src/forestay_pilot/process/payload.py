@@ -156,6 +156,7 @@ class PayloadOutcome:
     start_error: str = ""
     start_symbol: str = ""  # the same as the system calls it
     start_part: str = ""  # what was at failure: the working folder or the program
+    left_running: int = 0  # processes of it that could not be ended
 
 
 @dataclass(frozen=True)

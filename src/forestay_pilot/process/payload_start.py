@@ -21,6 +21,9 @@ def become_payload(
     try:
         os.setsid()
         libc.die_with_parent()
+        # What it leaves behind comes to itself while it lives, as to process 1 of a container: the guard's other children are then
+        # of payloads that are over. Stays set in the program that it becomes.
+        libc.adopt_orphans()
         if os.getppid() != guard:
             os._exit(127)  # the guard died before the line above
         for number in (signal.SIGPIPE, signal.SIGXFSZ):

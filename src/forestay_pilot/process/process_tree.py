@@ -1,10 +1,16 @@
-"""Whose child a process is, and which claim it was started for, as Linux tells it."""
+"""Whose child a process is, as Linux tells it.
+
+Guard, pilot and every payload adopt the orphans below them. So what a payload leaves behind comes to its guard when the payload
+is over, and to the pilot when the guard is; no process gets away by a session of its own or without its environment.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-
-_MARK = b"FORESTAY_CLAIM="
+import subprocess
+import threading
+from typing import Any
 
 
 def children_of(pid: int) -> list[int]:
@@ -36,23 +42,31 @@ def _children_by_search(pid: int) -> list[int]:
     return names
 
 
-def claim_of(pid: int) -> str:
-    """The claim in a process's first environment; empty when it cannot be told."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as source:
-            words = source.read().split(b"\0")
-    except OSError:
-        return ""
-    for word in words:
-        if word.startswith(_MARK):
-            return word[len(_MARK) :].decode(errors="replace")
-    return ""
+class OwnSessions:
+    """The programs that this process itself started in sessions of their own; every other session below it is a payload's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a program in a session of its own."""
+        with self._lock:
+            process = subprocess.Popen(argv, start_new_session=True, **options)  # noqa: S603 - the caller's own program
+            self._started = {pid: one for pid, one in self._started.items() if one.returncode is None}
+            self._started[process.pid] = process
+            return process
+
+    def orphans(self) -> list[int]:
+        """The children of this process that it has not started itself."""
+        with self._lock:
+            own = {os.getsid(0), *(pid for pid, process in self._started.items() if process.returncode is None)}
+            found = []
+            for pid in children_of(os.getpid()):
+                with contextlib.suppress(OSError):
+                    if os.getsid(pid) not in own:
+                        found.append(pid)
+            return found
 
 
-def is_settled(pid: int) -> bool:
-    """Whether a process can be told by its environment. One that ends, or becomes another program, cannot; and what ends hands over its children."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as source:
-            return bool(source.read(1))
-    except OSError:
-        return False
+OWN_SESSIONS = OwnSessions()

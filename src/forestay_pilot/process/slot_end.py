@@ -92,6 +92,8 @@ def make_completion(
         "manifest": manifest,
         "host": host,
     }
+    if outcome.left_running:
+        document["left_running"] = outcome.left_running
     if not ok:
         seen = {"oom_kills": outcome.oom_kills, "disk_left": outcome.disk_left}
         document.update({name: value for name, value in seen.items() if value is not None})

@@ -23,8 +23,8 @@ StartProcess = Callable[..., "subprocess.Popen[bytes]"]
 
 def family(tmp_path: Path) -> str:
     """A payload with a child, and a grandchild in a session of its own; their process ids go to files."""
-    inner = f"echo $$ > {tmp_path}/far; exec sleep 300"
-    return f"setsid sh -c '{inner}' & sleep 300 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/leader; wait"
+    inner = f"echo $$ > {tmp_path}/far; exec /bin/sleep 300"
+    return f"env -i setsid /bin/sh -c '{inner}' & sleep 300 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/leader; wait"
 
 
 def test_a_killed_pilot_takes_its_payload_with_it(

@@ -280,6 +280,37 @@ def test_processes_that_leave_their_session_die_with_their_payload(
     assert other["claim"] not in [end["claim"] for end in server.seen.completions]
 
 
+@pytest.mark.finding("F-B2")
+@pytest.mark.parametrize("way", ["setsid", "env -i setsid", "env -i setsid setsid -f"])
+def test_a_process_without_session_and_environment_is_gone_when_the_end_is_told(
+    server: FakeServer, pilot: StartPilot, tmp_path: Path, way: str
+) -> None:
+    """While another payload lives on the pilot; it is found by the tree of processes alone."""
+    stray = f"{way} /bin/sh -c 'echo $$ > {tmp_path}/stray; exec /bin/sleep 300'"
+    script = f"PATH=/usr/bin:/bin; {stray} & while [ ! -s {tmp_path}/stray ]; do sleep 0.02; done"
+    other = server.submit("sleep", "300")
+    claim = server.submit("sh", "-c", script)
+    pilot(slots=2)
+    assert server.end_of(claim)["outcome"] == "ok"
+    assert not alive(written_pid(tmp_path / "stray")), "the next attempt would run beside it"
+    assert other["claim"] not in [end["claim"] for end in server.seen.completions]
+
+
+@pytest.mark.finding("F-B2")
+def test_a_daemon_of_a_living_payload_is_left_alone(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
+    """Another payload ends meanwhile, and what that one left is looked for."""
+    daemon = f"env -i setsid -f /bin/sh -c 'echo $$ > {tmp_path}/daemon; exec /bin/sleep 300'"
+    running = server.submit("sh", "-c", f"PATH=/usr/bin:/bin; {daemon}; touch {tmp_path}/begun; exec sleep 300")
+    pilot(slots=2)
+    until((tmp_path / "begun").exists)
+    daemon_pid = written_pid(tmp_path / "daemon")
+    assert server.end_of(server.submit("sh", "-c", "setsid sleep 300 & true"))["outcome"] == "ok"
+    assert alive(daemon_pid)
+    server.cancelled.append(running["claim"])
+    assert server.end_of(running)["reason"] == "cancelled"
+    assert not alive(daemon_pid)
+
+
 @pytest.mark.parametrize("effects", ["external", "internal"])
 def test_only_external_effects_end_with_the_lease(
     server: FakeServer, pilot: StartPilot, tmp_path: Path, effects: str
