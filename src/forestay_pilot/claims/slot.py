@@ -121,8 +121,9 @@ class Slot(threading.Thread):
                 end = self._run(held)
             except Exception as error:
                 log.exception("job %s could not be run", held.job.job)
+                stage = EXECUTING if held.begun else ""
                 end = make_completion(
-                    held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error)
+                    held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error), stage=stage
                 )
             self._hand_on([(held, end)])
 
@@ -190,7 +191,12 @@ class Slot(threading.Thread):
             for held in burst:
                 if held.claim not in delivered and not held.given_back:
                     end = make_completion(
-                        held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error)
+                        held.job,
+                        PayloadOutcome(),
+                        reason="start-failed",
+                        host=self._host,
+                        words=repr(error),
+                        stage=EXECUTING if held.job.external else "",
                     )
                     deliver(held, end)
         for held in burst:
@@ -230,6 +236,7 @@ class Slot(threading.Thread):
             # It waited for others or for its inputs, and what is left is not enough for it any more.
             return make_completion(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
+        held.begun = True
         outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
         if job.task:

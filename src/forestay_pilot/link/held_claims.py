@@ -33,6 +33,7 @@ class ClaimInHand:
         self.since = steady()
         self.stop_why = ""  # set before the guard is asked, so that a stop cannot fall between two steps
         self.running = False
+        self.begun = False  # whether the guard was asked to start it
         self.finished = threading.Event()
         self.log_path = ""
         self.has_folder = not job.warm  # calls of functions mostly need none

@@ -105,7 +105,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             command=_sequence(specification.get("command")),
             environment=_record(specification.get("environment")),
             outputs=_sequence(specification.get("outputs")),
-            external=specification.get("effects") == "external",
+            external=specification.get("effects") in ("external", "resumable"),
             inputs=[input_ for input_ in _sequence(document.get("inputs")) if isinstance(input_, dict)],
             sequential=specification.get("staging") == "sequential",
             owner=str(document.get("owner") or ""),

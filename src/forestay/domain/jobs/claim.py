@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from forestay.domain.jobs.job_document import (
+    EFFECTS,
+    PILOT_DEATHS,
     WRITER,
     AttemptOutcome,
     AttemptResult,
@@ -26,6 +28,8 @@ MAX_RELEASES = 8
 """So many claims may be lost before the job itself is suspected of killing its pilots."""
 NOT_STARTED = "not-started"
 """The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
+MAX_PILOT_DEATHS = 2
+"""So many pilots may die while they run a job before it is suspected of killing them."""
 PILOT_STOPPED = "pilot-stopped"
 """The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
 
@@ -146,29 +150,103 @@ def _agree(recorded: AttemptResult, ending: AttemptResult) -> bool:
 
 
 def release(
-    document: JobDocument, *, claim_id: str, now: int, by: str, reason: str, overlap_possible: bool
+    document: JobDocument,
+    *,
+    claim_id: str,
+    now: int,
+    by: str,
+    reason: str,
+    overlap_possible: bool,
+    executed: bool = True,
+    died: bool = False,
 ) -> JobDocument | TransitionRefused:
-    """Take a claim away, so that the job can be claimed again; the attempt stays used."""
+    """Take a claim away, so that the job can be claimed again; the attempt stays used.
+
+    ``executed``: whether it may have begun. False where its pilot surely did not begin it, or a person answers for it.
+    ``died``: its pilot died under it while others lived.
+    """
     held = document.claim
     if document.state is not State.RUNNING or held is None or held.id != claim_id:
         return TransitionRefused(f"claim {claim_id} does not hold the job (state {document.state})")
     if document.held_completion is not None:
         return TransitionRefused("the attempt has finished; its completion is kept until the job is continued")
+    deaths = pilot_deaths(document) + 1
+    words = f"; {deaths} pilots died while they ran it" if died and deaths > 1 else ""
+    words += f"; attempt {document.attempt} may still be running" if overlap_possible else ""
     return _lose(
-        document,
+        document.having(extra={**document.extra, PILOT_DEATHS: deaths}) if died else document,
         now=now,
         by=by,
-        note=f"{reason}; claim {claim_id}",
+        note=f"{reason}{words}",
+        claim=claim_id,
+        executed=executed,
         former_claim=claim_id,
         overlap_possible=document.overlap_possible or overlap_possible,
     )
 
 
-def _lose(document: JobDocument, *, now: int, by: str, note: str, **changes: Any) -> JobDocument:
-    """The job was lost with its pilot: to be had again, unless that has happened too often."""
+def _lose(
+    document: JobDocument, *, now: int, by: str, note: str, claim: str, executed: bool, **changes: Any
+) -> JobDocument:
+    """The job was lost with its pilot: to be had again, unless that has happened too often or would repeat what it did outside."""
     releases = document.releases + 1
-    event = Event.RELEASE if releases < MAX_RELEASES else Event.QUARANTINE
-    return step(document, event, now=now, by=by, note=note, claim=None, phase=None, releases=releases, **changes)
+    why = ""
+    if executed and has_external_effects(document):
+        why = "it has external effects, and what it did before is not known"
+    elif pilot_deaths(document) >= MAX_PILOT_DEATHS:
+        why = "it is suspected of killing them"
+    elif releases >= MAX_RELEASES:
+        why = f"{releases} claims were lost"
+    return step(
+        document,
+        Event.QUARANTINE if why else Event.RELEASE,
+        now=now,
+        by=by,
+        note=f"{note}; {why}; claim {claim}" if why else f"{note}; claim {claim}",
+        claim=None,
+        phase=None,
+        releases=releases,
+        **changes,
+    )
+
+
+def has_external_effects(document: JobDocument) -> bool:
+    """Whether a further attempt would repeat something that Forestay does not publish itself."""
+    return bool(document.extra) and EFFECTS in document.extra
+
+
+def pilot_deaths(document: JobDocument) -> int:
+    """How many pilots died while they ran it, one after the other."""
+    deaths = document.extra.get(PILOT_DEATHS) if document.extra else None
+    return deaths if isinstance(deaths, int) else 0
+
+
+def needs_person(document: JobDocument) -> str:
+    """Why only a person may let a faulted job run again; empty if a rule or a policy may."""
+    deaths = pilot_deaths(document)
+    if deaths >= MAX_PILOT_DEATHS:
+        return f"{deaths} pilots died while they ran the job; it may have killed them"
+    if has_external_effects(document) and _was_stopped(document):
+        return f"attempt {document.attempt} was stopped after its start and has external effects; check what it did"
+    return ""
+
+
+_BEFORE_THE_START = frozenset({NOT_STARTED, "data-missing", "data-corrupt", "transfer"})
+_PARTS_OF_A_START = frozenset({"program", "folder", "process"})
+_KILLED = (137, 143)
+"""What a shell says whose child was ended by SIGKILL or SIGTERM."""
+
+
+def _was_stopped(document: JobDocument) -> bool:
+    """Whether the last attempt began and did not end by itself with an exit code that says so."""
+    last = document.last
+    if last is None or last.token != document.token:
+        return True  # nobody told its end
+    if last.reason in _BEFORE_THE_START or last.stage == JobPhase.STAGING_IN:
+        return False
+    if last.reason == "start-failed":
+        return last.file not in _PARTS_OF_A_START and last.stage is not None
+    return last.reason != "exit" or last.exit_code in _KILLED
 
 
 def apply_held_completion(
@@ -188,13 +266,16 @@ def note_of(ending: AttemptResult) -> str:
         reason = f"signal {ending.signal}" if ending.reason == "signal" else f"{ending.reason}, signal {ending.signal}"
     elif ending.exit_code is not None:
         reason = f"exit {ending.exit_code}" if ending.reason == "exit" else f"{ending.reason}, exit {ending.exit_code}"
-    return f"{reason}; claim {ending.claim}"
+    left = f"; {ending.left_running} of its processes may still be running" if ending.left_running else ""
+    return f"{reason}{left}; claim {ending.claim}"
 
 
 def _settle(
     document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FailureAnswer | None = None
 ) -> JobDocument:
     note = note_of(ending)
+    if ending.left_running:
+        document = document.having(overlap_possible=True)
     if document.holders:
         return step(
             document, Event.KEEP_COMPLETION, now=now, by=by, note=note, claim=None, phase=None, held_completion=ending
@@ -209,7 +290,8 @@ def _settle(
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
     if ending.reason == PILOT_STOPPED:
         # The pilot had to go and took the payload along: no failure of the job.
-        return _lose(document, now=now, by=by, note=note, last=ending)
+        words, _, _ = note.rpartition("; claim ")
+        return _lose(document, now=now, by=by, note=words, claim=ending.claim, executed=True, last=ending)
     faulted = step(
         document, Event.FAILURE, now=now, by=by, note=note,
         claim=None, phase=None, last=ending, failures=document.failures + 1,
@@ -245,7 +327,7 @@ def retry_policy(document: JobDocument) -> PolicySays:
 def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
     """The faulted document after what its own policy says."""
     event, words, wait = retry_policy(document)
-    if event is None:
+    if event is None or needs_person(document):
         return document
     later = {"not_before": now + 1000 * wait} if event is Event.RETRY else {}
     return step(document, event, now=now, by="default policy", note=words, **later)

@@ -113,6 +113,8 @@ class AttemptResult:
     """What the system calls the error, such as `ENOSPC`, where the pilot met it itself."""
     file: str | None = None
     """The input or output that it was about; of a start that failed, `program`, `folder` or `process`."""
+    left_running: int | None = None
+    """Processes of it that its pilot could not end."""
 
 
 class Transition(NamedTuple):
@@ -265,6 +267,10 @@ def rank(document: JobDocument) -> int:
     return (HIGHEST_PRIORITY - document.priority << 52) | (age << _PLACES) | (place & (1 << _PLACES) - 1)
 
 
+EFFECTS = "effects"
+"""Where a document says that its job has external effects that a further attempt would repeat."""
+PILOT_DEATHS = "pilot_deaths"
+"""Where a document counts the pilots that died while they ran it, until a person or a rule lets it run again."""
 TRACE = "trace"
 """Where a document keeps the context of the trace that it belongs to, as its submitter gave it."""
 DOWNSTREAM = "downstream"

@@ -20,7 +20,9 @@ class Effects(StrEnum):
     INTERNAL = "internal"
     """Only outputs that the commit makes visible: a second attempt cannot be seen."""
     EXTERNAL = "external"
-    """Mail, a shared database: a run is killed when its pilot has lost its lease."""
+    """Mail, a shared database: a run is killed when its pilot has lost its lease, and after a stop a person decides whether it runs again."""
+    RESUMABLE = "resumable"
+    """As external, but a further attempt continues safely where one was stopped: it runs again without a person."""
 
 
 class RunnerKind(StrEnum):

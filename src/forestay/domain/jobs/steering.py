@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from forestay.domain.jobs.claim import FailureAnswer, apply_held_completion
-from forestay.domain.jobs.job_document import JobDocument, State, Token
+from forestay.domain.jobs.job_document import PILOT_DEATHS, JobDocument, State, Token
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 from forestay.domain.jobs.resources import Resources
 
@@ -53,7 +53,17 @@ def retry(
     if not allowed(document, Event.RETRY):
         return TransitionRefused(f"the job is {document.state}, not faulted")
     holders = tuple(holder for holder in document.holders if not answered or not holder.startswith(f"{answered}:"))
-    return step(document, Event.RETRY, now=now, by=by, note=reason, not_before=now, releases=0, holders=holders)
+    return step(
+        document,
+        Event.RETRY,
+        now=now,
+        by=by,
+        note=reason,
+        not_before=now,
+        releases=0,
+        holders=holders,
+        extra=_cleared(document),
+    )
 
 
 def resubmit(
@@ -71,8 +81,13 @@ def resubmit(
         return TransitionRefused(f"the job is {document.state}, not faulted")
     return step(
         document, Event.RETRY, now=now, by=by, note=reason, not_before=now + wait, releases=0,
-        resources=resources or document.resources, extra={**document.extra, **(notes or {})},
+        resources=resources or document.resources, extra={**_cleared(document), **(notes or {})},
     )  # fmt: skip
+
+
+def _cleared(document: JobDocument) -> Mapping[str, object]:
+    """What is kept beside the job, without the deaths that were held against it."""
+    return {name: value for name, value in document.extra.items() if name != PILOT_DEATHS}
 
 
 def force(

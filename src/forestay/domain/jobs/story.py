@@ -48,7 +48,7 @@ _WORDS: dict[str, str] = {
     Event.RETRY: "Retrying ({by}): {note}.",
     Event.GIVE_UP: "Failed permanently ({by}): {note}.",
     Event.RELEASE: "{by} released the claim of attempt {attempt}: {note}.",
-    Event.QUARANTINE: "{by} held the job after too many lost claims: {note}.",
+    Event.QUARANTINE: "{by} released the claim of attempt {attempt} and held the job for a person: {note}.",
     Event.ADOPT: "Attempt {attempt} was given up but succeeded; nobody had claimed the job since, so its outputs were committed.",
     Event.KEEP_COMPLETION: "Attempt {attempt} finished while the job is held; its completion is kept ({note}).",
     Event.CANCEL: "{by} cancelled it. {note}",

@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from forestay.domain.jobs.colocation_key import colocation
-from forestay.domain.jobs.job_document import DOWNSTREAM, TRACE, Delivery, FlowRef, JobDocument, State, Transition
+from forestay.domain.jobs.job_document import (
+    DOWNSTREAM,
+    EFFECTS,
+    TRACE,
+    Delivery,
+    FlowRef,
+    JobDocument,
+    State,
+    Transition,
+)
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.specification import Effects, Specification
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[s
         met = colocation(spec, submission.labels, submission.parameters, submission.index, _run(submission.flow_ref))
     if trace:
         met = {**met, TRACE: trace}
+    if spec.effects is Effects.EXTERNAL:
+        met = {**met, EFFECTS: spec.effects.value}
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 
@@ -99,7 +110,7 @@ def new_jobs(
         made = first.having(id=job, index=at, parameters=parameters, flow_ref=flow_ref)
         if spec.extra or common.labels:
             met = colocation(spec, common.labels, parameters, at, _run(flow_ref))
-            made = made.having(extra={**met, TRACE: trace} if trace else met)
+            made = made.having(extra={**first.extra, **met})
         yield made
 
 

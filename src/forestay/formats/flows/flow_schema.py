@@ -64,7 +64,7 @@ def _job() -> Schema:
         "staging": _one_of(Staging, "How inputs are staged: four at once, or one after the other."),
         "outputs": _by_name(_TEXT, "Files that must exist when the job succeeds: a pattern by the name that other tasks use."),
         "result": _said(_MAYBE_TEXT, "A JSON file that the job writes; its content is tasks.NAME.result."),
-        "effects": _one_of(Effects, "external: a second attempt would repeat external effects."),
+        "effects": _one_of(Effects, "external: a second attempt would repeat external effects, so after a stop a person decides; resumable: a second attempt continues safely."),
         "max_attempts": _said(_WHOLE, "Maximum number of attempts: 1 to 100."),
         "retry_wait": _said(_ref("duration"), "The wait before the second attempt; doubled for each one after it."),
         "when_exhausted": _one_of(WhenExhausted, "What happens to a job whose attempts are used up."),

@@ -168,7 +168,7 @@ def flow_ref_from_json(data: Mapping[str, Any]) -> FlowRef:
 
 
 _ENDING_FACTS = (
-    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "result",
+    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "left_running", "result",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Incident, IncidentState, IncidentStatus
 from forestay.domain.exceptions.incidents.job_failure import failure_incident_id, is_about
+from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Unreadable
@@ -186,7 +187,9 @@ class ExceptionRecovery:
             held = [
                 (stored, incident)
                 for incident in known.values()
-                if (stored := jobs.get(incident.job)) is not None and is_about(incident, stored.document)
+                if (stored := jobs.get(incident.job)) is not None
+                and is_about(incident, stored.document)
+                and not needs_person(stored.document)
             ]
 
             async def decide_again(

@@ -51,14 +51,31 @@ class ClaimReleaser:
             if cursor is None:
                 return held
 
-    async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
+    async def release(
+        self,
+        jobs: Sequence[Stored],
+        *,
+        by: str,
+        reason: str,
+        overlap_possible: bool,
+        executed: bool = True,
+        died: bool = False,
+    ) -> int:
         """Release the claims that these documents show; of several documents of one job the newest counts."""
         newest: dict[str, Stored] = {}
         for job in sorted(jobs, key=lambda stored: stored.document.token):
             if job.document.claim is not None and job.document.held_completion is None:
                 newest[job.document.id] = job
         writes = [
-            release_write(stored, by=by, reason=reason, overlap_possible=overlap_possible, now=self.clock.now())
+            release_write(
+                stored,
+                by=by,
+                reason=reason,
+                overlap_possible=overlap_possible,
+                now=self.clock.now(),
+                executed=executed,
+                died=died,
+            )
             for stored in newest.values()
         ]
         count = 0
@@ -76,13 +93,31 @@ class ClaimReleaser:
             await self.pilots.put_pilot(changed, stored.version)
 
 
-def release_write(stored: Stored, *, by: str, reason: str, overlap_possible: bool, now: int) -> ProposedWrite:
+def release_write(
+    stored: Stored,
+    *,
+    by: str,
+    reason: str,
+    overlap_possible: bool,
+    now: int,
+    executed: bool = True,
+    died: bool = False,
+) -> ProposedWrite:
     """The wish to take away the claim that a document shows, and no other."""
     held = stored.document.claim
     assert held is not None  # noqa: S101 - the caller looked
 
     def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-        return release(document, claim_id=held.id, now=now, by=by, reason=reason, overlap_possible=overlap_possible)
+        return release(
+            document,
+            claim_id=held.id,
+            now=now,
+            by=by,
+            reason=reason,
+            overlap_possible=overlap_possible,
+            executed=executed,
+            died=died,
+        )
 
     def already_applied(document: JobDocument) -> bool:
         return document.claim is None and document.former_claim == held.id

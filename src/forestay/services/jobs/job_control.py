@@ -83,7 +83,10 @@ class JobControl:
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.attempt != attempt:
                 return TransitionRefused(f"the job has changed: it is at attempt {document.attempt}")
-            return release(document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True)
+            # The person who takes it away answers for what it did before.
+            return release(
+                document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True, executed=False
+            )
 
         return await self._moved_on(
             job, decide, lambda d: d.claim is None and d.former_claim == claim, f"{by}: release. {reason}"

@@ -175,7 +175,7 @@ class OrphanScanner:
         for heard, reason in ((True, "its pilot does not have the claim"), (False, "its pilot is silent")):
             jobs = [running[held_claim.claim] for held_claim in lost if (held_claim.pilot in alive) is heard]
             self.forgotten_found += await self.release.release(
-                jobs, by="orphan watch", reason=reason, overlap_possible=not heard
+                jobs, by="orphan watch", reason=reason, overlap_possible=not heard, executed=not heard
             )
 
     async def _alarm(self, text: str) -> None:

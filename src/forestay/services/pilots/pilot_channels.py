@@ -16,6 +16,8 @@ from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.heartbeats import Heartbeats
 
+TOGETHER = 5
+"""More pilots than this that die within one look were ended by something else than their jobs."""
 HANG_UP = "hang-up"
 """The last order of a channel; it is not sent on."""
 
@@ -189,7 +191,7 @@ class PilotChannels:
     async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
         jobs = [stored for stored in held if stored.document.claim is not None and stored.document.claim.pilot in dead]
         reason = "its pilot died: its channel closed"
-        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False)
+        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False, died=len(dead) <= TOGETHER)
 
     async def _order_loop(self) -> None:
         since = self.clock.now() - 5000

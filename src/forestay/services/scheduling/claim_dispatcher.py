@@ -369,5 +369,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         why = "the pilot's request ended before its response"
         now = self.clock.now()
         await self.writer.write(
-            [release_write(job, by="server", reason=why, overlap_possible=False, now=now) for job in jobs]
+            [
+                release_write(job, by="server", reason=why, overlap_possible=False, now=now, executed=False)
+                for job in jobs
+            ]
         )

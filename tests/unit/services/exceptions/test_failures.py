@@ -26,7 +26,15 @@ from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.jobs.claim import avoids
-from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
+from forestay.domain.jobs.job_document import (
+    EFFECTS,
+    PILOT_DEATHS,
+    AttemptOutcome,
+    AttemptResult,
+    JobDocument,
+    State,
+    Token,
+)
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 from forestay.domain.pilots.pilot import PilotState
@@ -107,6 +115,22 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.open()
     yield Desk(store, SqlIncidentStore(store.database))
     await store.close()
+
+
+@pytest.mark.finding("F-B2", "F-B5")
+@pytest.mark.parametrize("why", [{EFFECTS: "external"}, {PILOT_DEATHS: 2}], ids=lambda why: next(iter(why)))
+async def test_what_needs_a_person_is_held_whatever_rules_say(desk: Desk, why: dict[str, object]) -> None:
+    await desk.add_rule("confidence >= 0.0", {"action": "retry"})
+    last = AttemptResult(Token(0, 1), "claim-one", AttemptOutcome.FAILURE, reason="signal", signal=9, host="n17")
+    stored = await desk.put("one", last=last, extra=why, retry=RetryPolicy(max_attempts=5))
+    plain = await desk.put("two", last=replace(last, claim="claim-two"))
+    pipeline = desk.handler()
+    await pipeline.handle_failures([(stored, ""), (plain, "")])
+    assert (await desk.now("two")).state is State.AVAILABLE, "the rule answers"
+    assert (await desk.now("one")).state is State.FAULTED
+    assert (await desk.status("one"))[0] is IncidentState.HELD
+    await recovery_of(pipeline).look_at_failures()
+    assert (await desk.now("one")).state is State.FAULTED, "nor do rules that are added later"
 
 
 async def test_a_failure_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from forestay.client.api.schemas import Job, LastJson, StoredSpecificationJson
 
+EFFECTS = {
+    "external": "external: an attempt whose pilot lost its lease is killed, and after a stop a person decides",
+    "resumable": "external, resumable: an attempt whose pilot lost its lease is killed, and runs again",
+}
 JOB = typer.Argument(metavar="JOB", help="The job's id, or the beginning of it.")
 
 
@@ -119,8 +123,8 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
     rows += [("Environment", f"{key}={value}") for key, value in sorted(specification.get("environment", {}).items())]
     if specification.get("outputs"):
         rows.append(("Outputs", ", ".join(specification.get("outputs", []))))
-    if specification.get("effects") == "external":
-        rows.append(("Effects", "external: an attempt whose pilot lost its lease is killed"))
+    if specification.get("effects") in EFFECTS:
+        rows.append(("Effects", EFFECTS[specification["effects"]]))
     rows.append(("Specification", job["specification"]))
     return rows
 

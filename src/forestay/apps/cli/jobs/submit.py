@@ -126,7 +126,14 @@ def submit(
         bool,
         typer.Option(
             "--external-effects",
-            help="The command mails, pays or posts: an attempt whose pilot lost its lease is killed.",
+            help="The command mails, pays or posts: an attempt whose pilot lost its lease is killed, and after a stop a person decides.",
+        ),
+    ] = False,
+    resumable: Annotated[
+        bool,
+        typer.Option(
+            "--resumable",
+            help="With external effects that a further attempt does not repeat: it runs again after a stop.",
         ),
     ] = False,
     count: Annotated[
@@ -160,7 +167,7 @@ def submit(
         others={
             "environment": _environment(env or ()),
             "outputs": output or None,
-            "effects": "external" if external_effects else None,
+            "effects": "resumable" if resumable else "external" if external_effects else None,
             "max_attempts": max_attempts,
             "retry_wait": retry_wait,
             "when_exhausted": when_exhausted.value if when_exhausted else None,

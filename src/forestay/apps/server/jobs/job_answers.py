@@ -193,7 +193,7 @@ class SpecificationOut(Out):
     inputs: list[InputOut]
     staging: Literal["parallel", "sequential"]
     outputs: list[str]
-    effects: Literal["internal", "external"]
+    effects: Literal["internal", "external", "resumable"]
     runner: Literal["process", "warm"]
     max_attempts: int
     retry_wait: int

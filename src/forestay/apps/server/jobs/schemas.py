@@ -42,7 +42,7 @@ class SpecificationIn(Model):
     inputs: list[InputIn] = Field(default_factory=list, max_length=1000)
     staging: Literal["parallel", "sequential"] = "parallel"
     outputs: list[Annotated[Name, Field(max_length=1000)]] = Field(default_factory=list, max_length=1000)
-    effects: Literal["internal", "external"] = "internal"
+    effects: Literal["internal", "external", "resumable"] = "internal"
     runner: Literal["process", "warm"] = "process"
     max_attempts: int = Field(default=1, ge=1, le=100)
     retry_wait: int = Field(default=0, ge=0, le=86_400)

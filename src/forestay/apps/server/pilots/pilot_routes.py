@@ -226,7 +226,9 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
     granted = await while_wanted(asking, request.receive, context.stopping) or []
     if granted and pilot in services.revocations.known:
         why = "its pilot's access was revoked while it waited"
-        await services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
+        await services.components.release.release(
+            granted, by="server", reason=why, overlap_possible=False, executed=False
+        )
         raise HttpProblem(403, REVOKED)
     services.completions.granted(granted)
     for stored in granted:
@@ -271,7 +273,9 @@ async def _specifications(
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
-    await context.services.components.release.release(granted, by="server", reason=why, overlap_possible=False)
+    await context.services.components.release.release(
+        granted, by="server", reason=why, overlap_possible=False, executed=False
+    )
     raise HttpProblem(503, why)
 
 
@@ -364,6 +368,7 @@ def _report(end: CompletionIn) -> CompletionReport:
         cpu=end.cpu,
         peak_memory=end.peak_memory,
         oom_kills=end.oom_kills,
+        left_running=end.left_running,
         disk_left=end.disk_left,
         stage=end.stage,
         error=end.error,

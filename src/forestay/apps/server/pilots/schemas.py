@@ -163,6 +163,7 @@ class CompletionIn(Model):
     peak_memory: int | None = Field(default=None, ge=0, le=INT64)
     oom_kills: int | None = Field(default=None, ge=0, le=INT64)
     disk_left: int | None = Field(default=None, ge=0, le=INT64)
+    left_running: int | None = Field(default=None, ge=0, le=INT64)
     stage: Literal["staging-in", "executing", "staging-out"] | None = None
     error: Annotated[str, Field(max_length=64), AfterValidator(one_line)] | None = None
     file: Annotated[str, Field(max_length=500), AfterValidator(one_line)] | None = None

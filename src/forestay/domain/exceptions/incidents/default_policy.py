@@ -10,7 +10,7 @@ from typing import Any, cast
 from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.pilot_finding import outputs_not_written
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
-from forestay.domain.jobs.claim import AVOIDED, MAX_RELEASES, retry_policy
+from forestay.domain.jobs.claim import AVOIDED, MAX_RELEASES, needs_person, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, step
 
@@ -53,6 +53,9 @@ def default_answer(
     document: JobDocument, finding: CauseFinding, free_tries: Sequence[int] = FREE_TRIES
 ) -> DefaultAnswer:
     """Pure: the same failure gives the same answer."""
+    person = needs_person(document)
+    if person:
+        return DefaultAnswer(DefaultAction.HOLD, person)
     if is_lost(document):
         return DefaultAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; a person must check")
     why = _not_the_users(document, finding)

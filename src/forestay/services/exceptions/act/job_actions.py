@@ -323,7 +323,7 @@ def _resent(
     if isinstance(back, TransitionRefused):
         return back
     if back.state is not State.AVAILABLE:
-        return TransitionRefused(f"{document.releases} of its claims were lost; a person must check")
+        return TransitionRefused(f"a person must check: {back.history[-1].note}")
     # Nobody lost it: that it was taken back is no loss of a claim.
     return back.having(
         holders=document.holders,

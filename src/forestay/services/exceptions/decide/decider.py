@@ -20,6 +20,7 @@ from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, FailureR
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident
+from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPolicy, Rollback, Steer
 from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of, playbook_as_plain
@@ -82,6 +83,9 @@ class Decider:
     async def decide_failure(self, failed: FailedAttempt, now: int) -> Decision:
         """The first decision on the failure of a job of ours: rules see its incident, the default policy its job."""
         by_rule, seen = await self.decide_by_rule(failed.incident, now)
+        if needs_person(failed.document):
+            # No rule was written by who knows what this very attempt did.
+            return _answered(failed.incident, default_answer(failed.document, failed.finding), now, seen)
         return by_rule or await self._by_job_policy(failed, now, seen)
 
     async def decide_by_rule(
