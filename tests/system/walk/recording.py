@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import forestay
 
@@ -27,7 +27,7 @@ STORE = "/forestay/adapters/sql/"
 ROUTES = "_routes.py"
 """A walk begins at the route's function: who may call it was checked before."""
 OWN_LOOPS = frozenset({"completions", "claims"})
-"""Background loops that do a part of the request's work; what the others do at the same time is no part of it."""
+"""Background loops that do a part of the request's work; what the others, and the tasks that they start, do at the same time is no part of it."""
 
 
 class Hop(NamedTuple):
@@ -60,9 +60,17 @@ class Walk:
 
 
 @contextmanager
-def walked(loops: frozenset[str]) -> Iterator[Walk]:
-    """Record the calls that are made meanwhile; `loops`: the names of the background loops."""
+def walked() -> Iterator[Walk]:
+    """Record the calls that are made meanwhile."""
     walk, places = Walk(), dict[CodeType, str]()
+    loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    background = {task for task in asyncio.all_tasks() if task is not me and task.get_name() not in OWN_LOOPS}
+
+    def started(loop: asyncio.AbstractEventLoop, work: Any, **rest: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **rest)
+        if asyncio.current_task() in background:
+            background.add(task)
+        return task
 
     def place(code: CodeType) -> str:
         known = places.get(code)
@@ -70,12 +78,19 @@ def walked(loops: frozenset[str]) -> Iterator[Walk]:
             known = places[code] = _place(code)
         return known
 
+    def is_background() -> bool:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return True
+        return task in background
+
     def called(frame: FrameType, event: str, _argument: object) -> None:
         if event != "call":
             return
         code = frame.f_code
         where = place(code)
-        if not where or code.co_name.startswith("<") or _is_background(loops) or _is_below(frame):
+        if not where or code.co_name.startswith("<") or is_background() or _is_below(frame):
             return
         if not walk.entered and not where.endswith(ROUTES):
             return
@@ -85,11 +100,13 @@ def walked(loops: frozenset[str]) -> Iterator[Walk]:
         if caller is not None and (came := place(caller.f_code)) and came != where:
             walk.hops[Hop(came, caller.f_lineno, where, code.co_qualname)] = None
 
+    loop.set_task_factory(started)
     sys.setprofile(called)
     try:
         yield walk
     finally:
         sys.setprofile(None)
+        loop.set_task_factory(None)
 
 
 def _place(code: CodeType) -> str:
@@ -107,11 +124,3 @@ def _is_below(frame: FrameType) -> bool:
             return True
         caller = caller.f_back
     return False
-
-
-def _is_background(loops: frozenset[str]) -> bool:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return True
-    return task is not None and task.get_name() in loops - OWN_LOOPS

@@ -31,17 +31,16 @@ async def walk_scenes(folder: Path) -> dict[str, Walk]:
     """The walk of each scene, the second time that it is played: the first one fills caches."""
     domain = Domain(f"sqlite:///{folder / 'walk.db'}", folder)
     async with domain.server() as server:
-        loops = frozenset(server.services.loops())
         await _promote_rule(server)
         pilot = await ScriptedPilot.register(server, TENANT)
         person = server.person("submitter", tenant=TENANT)
         walks: dict[str, Walk] = {}
         for _ in range(2):
-            with walked(loops) as walks["submission"]:
+            with walked() as walks["submission"]:
                 job = await submit_one(person, resources={"memory": GIB})
-            with walked(loops) as walks["claim"]:
+            with walked() as walks["claim"]:
                 claim = await pilot.claim_one()
-            with walked(loops) as walks["failure"]:
+            with walked() as walks["failure"]:
                 assert await pilot.end(claim, **FAILED) == ["committed"]
             known = await read(person, job)
             assert (known["state"], known["resources"]["memory"]) == ("available", 2 * GIB), "the rule answered"
