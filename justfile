@@ -95,6 +95,12 @@ stores *args:
 insertion *args:
     eval "$(scripts/servers env)" && uv run pytest tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py {{ args }}
 
+# What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT,…`, `--resume`.
+[positional-arguments]
+insertion-matrix *args:
+    uv run python -m tests.system.insertion.matrix "$@"
+    uv run python scripts/insertion_matrix.py
+
 # Start the real servers that `live` needs, unless they run already.
 servers-up:
     scripts/servers start postgres

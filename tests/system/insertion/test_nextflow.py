@@ -7,7 +7,6 @@ the first time: `just insertion` runs this.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,19 +14,14 @@ from pathlib import Path
 import pytest
 from tests.live.own_slurm import OwnSlurm
 from tests.system.insertion.failures import FAILURES, Failure, add_rules
-from tests.system.insertion.shell import VERSIONS, incidents, shell
+from tests.system.insertion.nextflow import QUIET, nextflow_command
+from tests.system.insertion.shell import incidents, shell
 from tests.unit.apps.server.fixtures import local, tenant
 from tests.unit.apps.server.running import RunningServer, until
 
 __all__ = ["local", "tenant"]
 pytestmark = [pytest.mark.live, pytest.mark.pair, pytest.mark.slow]
 
-OPENED = ["lang", "io", "nio", "net", "util", "util.concurrent.locks", "util.concurrent.atomic", "util.regex"]
-MORE_OPENED = ["sun.nio.ch", "sun.nio.fs", "sun.net.www.protocol.http", "sun.net.www.protocol.https", "sun.net.www.protocol.ftp", "sun.net.www.protocol.file", "jdk.internal.misc", "jdk.internal.vm"]  # fmt: skip
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>tests</groupId><artifactId>nextflow-jars</artifactId><version>1</version>
-<dependencies><dependency><groupId>io.nextflow</groupId><artifactId>nextflow</artifactId><version>{version}</version></dependency></dependencies></project>
-"""
 CONFIG = """
 process.executor = 'slurm'
 executor.pollInterval = '1 sec'
@@ -37,20 +31,7 @@ executor.queueStatInterval = '2 sec'
 
 @pytest.fixture(scope="session")
 def nextflow() -> list[str]:
-    """The command; its jars are kept."""
-    version = VERSIONS["NEXTFLOW_VERSION"]
-    usual = "/var/cache/forestay" if os.getuid() == 0 else str(Path.home() / ".cache" / "forestay")
-    jars = Path(os.environ.get("FORESTAY_CACHE_DIR", usual)) / f"nextflow-{version}"
-    if not jars.exists():
-        draft = jars.with_suffix(".draft")
-        draft.mkdir(parents=True, exist_ok=True)
-        (draft / "pom.xml").write_text(POM.format(version=version))
-        words = ["mvn", "-q", "-B", "-f", str(draft), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*words, f"-DoutputDirectory={draft}"], check=True)
-        draft.rename(jars)
-    opened = [f"java.base/java.{name}" for name in OPENED] + [f"java.base/{name}" for name in MORE_OPENED]
-    flags = [f"--add-opens={name}=ALL-UNNAMED" for name in opened]
-    return ["java", *flags, "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "nextflow.cli.Launcher"]
+    return nextflow_command()
 
 
 async def run(
@@ -59,8 +40,7 @@ async def run(
     await add_rules(local, tenant)
     shutil.copy(Path(__file__).parent / "main.nf", folder)
     (folder / "nextflow.config").write_text(CONFIG)
-    settings = {"NXF_OFFLINE": "true", "NXF_PLUGINS_DEFAULT": "false", "NXF_DISABLE_CHECK_LATEST": "true"}
-    settings["NXF_HOME"] = str(folder / "home")
+    settings = QUIET | {"NXF_HOME": str(folder / "home")}
     settings["FORESTAY_REQUEUE"] = "allow"  # Nextflow submits everything with --no-requeue
     words = [*nextflow, "run", "main.nf", "-ansi-log", "false"]
     async with shell(folder, local, tenant, environment=slurm.environment) as user, failure.met(user, slurm):
