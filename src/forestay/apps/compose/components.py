@@ -21,6 +21,7 @@ from forestay.adapters.system.flow_folder import FlowFolder
 from forestay.adapters.system.patterns import Patterns
 from forestay.adapters.system.results import SharedResults
 from forestay.adapters.system.secrets import ReferencedSecrets
+from forestay.apps.compose.external_sources import build_external_values
 from forestay.apps.compose.stores import Stores, open_stores
 from forestay.apps.compose.tracing import make_traces
 from forestay.apps.config.settings import Settings
@@ -235,6 +236,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     )
     classifiers = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text))
     decision_log = DecisionLog(stores.incidents, audit, clock)
+    external = build_external_values(settings, clock)
     pipeline = ExceptionPipeline(
         store,
         stores.incidents,
@@ -243,9 +245,10 @@ def make_components(settings: Settings, process: str = "server") -> Components:
             stores.pilots,
             batch,
             classifiers,
-            FailureHistory(stores.incidents, documents, RunStates(engine, clock), clock),
+            FailureHistory(stores.incidents, documents, RunStates(engine, clock), external, clock),
             flows,
         ),
+        external,
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),
             playbooks,

@@ -13,6 +13,7 @@ from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from forestay.apps.config.downstream_settings import DownstreamTable, check_downstreams
+from forestay.apps.config.external_settings import ExternalSourceTable, check_sources
 from forestay.apps.config.identity_settings import OidcTable
 from forestay.apps.config.notification_settings import NotificationChannelTable, check_channels
 from forestay.apps.config.retry_settings import BudgetsTable, RetryPolicyTable, dispatcher_of, retry_policies_of
@@ -29,7 +30,16 @@ from forestay.ports.errors import Permanent
 _LISTS = frozenset({"callback_hosts", "flow_files", "free_tries", "outputs", "peer_hosts", "staging_hosts"})
 """Settings that are lists, written with commas."""
 _TABLES = frozenset(
-    {"retry_policies", "budgets", "downstreams", "oidc", "notification_channels", "storage", "unanswered"}
+    {
+        "retry_policies",
+        "budgets",
+        "downstreams",
+        "external_sources",
+        "oidc",
+        "notification_channels",
+        "storage",
+        "unanswered",
+    }
 )
 """Settings that are tables of the file; in the environment they are written as JSON."""
 
@@ -101,6 +111,8 @@ class Settings(BaseModel):
     """GA4GH TES servers to which tasks are forwarded: `name`, `url`, `token`, `tenants`, `default`, `most`, `patience`, `callbacks`, `image`; see the explanation of the proxy."""
     notification_channels: tuple[NotificationChannelTable, ...] = ()
     """Notification channels for alerts and for failures that need attention: `name`, `kind` (`mail`, `webhook`, `apprise`) and address; see the how-to on notifications."""
+    external_sources: tuple[ExternalSourceTable, ...] = ()
+    """Values that rules may ask about as `external.NAME.FIELD`: `name`, one of `url`, `command` and `file`, `fields` with their types, `fresh`; see the explanation of rules."""
     max_body: int = 64 << 20
     """Maximum size of a request in bytes."""
     head_seconds: float = Field(default=10.0, gt=0)
@@ -202,6 +214,7 @@ class Settings(BaseModel):
         if self.client_crl and self.client_ca is None:
             raise ValueError("client_crl needs client_ca")
         check_channels(self.notification_channels)
+        check_sources(self.external_sources)
         return self
 
     @property

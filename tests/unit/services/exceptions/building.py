@@ -23,6 +23,7 @@ from forestay.services.exceptions.act.action_executor import ActionExecutor
 from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
+from forestay.services.exceptions.detect.external_values import ExternalValues
 from forestay.services.exceptions.detect.failure_detector import FailureDetector
 from forestay.services.exceptions.detect.failure_history import FailureHistory
 from forestay.services.exceptions.pipeline import ExceptionPipeline
@@ -78,12 +79,19 @@ def build_pipeline(
     storms = StormTracker(documents, store, clock)
     log = DecisionLog(incidents, AuditLog(SqlAuditStore(store.database), clock, ids), clock)
     batch = BatchStatus(pilots, PilotLaunches(documents, clock), ClaimReleaser(store, pilots, writer, clock))
+    external = ExternalValues((), clock)
     return ExceptionPipeline(
         store,
         incidents,
         FailureDetector(
-            store, pilots, batch, PATTERNS, FailureHistory(incidents, documents, RunStates(None, clock), clock), flows
+            store,
+            pilots,
+            batch,
+            PATTERNS,
+            FailureHistory(incidents, documents, RunStates(None, clock), external, clock),
+            flows,
         ),
+        external,
         Decider(
             RuleCache(RuleStore(documents), CONDITIONS),
             PlaybookStore(documents, flows, clock),

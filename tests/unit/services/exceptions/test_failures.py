@@ -74,6 +74,7 @@ class Desk:
                 "confidence": 0.9,
                 "job": {"attempt": 1, "memory": 1 << 30},
                 "history": {"owner_1h": 5},
+                "external": {"quota": {"left": 9}},
             }
             draft = RuleDraft(
                 scenario, ExceptionType.ABORT, "", condition, Conclusion(steps=steps), f"i{time.time_ns()}", true

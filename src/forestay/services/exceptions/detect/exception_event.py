@@ -66,12 +66,13 @@ class ExceptionEvent:
         return "" if self.kind.of_run else self.task or self.instance
 
 
-def incident_raised(raised: ExceptionEvent) -> Incident:
-    """The incident: everything that it is decided by, so that it can be decided again by the same."""
+def incident_raised(raised: ExceptionEvent, external: Mapping[str, object]) -> Incident:
+    """The incident: everything that it is decided by, so that it can be decided again by the same. `external`: what external sources told."""
     moment = datetime.fromtimestamp(raised.at / 1000, UTC)
     context: dict[str, Any] = dict(raised.context)
     context["exception"] = {**_group(context, "exception"), "type": raised.kind.value, "task": raised.asked}
     context["run"] = {**_group(context, "run"), "id": raised.run, "flow": raised.flow_name, "version": raised.flow}
+    context["external"] = {**external, **_group(context, "external")}
     context["now"] = {"hour": moment.hour, "weekday": moment.isoweekday()}
     if raised.kind is ExceptionType.TIMEOUT:
         context["exception"].setdefault("task_id", raised.instance)

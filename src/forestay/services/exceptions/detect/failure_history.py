@@ -5,6 +5,7 @@ It goes into the incident, so that a later replay decides by what was known then
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from forestay.domain.scheduling.host_health import HostStatus, from_plain
 from forestay.ports.clock import Clock
 from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
+from forestay.services.exceptions.detect.external_values import ExternalValues
 from forestay.services.flows.run_context import RUN_FIELDS, RunStates, run_context
 from forestay.services.scheduling.host_health_tracker import document_of
 
@@ -50,6 +52,8 @@ class PastFailures(NamedTuple):
     runs: Mapping[str, Mapping[str, Any]]
     """What each run was at; a run whose engine did not answer is not here."""
     at: int
+    external: Mapping[str, Mapping[str, object]]
+    """What external sources told, by their names."""
 
     def told(self, document: JobDocument, cause: str, host: str) -> dict[str, Any]:
         """What rules may ask about the past of a failure."""
@@ -67,6 +71,7 @@ class PastFailures(NamedTuple):
             "attempts": list(before),
             "history": history,
             "host": {"name": host, "closed": host in hour.closed},
+            "external": dict(self.external),
             **self._run(document),
         }
 
@@ -86,6 +91,7 @@ class FailureHistory:
     incidents: IncidentStore
     documents: DocumentStore
     runs: RunStates
+    external: ExternalValues
     clock: Clock
     _hours: dict[str, tuple[float, _LastHour]] = field(default_factory=dict)
 
@@ -98,7 +104,8 @@ class FailureHistory:
                 attempts |= await self._attempts(tenant, again[start : start + JOBS])
         tenants = {document.tenant: await self._last_hour(document.tenant) for document in documents}
         names = dict.fromkeys(job.flow_ref.run for job in documents if job.flow_ref is not None)
-        return PastFailures(attempts, tenants, await self.runs.ask(names), self.clock.now())
+        states, external = await asyncio.gather(self.runs.ask(names), self.external.values())
+        return PastFailures(attempts, tenants, states, self.clock.now(), external)
 
     async def _attempts(self, tenant: str, jobs: Sequence[str]) -> Mapping[str, list[Mapping[str, object]]]:
         query = IncidentQuery(tenant=tenant, kind=ExceptionType.ABORT.value, jobs=frozenset(jobs))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -70,9 +71,9 @@ class SlowSearch(ClaimReleaser):
             self.happened = True
         return await ClaimReleaser.held_by(self, pilots)
 
-    async def release(self, jobs: Sequence[Stored], *, by: str, reason: str, overlap_possible: bool) -> int:
+    async def release(self, jobs: Sequence[Stored], **how: Any) -> int:
         after = self.happened
-        count = await ClaimReleaser.release(self, jobs, by=by, reason=reason, overlap_possible=overlap_possible)
+        count = await ClaimReleaser.release(self, jobs, **how)
         self.dealt_with |= after
         return count
 

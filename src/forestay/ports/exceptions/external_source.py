@@ -1,0 +1,16 @@
+"""A source of values that rules may ask about and that nobody here knows: a quota, a licence server, a maintenance plan."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+MAX_BYTES = 65_536
+"""The longest text of a source."""
+
+
+class ExternalSource(Protocol):
+    """The port."""
+
+    async def read(self) -> bytes:
+        """Its text, a JSON object of at most `MAX_BYTES`. `Transient` or `Permanent` if it cannot be had; no secret is in their words."""
+        ...
