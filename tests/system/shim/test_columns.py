@@ -141,3 +141,47 @@ def test_a_waiting_sbatch_waits_longer_each_time_and_not_as_others_do(folder: Pa
             longest = min(2**place, 8)
             assert longest / 2 <= seconds <= longest
     assert len({tuple(wait) for wait in waits}) == 3
+
+
+_WAITED = """#!/bin/sh
+echo "Submitted batch job 13"
+exit 1
+"""
+_TOLD = """#!/bin/sh
+echo call >>"$FOLDER/asked"
+case $(wc -l <"$FOLDER/asked") in
+  1) echo "JobId=13 JobState=OUT_OF_MEMORY ExitCode=0:125 DerivedExitCode=0:0" ;;
+  2) echo "JobId=13 JobState=RUNNING ExitCode=0:0 DerivedExitCode=0:0" ;;
+  *) rm -f "$FOLDER"/spool/new/13.0.*; echo "JobId=13 $LAST DerivedExitCode=0:0" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ("JobState=COMPLETED ExitCode=0:0", 0),
+        ("JobState=FAILED ExitCode=7:0", 7),
+        ("JobState=FAILED ExitCode=0:9", 1),
+    ],
+)
+def test_sbatch_that_waits_for_a_job_waits_until_it_is_settled(folder: Path, last: str, code: int) -> None:
+    for name, text in (("sbatch", _WAITED), ("scontrol", _TOLD)):
+        (folder / "slurm" / name).write_text(text)
+        (folder / "slurm" / name).chmod(0o755)
+    if code:
+        with pytest.raises(subprocess.CalledProcessError) as ended:
+            call(folder, "sbatch", "--wait", "--wrap", "true", LAST=last)
+        assert ended.value.returncode == code
+    else:
+        assert call(folder, "sbatch", "--wait", "--wrap", "true", LAST=last) == "Submitted batch job 13\n"
+    assert len((folder / "asked").read_text().split()) == 3
+
+
+def test_sbatch_that_waits_says_what_slurm_says_while_nobody_watches(folder: Path) -> None:
+    (folder / "spool" / "watch").unlink()
+    (folder / "slurm" / "sbatch").write_text(_WAITED)
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        call(folder, "sbatch", "-W", "--wrap", "true")
+    assert ended.value.returncode == 1
+    assert not (folder / "asked").exists()
