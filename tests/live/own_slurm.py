@@ -57,7 +57,7 @@ class OwnSlurm:
 
     def lose_power(self, number: int) -> None:
         """Everything of node N is gone at once: its daemon, its step daemons and what runs below them."""
-        doomed = [self.pid(f"d{number}"), *_tree(_step_daemons(self.folder / "slurm" / "spool" / f"n{number}"))]
+        doomed = [self.pid(f"d{number}"), *_tree(_step_daemons(self.folder / "slurm", f"n{number}"))]
         for pid in doomed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -82,13 +82,14 @@ class OwnSlurm:
         self.slurm("scancel", job)
 
 
-def _step_daemons(spool: Path) -> set[int]:
+def _step_daemons(slurm: Path, node: str) -> set[int]:
     """Those of one node, by the files that they hold open; other Slurms on this machine have nodes of the same name."""
+    log, spool = str(slurm / "log" / f"slurmd-{node}.log"), f"{slurm / 'spool' / node}/"
     names = set()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (place / "comm").read_text().strip() == "slurmstepd" and any(
-                os.readlink(path).startswith(f"{spool}/") for path in (place / "fd").iterdir()
+                file == log or file.startswith(spool) for file in map(os.readlink, (place / "fd").iterdir())
             ):
                 names.add(int(place.name))
     return names

@@ -158,6 +158,8 @@ async def _submitted(arm: Arm, jobs: list[list[str]], *, chained: bool = False) 
     while not last:
         last = over.done()
         ran = await arm.run("sacct", "-X", "-n", "-P", "-j", ",".join(names), "-o", "JobID,State", seconds=200)
+        if ran.stdout:
+            states.clear()  # an array is first told as one line
         for line in ran.stdout.splitlines():
             job, _, state = line.partition("|")
             states[job] = state.partition(" ")[0]
