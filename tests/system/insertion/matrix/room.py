@@ -121,13 +121,21 @@ class Arm:
 
     def jobs(self) -> dict[str, str]:
         """The jobs that run in the folder of this user, with what Slurm itself says of them now."""
-        listed = self.room.plain("squeue", "-h", "-t", "all", "--array", "-o", "%i|%T|%r|%Z")
-        rows = [line.split("|") for line in listed.splitlines()]
+        return self._listed() or {}
+
+    def _listed(self) -> dict[str, str] | None:
+        words = ("squeue", "-h", "-t", "all", "--array", "-o", "%i|%T|%r|%Z")
+        done = subprocess.run(words, env=self.room.slurm.environment, text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            return None
+        rows = [line.split("|") for line in done.stdout.splitlines()]
         return {row[0]: f"{row[1]} {row[2]}" for row in rows if f"{row[3]}/".startswith(f"{self.folder}/")}
 
     def is_over(self) -> bool:
         """Nothing more comes of any of them: none is in the queue with a chance to run, and nobody decides on one."""
-        jobs = self.jobs()
+        jobs = self._listed()
+        if jobs is None:
+            return False
         active = re.compile(r"(PENDING|RUNNING|CONFIGURING|COMPLETING|SUSPENDED|REQUEUED?|REQUEUE_HOLD|SIGNALING) ")
         # With nothing else under way, whoever waits for another waits in vain.
         if any(active.match(said) and not said.startswith("PENDING Dependency") for said in jobs.values()):

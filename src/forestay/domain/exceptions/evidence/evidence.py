@@ -103,6 +103,7 @@ class Evidence:
             "disk_left": self.disk_left,
             "wall_time": self.wall_time,
             "time_limit": self.time_limit,
+            "time_left": _left(self.wall_time, self.time_limit),
             "peak_memory_of_limit": _share(self.peak_memory, self.memory_limit),
             "wall_time_of_limit": _share(self.wall_time, self.time_limit),
         }
@@ -110,8 +111,12 @@ class Evidence:
 
 
 MEASURES = (
-    "peak_memory", "memory_limit", "oom_kills", "disk_left", "wall_time", "time_limit", "peak_memory_of_limit", "wall_time_of_limit",
+    "peak_memory", "memory_limit", "oom_kills", "disk_left", "wall_time", "time_limit", "time_left", "peak_memory_of_limit", "wall_time_of_limit",
 )  # fmt: skip
+
+
+def _left(part: float | None, whole: float | None) -> float | None:
+    return max(0.0, whole - part) if part is not None and whole else None
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
