@@ -91,9 +91,10 @@ live-measured *args:
 stores *args:
     eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/unit/bpel tests/live tests/system/tes {{ args }}
 
-# Unmodified engines on the real Slurm, through the shim and by plugins; those too that take minutes to fetch.
+# Unmodified engines on the real Slurm and the real HTCondor (which wants root), through the shim and by plugins; those too that take minutes to fetch.
 insertion *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py {{ args }}
+    -scripts/servers start htcondor
+    eval "$(scripts/servers env)" && uv run pytest tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py {{ args }}
 
 # What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT,…`, `--resume`.
 [positional-arguments]

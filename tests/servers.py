@@ -55,6 +55,11 @@ def slurm() -> str:
     return address("SLURM_CONF")
 
 
+def htcondor() -> Path:
+    """The folder with the commands of the HTCondor under test."""
+    return Path(address("FORESTAY_TEST_HTCONDOR"))
+
+
 def versions() -> dict[str, str]:
     """The version of every program that is installed for tests, by its name in ``scripts/versions.env``."""
     lines = (SCRIPT.parent / "versions.env").read_text().splitlines()

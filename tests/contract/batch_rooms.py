@@ -16,6 +16,7 @@ from typing import Protocol
 
 from tests import servers
 
+from forestay.adapters.htcondor.batch import HtcondorBatch
 from forestay.adapters.psij.batch import PsijSubmitter
 from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.system.commands import SystemCommands
@@ -136,6 +137,30 @@ class PsijRoom:
         return Joined(PsijSubmitter("slurm", folder=self.folder, environment=own, refusal=slurm.refusal), slurm)
 
 
+class HtcondorRoom:
+    """The HTCondor of `scripts/servers`."""
+
+    hold = ("-append", "hold = true")
+    wrong = ("-append", "universe = no-such-universe")
+
+    def __init__(self) -> None:
+        self.own = {**os.environ, "PATH": f"{servers.htcondor()}:{os.environ['PATH']}"}
+        self.counted = Counted()
+
+    @property
+    def commands(self) -> int:
+        return len(self.counted.asked)
+
+    def system(self) -> HtcondorBatch:
+        return HtcondorBatch(self.counted, environment=self.own)
+
+    def without_scheduler(self, folder: Path) -> HtcondorBatch:
+        """Its commands look for a collector where none is, and for a schedd that no file tells of."""
+        files = ("_CONDOR_SCHEDD_ADDRESS_FILE", "_CONDOR_SCHEDD_DAEMON_AD_FILE", "_CONDOR_HISTORY")
+        moved = {**dict.fromkeys(files, str(folder / "none")), "_CONDOR_COLLECTOR_HOST": f"127.0.0.1:{closed_port()}"}
+        return HtcondorBatch(SystemCommands(), environment={**self.own, **moved})
+
+
 def moved_slurm(conf: str, folder: Path, *, host: str = "127.0.0.1") -> Path:
     """A copy of Slurm's configuration whose controller and accounting are at ports where nobody listens."""
     text = Path(conf).read_text()
@@ -156,4 +181,4 @@ def closed_port() -> int:
         return port
 
 
-ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom, "psij": PsijRoom}
+ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom, "psij": PsijRoom, "htcondor": HtcondorRoom}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 PATIENCE = 180.0
 
 
-@pytest.fixture(params=sorted(ROOMS))
+@pytest.fixture(params=["psij", "slurm", pytest.param("htcondor", marks=pytest.mark.slow)])
 def room(request: pytest.FixtureRequest) -> BatchRoom:
     return ROOMS[request.param]()
 

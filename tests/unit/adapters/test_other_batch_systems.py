@@ -1,16 +1,24 @@
-"""HTCondor, PBS and LSF read from outputs as their manuals show them: no such server runs where these tests do."""
+"""HTCondor, PBS and LSF read from outputs as their manuals show them; HTCondor is held against a real one by the contract of batch systems."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from forestay.adapters.htcondor.batch import HtcondorReader
+from forestay.adapters.htcondor.batch import HtcondorBatch
 from forestay.adapters.lsf.batch import LsfReader
 from forestay.adapters.pbs.batch import PbsReader
-from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState
+from forestay.domain.sites.batch import (
+    FORGOTTEN,
+    SILENT,
+    BatchOutcome,
+    BatchState,
+    PilotJob,
+    SubmitRefusal,
+    SubmitRefused,
+)
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.sites.batch import BatchReader
@@ -22,6 +30,7 @@ class Recorded:
 
     answers: Mapping[str, CommandResult]
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
 
     async def run(
         self,
@@ -32,6 +41,7 @@ class Recorded:
         seconds: float = 30.0,
     ) -> CommandResult:
         self.asked.append(tuple(command))
+        self.given.append(stdin)
         if command[0] not in self.answers:
             raise Transient(f"{command[0]} did not finish within {seconds:g} seconds")
         return self.answers[command[0]]
@@ -115,8 +125,8 @@ BJOBS = """{
   ]
 }
 """
-GOOD: dict[str, tuple[type[HtcondorReader | PbsReader | LsfReader], dict[str, CommandResult]]] = {
-    "htcondor": (HtcondorReader, {"condor_q": CommandResult(0, CONDOR_Q, ""), "condor_history": CommandResult(0, CONDOR_HISTORY, "")}),
+GOOD: dict[str, tuple[type[HtcondorBatch | PbsReader | LsfReader], dict[str, CommandResult]]] = {
+    "htcondor": (HtcondorBatch, {"condor_q": CommandResult(0, CONDOR_Q, ""), "condor_history": CommandResult(0, CONDOR_HISTORY, "")}),
     "pbs": (PbsReader, {"qstat": CommandResult(153, QSTAT, "qstat: Unknown Job Id 999.pbs\n"), "qselect": CommandResult(0, "100.pbs\n", "")}),
     "lsf": (LsfReader, {"bjobs": CommandResult(255, BJOBS, ""), "bhist": CommandResult(255, "", "No matching job found\n")}),
 }  # fmt: skip
@@ -237,3 +247,47 @@ async def test_what_a_hold_or_a_kill_was_for_is_kept() -> None:
     assert "memory limit" in held.reason
     assert (killed.reason.split(":")[0], killed.nodes) == ("TERM_MEMLIMIT", ("hostB", "hostC"))
     assert BatchOutcome.from_plain(killed.as_plain()) == killed
+
+
+PILOT = PilotJob("forestay-1", ("python3", "p.py", "--name", 'it\'s "x"'), "/spool", memory=(1 << 20) + 1, wall=600)
+
+
+async def submitted(ran: CommandResult, job: PilotJob = PILOT) -> tuple[str | SubmitRefused, Recorded]:
+    commands = Recorded({"condor_submit": ran})
+    return await HtcondorBatch(commands).submit(job), commands
+
+
+async def test_a_pilot_of_htcondor_is_submitted_by_its_own_words_after_the_options_of_the_site() -> None:
+    answer, commands = await submitted(CommandResult(0, "12.0 - 12.0\n", ""), replace(PILOT, options=("-name", "ap2")))
+    assert answer == "12.0"
+    (asked,) = commands.asked
+    assert asked[:6] == ("condor_submit", "-terse", "-name", "ap2", "-batch-name", "forestay-1")
+    (text,) = commands.given
+    assert """'python3' 'p.py' '--name' 'it''s ""x""'"\n""" in text
+    assert "request_memory = 2\n" in text, "a byte more than one MiB"
+
+
+async def test_what_htcondor_would_read_otherwise_is_not_submitted() -> None:
+    good = CommandResult(0, "12.0 - 12.0\n", "")
+    for change in ({"command": ("sh", "$(HOME)")}, {"command": ("sh", "a\nqueue 9")}, {"queue": "long"}):
+        with pytest.raises(Permanent):
+            await submitted(good, replace(PILOT, **change))
+
+
+@pytest.mark.parametrize(
+    ("words", "why", "later"),
+    [
+        ("ERROR: Can't find address of local schedd", SubmitRefusal.SCHEDULER_DOWN, True),
+        ("ERROR: I don't know about the 'x' universe.", SubmitRefusal.REFUSED, False),
+        ("ERROR: Number of submitted jobs would exceed MAX_JOBS_PER_OWNER", SubmitRefusal.REFUSED, True),
+    ],
+)
+async def test_refusals_of_htcondor_are_told_apart(words: str, why: SubmitRefusal, *, later: bool) -> None:
+    answer, _ = await submitted(CommandResult(1, "", words))
+    assert isinstance(answer, SubmitRefused)
+    assert (answer.why, answer.later) == (why, later)
+
+
+async def test_a_submission_to_htcondor_that_broke_off_may_have_gone_through() -> None:
+    with pytest.raises(Transient):
+        await submitted(CommandResult(1, "", "ERROR: Failed to commit job submission into the queue."))

@@ -1,6 +1,6 @@
-"""Fills `ports.sites.batch.BatchReader` with an HTCondor's own commands; the queue by condor_q, what left it by condor_history.
+"""Fills `ports.sites.batch.BatchSystem` with an HTCondor's own commands; the queue by condor_q, what left it by condor_history.
 
-Read from the commands' documented JSON. No HTCondor was at hand to hold it against: see the page on batch systems.
+A submit description goes in by standard input, so that nothing of it shows in a command line. Jobs and the agent share a file system.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchId, BatchJob, BatchOutcome, BatchState, slices
+from forestay.domain.sites.batch import (
+    FORGOTTEN,
+    OVER,
+    SILENT,
+    BatchId,
+    BatchJob,
+    BatchOutcome,
+    BatchState,
+    PilotJob,
+    SubmitRefusal,
+    SubmitRefused,
+    slices,
+)
 from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Permanent, Transient
 
@@ -29,14 +41,47 @@ _STATES = {
     7: (BatchState.RUNNING, "SUSPENDED"),
 }
 _PLAIN = re.compile(r"^[A-Za-z0-9._:-]+$")
+TAKEN_ALONG = "PATH,HOME,USER,LOGNAME,LANG,TZ"
+"""What a pilot gets of the agent's environment; nothing else, for there may be secrets in it."""
+ONCE = "NumJobStarts > 0 && (JobStatus == 1 || JobStatus == 5)"
+"""HTCondor starts an evicted job again and keeps a held one: a pilot is removed instead."""
+_DOWN = ("failed to connect", "can't find address", "unable to locate", "can't connect", "failed to contact")
+_PERHAPS = ("failed to commit", "failed to send", "failed to set", "communication error", "timed out", "timeout")
+_LATER = ("limit", "maximum", "max_jobs", "quota", "disk")
+_MACRO = re.compile(r"\$\w*\(")
+_QUEUED = re.compile(r"^(\d+)\.(\d+) - ")
 
 
 @dataclass(slots=True)
-class HtcondorReader:
+class HtcondorBatch:
     """One schedd, as the configuration of this host names it."""
 
     commands: Commands
     seconds: float = 60.0
+    environment: Mapping[str, str] | None = None
+
+    async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
+        """As the port says. `options` come before our own words, which therefore count."""
+        if not _PLAIN.match(job.name):
+            raise Permanent(f"invalid batch job name: {job.name!r}")
+        if job.queue is not None:
+            raise Permanent(
+                "HTCondor has no queues: remove the size's `queue`, and choose hosts by its options, "
+                'such as ["-append", "requirements = TARGET.Site == \\"hall\\""]'
+            )
+        own = ["-batch-name", job.name, "-append", f"periodic_remove = {ONCE}"]
+        ran = await self._run(["condor_submit", "-terse", *job.options, *own], stdin=_description(job))
+        words = " ".join((ran.err or ran.out).split())[:2000]
+        queued = _QUEUED.match(ran.out) if ran.code == 0 else None
+        if queued is not None:
+            return f"{queued[1]}.{queued[2]}"
+        if ran.code == 0:
+            raise Transient("condor_submit returned no job id")
+        if _said(words, _DOWN):
+            return SubmitRefused(SubmitRefusal.SCHEDULER_DOWN, words)
+        if _said(words, _PERHAPS):
+            raise Transient(words)
+        return SubmitRefused(SubmitRefusal.REFUSED, words, later=_said(words, _LATER))
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         """As the port says."""
@@ -64,8 +109,8 @@ class HtcondorReader:
     async def cancel(self, jobs: Collection[BatchId]) -> None:
         """As the port says."""
         for some in _slices(jobs):
-            ran = await self.commands.run(["condor_rm", *some], seconds=self.seconds)
-            if ran.code != 0 and "not found" not in (ran.out + ran.err).lower():
+            ran = await self._run(["condor_rm", *some])
+            if ran.code != 0 and not _said(ran.out + ran.err, ("couldn't find/remove", "not found")):
                 raise Transient(" ".join(ran.err.split())[:1000] or f"condor_rm ended with {ran.code}")
 
     async def _both(self, which: Sequence[str]) -> tuple[dict[str, BatchJob] | None, dict[str, BatchJob] | None]:
@@ -76,7 +121,48 @@ class HtcondorReader:
         return queue, history
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:
-        return await answer_of(self.commands, command, seconds=self.seconds)
+        return await answer_of(self.commands, command, environment=self.environment, seconds=self.seconds)
+
+    async def _run(self, command: Sequence[str], stdin: str = "") -> CommandResult:
+        return await self.commands.run(command, environment=self.environment, stdin=stdin, seconds=self.seconds)
+
+
+def _description(job: PilotJob) -> str:
+    """What condor_submit reads. The shell stands for the pilot: HTCondor would look for a bare `python3` in the job's folder."""
+    command = ["-c", 'exec "$@" >"$0" 2>&1', job.output or "/dev/null", *job.command]
+    lines = {
+        "universe": "vanilla",
+        "executable": "/bin/sh",
+        "transfer_executable": "false",
+        "should_transfer_files": "NO",
+        "arguments": _words(command),
+        "initialdir": job.directory,
+        "getenv": TAKEN_ALONG,
+        "environment": _words([f"{name}={value}" for name, value in job.environment.items()]),
+        "request_cpus": str(job.cpus),
+        "requirements": "NumJobStarts =?= 0",
+    }
+    if job.memory is not None:
+        lines["request_memory"] = str(-(-job.memory // (1 << 20)))
+    if job.wall is not None:
+        lines["allowed_execute_duration"] = str(job.wall)
+    if job.account is not None:
+        lines["accounting_group"] = job.account
+    if any("\n" in value or "\r" in value for value in lines.values()):
+        raise Permanent("a submit description of HTCondor cannot hold a line break")
+    return "".join(f"{name} = {value}\n" for name, value in lines.items()) + "queue\n"
+
+
+def _words(words: Sequence[str]) -> str:
+    """In HTCondor's quotes: each word in single ones."""
+    quoted = " ".join("'" + word.replace("'", "''") + "'" for word in words)
+    if _MACRO.search(quoted):
+        raise Permanent(f"HTCondor would expand a part of this itself: {quoted}")
+    return '"' + quoted.replace('"', '""') + '"'
+
+
+def _said(words: str, any_of: Sequence[str]) -> bool:
+    return any(word in words.lower() for word in any_of)
 
 
 def _read(ran: CommandResult | None, *, over: bool) -> dict[str, BatchJob] | None:

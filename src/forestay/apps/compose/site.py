@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import structlog
 
+from forestay.adapters.htcondor.batch import HtcondorBatch
 from forestay.adapters.httpx.site_api import HttpxSiteApi
 from forestay.adapters.lsf.batch import LsfReader
 from forestay.adapters.pbs.batch import PbsReader
@@ -134,6 +135,8 @@ class SiteComponents:
 
 def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
     """Whose word on jobs is believed: the batch system's own commands."""
+    if settings.batch == "htcondor":
+        return HtcondorBatch(commands)
     if settings.batch == "pbs":
         return PbsReader(commands)
     if settings.batch == "lsf":
@@ -142,6 +145,8 @@ def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
 
 
 def _submitter(settings: SiteSettings, reader: BatchReader) -> BatchSubmitter:
+    if isinstance(reader, HtcondorBatch):
+        return reader  # PSI/J knows no HTCondor
     try:
         from forestay.adapters.psij.batch import PsijSubmitter, refused
     except ModuleNotFoundError as error:

@@ -101,8 +101,8 @@ class SiteSettings(_SiteTable):
     """Certificates to trust instead of the system's."""
     certificate: Place | None = None
     """File with the agent's certificate and its key, for servers that require one; readable by its owner only."""
-    batch: Literal["slurm", "pbs", "lsf"] = "slurm"
-    """The kind of batch system. Slurm is tested on a real installation; PBS and LSF only against the documented output of their commands."""
+    batch: Literal["slurm", "htcondor", "pbs", "lsf"] = "slurm"
+    """The kind of batch system. Slurm and HTCondor are tested on real installations; PBS and LSF only against the documented output of their commands."""
     spool: Place
     """A folder for the agent only, on a file system that the nodes share."""
     outputs: Place
