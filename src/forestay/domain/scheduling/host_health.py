@@ -4,7 +4,8 @@ A host that fails jobs fast, one after the other, is *closed* after five of them
 while; when that goes well it is open again, when not it waits longer. A closing ends by itself after an hour at the latest.
 
 A failure counts against a host only if it is likely the host's: its cause says so, or jobs of the same specification went well on other hosts. Failures that point nowhere count
-once different owners or specifications have met them there. A program that fails everywhere closes nothing, and never are more than a set share of the hosts closed.
+once different owners have met them there. A program that fails everywhere closes nothing, and never are more than a set share of the hosts closed. What is done about the failing
+work itself is in `failing_work`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class HealthPolicy:
     forget: int = 600
     """Failures older than this no longer count."""
     doubt: int = 10
-    """A host with that many failures that may as well be the program's gets one job at a time, so far apart."""
+    """Work that only fails on a host is tried there so far apart."""
     share: float = 0.25
     """Of all hosts, so many may be closed at a time; one of several always may."""
 
@@ -99,7 +100,7 @@ def weight(health: HostHealth) -> int:
     """How many failures count against a host."""
     sure = sum(failure.sure for failure in health.failures)
     unsure = [failure for failure in health.failures if not failure.sure]
-    different = {(failure.owner, failure.specification) for failure in health.failures}
+    different = {failure.owner for failure in health.failures}
     return sure + (len(unsure) if len(different) > 1 else 0)
 
 
@@ -204,11 +205,9 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
         return 0
     if health is not None and health.status is HostStatus.CLOSED:
         return 1 if health.probe_at and now >= health.probe_at else 0
-    lost = len(health.failures) if health is not None else 0
+    lost = weight(health) if health is not None else 0
     if proven and not lost:
         return None
-    if health is not None and lost >= policy.most and not weight(health):
-        return 1 if not out and now - health.failures[-1].at >= 1000 * policy.doubt else 0
     return max(0, policy.most - lost - out)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
 from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
 from forestay.domain.jobs.resources import Resources, class_may_fit, fits
 from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.domain.scheduling.failing_work import Turn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
@@ -40,6 +41,13 @@ class _Asking(NamedTuple):
     pilot: str
     foreign: bool
     site: str = ""
+    turns: Callable[[JobDocument], Turn] | None = None
+    """When each job may have a slot of the host; None: all of them now."""
+    turn: Turn = Turn.NOW
+    """What is given this time."""
+
+    def gives(self, document: JobDocument) -> bool:
+        return self.turns is None or self.turns(document) <= self.turn
 
 
 def _urgency(lane: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
@@ -196,16 +204,27 @@ class CandidateBuffers:
         self._taken.pop(job, None)
 
     def next(
-        self, tenant: str, free: Resources, *, foreign: bool, host: str = "", pilot: str = "", site: str = ""
+        self,
+        tenant: str,
+        free: Resources,
+        *,
+        foreign: bool,
+        host: str = "",
+        pilot: str = "",
+        site: str = "",
+        turns: Callable[[JobDocument], Turn] | None = None,
     ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
         match = self.match if self.match is not None and self.match.weighs(tenant) else None
-        asking = _Asking(tenant, free, host, pilot, foreign, site)
-        stored = self._next(asking, match, last=match is None)
-        if stored is None and match is not None:
-            # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
-            stored = self._next(asking, match, last=True)
-        return stored
+        for turn in (Turn.NOW,) if turns is None else (Turn.NOW, Turn.AFTER_OTHERS):
+            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn)
+            stored = self._next(asking, match, last=match is None)
+            if stored is None and match is not None:
+                # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
+                stored = self._next(asking, match, last=True)
+            if stored is not None:
+                return stored
+        return None
 
     def _next(self, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
         tenant, free, foreign = asking.tenant, asking.free, asking.foreign
@@ -272,7 +291,12 @@ class CandidateBuffers:
         free = asking.free
         if not claimable(document, wall) or (document.extra and avoids(document, asking.host, wall, asking.site)):
             return False
-        return not self.suspended(document) and fits(document.resources, free) and ends_in_time(document, free.wall)
+        return (
+            asking.gives(document)
+            and not self.suspended(document)
+            and fits(document.resources, free)
+            and ends_in_time(document, free.wall)
+        )
 
     def has_none_for(self, tenant: str, free: Resources) -> bool:
         """Whether nothing is queued that someone with so much free should get before a job that comes now.
@@ -302,6 +326,7 @@ class CandidateBuffers:
             avoided = bool(document.extra) and avoids(document, asking.host, wall, asking.site)
             if (
                 not avoided
+                and asking.gives(document)
                 and not self.suspended(document)
                 and fits(document.resources, free)
                 and ends_in_time(document, free.wall)

@@ -18,6 +18,7 @@ from forestay.domain.jobs.job_document import JobDocument, State, downstream_of,
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources, fits, less
 from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.domain.scheduling.failing_work import Turn
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write
@@ -179,22 +180,26 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             if self.hosts is not None:
                 most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
             if most and self.buffers.has_none_for(request.queue, request.free):
-                for document in self._pick(request, most, self._fresh_for(request, fresh)):
+                turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
+                for document in self._pick(request, most, self._fresh_for(request, fresh, turns)):
                     claimed = self._claimed(request, document, now)
                     if isinstance(claimed, JobDocument):
                         granted[document.id] = request, claimed
                         request.busy = True
                         if self.hosts is not None:
-                            self.hosts.given(request.tenant, request.host, [document.id])
+                            self.hosts.given(request.tenant, request.host, [document])
         return FirstClaims(granted, self._close) if granted else None
 
-    def _fresh_for(self, request: ClaimRequest, fresh: list[JobDocument]) -> Callable[[Resources], JobDocument | None]:
+    def _fresh_for(
+        self, request: ClaimRequest, fresh: list[JobDocument], turns: Callable[[JobDocument], Turn] | None
+    ) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
             for place, document in enumerate(fresh[: self.settings.look]):
                 if (
                     queue_named(document.tenant, downstream_of(document)) == request.queue
                     and fits(document.resources, free)
                     and ends_in_time(document, free.wall)
+                    and (turns is None or turns(document) is Turn.NOW)
                 ):
                     return fresh.pop(place)
             return None
@@ -270,7 +275,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             picked = self._pick(request, most, self._queued_for(request, now))
             if picked:
                 if self.hosts is not None:
-                    self.hosts.given(request.tenant, request.host, [stored.document.id for stored in picked])
+                    self.hosts.given(request.tenant, request.host, [stored.document for stored in picked])
                 request.busy = True
                 batch += [(request, stored) for stored in picked]
             else:
@@ -305,8 +310,9 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     def _queued_for(self, request: ClaimRequest, now: float) -> Callable[[Resources], Stored | None]:
         foreign = now - request.since >= self.settings.foreign_after
+        turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
         return lambda free: self.buffers.next(
-            request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site
+            request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site, turns=turns
         )
 
     # -- writing -----------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
 from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
+from forestay.domain.scheduling import failing_work
 from forestay.domain.scheduling import host_health as health
+from forestay.domain.scheduling.failing_work import FailingWork, Turn
 from forestay.domain.scheduling.host_health import HealthPolicy, HostFailure, HostHealth, HostStatus
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
@@ -49,6 +51,14 @@ class _TenantHosts:
     """Hosts on which something went well since this server runs, or ran long enough."""
     out: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
     """Of hosts that are not proven, the jobs that they have, and since when."""
+    failing: dict[str, dict[str, FailingWork]] = field(default_factory=dict)
+    """By host, what only fails there, as far as this server has seen it."""
+    failing_on: dict[str, set[str]] = field(default_factory=dict)
+    """By what fails, the hosts."""
+
+    def everywhere(self) -> set[str]:
+        """What fails on several hosts, or on the only one that there is."""
+        return {key for key, hosts in self.failing_on.items() if len(hosts) >= min(2, len(self.seen))}
 
 
 @dataclass(slots=True)
@@ -89,16 +99,41 @@ class HostHealthTracker(HostFailures, WriteListener):
         may = health.allowance(host_health, proven=proven, out=out, now=self.clock.now(), policy=self.policy)
         return most if may is None else min(most, may)
 
-    def given(self, tenant: str, host: str, jobs: Sequence[str]) -> None:
+    def turns(self, tenant: str, host: str) -> Callable[[JobDocument], Turn] | None:
+        """When each job may have a slot of a host; None: all of them now."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return None
+        works, host_health = known.failing.get(host), known.healths.get(host)
+        probing = host_health is not None and host_health.status is HostStatus.CLOSED
+        if not works and not probing:
+            return None
+        everywhere, now = known.everywhere(), self.clock.now()
+        # What has gone well elsewhere shows whether it is the host; other work only if there is none.
+        late = host_health is not None and now - host_health.probe_at >= 1000 * self.policy.probe_after
+
+        def turn(document: JobDocument) -> Turn:
+            if probing and not self._well_elsewhere(document.specification, host):
+                return Turn.AFTER_OTHERS if late else Turn.NOT_HERE
+            names = failing_work.keys(document.owner, document.specification)
+            return failing_work.turn(works or {}, names, everywhere, now, self.policy)
+
+        return turn
+
+    def given(self, tenant: str, host: str, documents: Sequence[JobDocument]) -> None:
         """A host was given jobs; the first of a closed one is its probe."""
         known = self._tenants.get(tenant)
         if known is None:
             return
+        for document in documents if host in known.failing else ():
+            for key in failing_work.keys(document.owner, document.specification):
+                if work := known.failing[host].get(key):
+                    work.last = self.clock.now()
         host_health = known.healths.get(host)
         if host in known.proven and host_health is None:
             return
         at = self.clock.monotonic()
-        known.out.setdefault(host, deque()).extend((at, job) for job in jobs)
+        known.out.setdefault(host, deque()).extend((at, document.id) for document in documents)
         if host_health is not None and host_health.status is HostStatus.CLOSED:
             now = self.clock.now()
             known.healths[host] = health.probed(host_health, now=now)
@@ -137,6 +172,8 @@ class HostHealthTracker(HostFailures, WriteListener):
         known = self._tenants.get(document.tenant)
         if known is None:
             return
+        if known.failing:
+            self._succeeds(known, document, host)
         if host not in known.proven:
             known.proven[host] = None
             known.out.pop(host, None)
@@ -145,6 +182,38 @@ class HostHealthTracker(HostFailures, WriteListener):
             del known.healths[host]
             self._spawn(self._change(document.tenant, lambda all_: _with(all_, health.went_well(_of(all_, host)))))
             self.changed()
+
+    def _fails(self, known: _TenantHosts, document: JobDocument, host: str) -> None:
+        works = known.failing.setdefault(host, {})
+        for key in failing_work.keys(document.owner, document.specification):
+            works.setdefault(key, FailingWork()).note(document.specification, self.clock.now())
+            known.failing_on.setdefault(key, set()).add(host)
+        if len(works) > SPECIFICATIONS:
+            del works[next(iter(works))]
+
+    def _succeeds(self, known: _TenantHosts, document: JobDocument, host: str) -> None:
+        """What goes well on a host no longer fails there, and what goes well anywhere does not fail everywhere."""
+        for key in failing_work.keys(document.owner, document.specification):
+            known.failing.get(host, {}).pop(key, None)
+            known.failing_on.pop(key, None)
+
+    def _forget_failing(self, known: _TenantHosts) -> None:
+        """What has not failed for long is forgotten."""
+        now = self.clock.now()
+        for host, works in list(known.failing.items()):
+            for key in [key for key, work in works.items() if now - work.last >= 1000 * self.policy.forget]:
+                del works[key]
+                known.failing_on.get(key, set()).discard(host)
+            if not works:
+                del known.failing[host]
+        known.failing_on = {key: hosts for key, hosts in known.failing_on.items() if hosts}
+
+    def said_of_work(self, tenant: str, host: str) -> str:
+        """What is done about work that only fails on a host; empty if nothing is."""
+        known = self._tenants.get(tenant)
+        if known is None or host not in known.failing:
+            return ""
+        return failing_work.explained_work(known.failing[host], known.everywhere(), self.policy)
 
     async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
         """Attempts that failed, each with what it printed: those that were fast may be their host's failure."""
@@ -155,13 +224,15 @@ class HostHealthTracker(HostFailures, WriteListener):
             known = self._tenants.get(document.tenant)
             if last is None or not last.host or known is None:
                 continue
-            if (last.wall or 0.0) >= self.policy.fast or (len(known.seen) < 2 and not known.healths):
+            if (last.wall or 0.0) >= self.policy.fast:
                 continue
             cause = find_cause(document, evidence_of(document, log), await self.classifiers.classifier()).cause.value
             blamed = health.blamed(cause)
-            if blamed is False:
-                continue
             sure = blamed is True or self._well_elsewhere(document.specification, last.host)
+            if not sure:
+                self._fails(known, document, last.host)
+            if blamed is False or (len(known.seen) < 2 and not known.healths):
+                continue
             if not sure and self._fails_everywhere(document.specification, last.host):
                 await self._absolve(document.tenant, document.specification)
                 continue
@@ -285,6 +356,7 @@ class HostHealthTracker(HostFailures, WriteListener):
                 known.proven.pop(host, None)
                 known.out.pop(host, None)
             self._survived(known, at)
+            self._forget_failing(known)
         asked = [tenant for tenant, known in self._tenants.items() if known.seen or known.healths]
         if not asked:
             return

@@ -54,7 +54,8 @@ async def hosts(context: TheDesk, who: Viewer) -> Response:
     """The hosts that ask for jobs, and those that get none, with why."""
     healths = await context.services.hosts.all(who.tenant)
     now = context.services.components.clock.now()
-    return json_answer({"hosts": [host_told(healths[name], now) for name in sorted(healths)]})
+    said = context.services.hosts.said_of_work
+    return json_answer({"hosts": [host_told(healths[name], now, said(who.tenant, name)) for name in sorted(healths)]})
 
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
@@ -77,11 +78,11 @@ async def open_(context: TheDesk, who: Operator, host: HostName, body: OpenHostI
     return json_answer(host_told(opened, context.services.components.clock.now()))
 
 
-def host_told(health: HostHealth, now: int) -> Json:
+def host_told(health: HostHealth, now: int, work: str = "") -> Json:
     return {
         "host": health.host,
         "status": health.status.value,
-        "words": explained(health, now),
+        "words": explained(health, now) + (f"; {work}" if work else ""),
         "failures": len(health.failures),
         "causes": sorted({each.cause for each in health.failures if each.cause}),
         "since": time_text(health.since) if health.since else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.unit.apps.server.asks import problem, submit
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
@@ -84,6 +85,34 @@ async def test_a_program_that_fails_everywhere_closes_no_host(server: RunningSer
             await pilot.end(claim, host=host, **FAILED)
     for host in ("one", "two"):
         assert (await _shown(server, tenant, host))["status"] == "open"
+
+
+@pytest.mark.finding("F-B3")
+@pytest.mark.parametrize("specifications", [1, 40])
+async def test_a_crowd_that_fails_costs_others_less_than_a_tenth(
+    server: RunningServer, tenant: str, specifications: int
+) -> None:
+    """Of the slots that are given while the others' jobs wait; the crowd came first, and the hosts say what they do."""
+    eve = server.person("submitter", tenant=tenant, subject="eve")
+    for number in range(specifications):
+        await submit(eve, *({} for _ in range(200 // specifications)), command=["false", str(number)], max_attempts=2)
+    await submit(server.person("submitter", tenant=tenant, subject="bob"), *({} for _ in range(200)), command=["true"])
+    hosts = ("one", "two", "three", "four")
+    pilots = {host: await ScriptedPilot.register(server, tenant, host=host, slots=5) for host in hosts}
+    good = bad = 0
+    while good < 200:
+        given = 0
+        for host, pilot in pilots.items():
+            for claim in await pilot.claim(most=5, wait=2):
+                given += 1
+                failing = claim["owner"] == "eve"
+                await pilot.end(claim, host=host, **(FAILED if failing else {}))
+                good, bad = good + (not failing), bad + failing
+        assert given, f"{good} good jobs and {bad} others were given, then nothing"
+    # Each host has to see the failures for itself; after that what fails gets one job in ten seconds, or what is left.
+    assert bad <= 0.1 * 200 + 2 * 5 * len(hosts)
+    words = [(await _shown(server, tenant, host))["words"] for host in hosts]
+    assert all("fast failures" in said for said in words), words
 
 
 async def test_a_person_closes_and_opens_a_host(server: RunningServer, tenant: str) -> None:
