@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 FOLDER_GONE = "folder-gone"
 _PIECE = 1 << 20
+_FEW = 4  # copied one after the other
+_COPIERS = 16  # a disk makes many files durable in about the time that it needs for one
 
 
 class OutputMissingError(Exception):
@@ -72,12 +75,13 @@ def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
     """Declared outputs as {name: real path}; a pattern without any raises OutputMissingError."""
     root = os.path.realpath(folder)
     outputs: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for pattern in patterns:
         before = len(outputs)
         seen_before = 0
         for match in glob.iglob(os.path.join(glob.escape(root), pattern), recursive=True):
             for path in _files_at(match):
-                real = os.path.realpath(path)
+                real = _real_path(path, folders)
                 if not real.startswith(root + os.sep) or not os.path.isfile(real):
                     continue  # a link out of the folder, a pipe, a socket: not an output
                 name = os.path.relpath(path, root)
@@ -86,6 +90,18 @@ def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
         if len(outputs) == before and not seen_before:
             raise OutputMissingError(f"no file matches the declared output {pattern!r}", pattern=pattern)
     return outputs
+
+
+def _real_path(path: str, folders: dict[str, str]) -> str:
+    """The path without links; each folder is looked up once."""
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    parent, name = os.path.split(path)
+    if name in ("", ".", ".."):
+        return os.path.realpath(path)
+    if parent not in folders:
+        folders[parent] = os.path.realpath(parent)
+    return os.path.join(folders[parent], name)
 
 
 def _files_at(match: str) -> Iterable[str]:
@@ -136,17 +152,14 @@ def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
 
 
 def _write(job: ClaimedJob, outputs: dict[str, str], place: str) -> OutputManifest:
-    listing: list[tuple[str, int, str]] = []
+    names = sorted(outputs)
     folders = {place}
-    for name in sorted(outputs):
-        target = os.path.join(place, name)
-        parent = os.path.dirname(target)
+    for parent in {os.path.dirname(os.path.join(place, name)) for name in names}:
         os.makedirs(parent, exist_ok=True)
         while parent not in folders:
             folders.add(parent)
             parent = os.path.dirname(parent)
-        size, digest = _copy(outputs[name], target)
-        listing.append((name, size, digest))
+    listing = _copy_all([(name, outputs[name], os.path.join(place, name)) for name in names])
     for parent in sorted(folders, reverse=True):
         _sync_folder(parent)
     path = os.path.join(place, "manifest.json")
@@ -161,6 +174,19 @@ def _write(job: ClaimedJob, outputs: dict[str, str], place: str) -> OutputManife
     os.rename(partial_file, path)
     _sync_folder(place)
     return manifest
+
+
+def _copy_all(files: list[tuple[str, str, str]]) -> list[tuple[str, int, str]]:
+    """Copy files, each as name, source and target; what is found of each, in the same order."""
+    if len(files) <= _FEW:
+        return [(name, *_copy(source, target)) for name, source, target in files]
+    copiers = ThreadPoolExecutor(_COPIERS, thread_name_prefix="outputs")
+    try:
+        found = copiers.map(lambda file: _copy(file[1], file[2]), files)
+        return [(name, *copied) for (name, _, _), copied in zip(files, found)]
+    finally:
+        # The first that fails ends the others, and nothing is written any more when the folder is taken away.
+        copiers.shutdown(cancel_futures=True)
 
 
 def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, OutputManifest]:

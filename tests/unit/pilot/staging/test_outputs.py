@@ -6,12 +6,17 @@ import errno
 import hashlib
 import json
 import os
+import stat
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.speed import clock_limit
 from tests.unit.pilot.conftest import RunningPilot
-from tests.unit.pilot.fake_server import FakeServer
+from tests.unit.pilot.fake_server import FakeServer, until
 
 from forestay_pilot.process.payload import BadClaimError, ClaimedJob, read_claim
 from forestay_pilot.staging.outputs import (
@@ -146,6 +151,69 @@ def test_a_full_disk_leaves_nothing_half_done(
     with pytest.raises(OutputFailedError, match="No space left"):
         commit_outputs(job, str(folder), ["**"], str(tmp_path / "out"))
     assert not list((tmp_path / "out").rglob("1.2.*"))
+
+
+@pytest.mark.finding("F-B7")
+def test_many_outputs_are_made_durable_together(
+    job: ClaimedJob, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is on disk before the manifest, and no file waits for the one before it."""
+    names = [f"many/{number:03d}" for number in range(64)]
+    (folder / "many").mkdir()
+    for name in names:
+        (folder / name).write_text(name)
+    together, fsync, synced = threading.Barrier(8), os.fsync, []
+
+    def slow_disk(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and len(synced) < len(names):
+            together.wait(60)
+            synced.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow_disk)
+    manifest = commit_outputs(job, str(folder), ["many/*"], str(tmp_path / "out"))
+    assert len(synced) == len(names)
+    assert [name for name, _, _ in manifest.listing] == names
+    assert all(hashlib.sha256(name.encode()).hexdigest() == digest for name, _, digest in manifest.listing)
+
+
+@pytest.mark.finding("F-B7")
+def test_the_first_output_that_fails_ends_the_copies_and_takes_them_away(
+    job: ClaimedJob, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "many").mkdir()
+    for number in range(200):
+        (folder / "many" / str(number)).write_text("x")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputFailedError) as failed:
+        commit_outputs(job, str(folder), ["many/*"], str(tmp_path / "out"))
+    assert failed.value.error == "ENOSPC"
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+@pytest.mark.slow
+@pytest.mark.finding("F-B7")
+def test_a_hundred_thousand_outputs_commit_within_a_minute(
+    server: FakeServer, pilot: StartPilot, outputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the end of the payload to the end that is told, with a real pilot."""
+    make = "import os\nos.mkdir('many')\nfor n in range(100_000): open(f'many/{n}', 'w').write(str(n))"
+    claim = server.submit(sys.executable, "-c", make + "\nopen('over', 'w').close()", outputs=["many/*"])
+    running = pilot()
+    over = Path(running.pilot._settings.work)
+    until(lambda: next(over.rglob("over"), None), "the end of the payload", patience=600)
+    began = time.monotonic()
+    until(lambda: server.seen.completions, "the end of the job", patience=600)
+    end = server.end_of(claim)
+    seconds = time.monotonic() - began
+    with capsys.disabled():
+        print(f"\n100,000 outputs committed in {seconds:.1f} s")  # noqa: T201
+    assert (end["outcome"], end["manifest"]["files"]) == ("ok", 100_000)
+    assert seconds <= clock_limit(60)
 
 
 def test_a_tenant_cannot_climb(folder: Path, tmp_path: Path) -> None:
