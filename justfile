@@ -242,7 +242,7 @@ ci-times *args:
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: shim, claim_efficiency, contention, scale (depth, servers, both), flow_scale, flow_suspensions, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
+# Measure: shim, neighbours, claim_efficiency, contention, scale (depth, servers, both), flow_scale, flow_suspensions, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 

@@ -115,6 +115,12 @@ class Settings(BaseModel):
     """Values that rules may ask about as `external.NAME.FIELD`: `name`, one of `url`, `command` and `file`, `fields` with their types, `fresh`; see the explanation of rules."""
     max_body: int = 64 << 20
     """Maximum size of a request in bytes."""
+    caller_bytes: int = Field(default=128 << 20, gt=0)
+    """Maximum bytes of the bodies that one caller (a person or program of a tenant) sends to a server at the same time."""
+    caller_streams: int = Field(default=100, gt=0)
+    """Maximum number of event streams and long polls that one caller has open at a server."""
+    caller_requests: int = Field(default=16, gt=0)
+    """Maximum number of requests with one token that a server works on at the same time; others wait for their turn. Streams and long polls do not count."""
     head_seconds: float = Field(default=10.0, gt=0)
     """Seconds for a client to send the head of a request; slower connections are closed."""
     body_seconds: float = Field(default=30.0, gt=0)

@@ -30,6 +30,7 @@ from forestay.apps.server.exceptions import (
 )
 from forestay.apps.server.flows import flow_routes, format_routes, run_routes
 from forestay.apps.server.http import problems
+from forestay.apps.server.http.caller_limits import CallerLimits
 from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.http.request_limits import RequestLimits, bounded_http_protocol
 from forestay.apps.server.http.router import add_routes
@@ -88,7 +89,9 @@ ROUTERS = (
 def make_app(services: ServerComponents) -> FastAPI:
     """The application around one server's services; they run while it does."""
     metrics = Metrics(services.samples)
-    context = RequestContext(services, metrics, peers_for=services.caches.peers_for)
+    settings = services.components.settings
+    callers = CallerLimits(settings.caller_streams, settings.caller_bytes, settings.caller_requests)
+    context = RequestContext(services, metrics, callers, peers_for=services.caches.peers_for)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
@@ -119,7 +122,7 @@ def make_app(services: ServerComponents) -> FastAPI:
     problems.install(app)
     add_routes(app, [*ROUTERS, *format_routes.routers(services.components.formats)])
     describe(app)
-    app.add_middleware(RequestLimits, settings=services.components.settings, metrics=metrics)
+    app.add_middleware(RequestLimits, settings=settings, metrics=metrics)
     return app
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import NAMESPACE_URL, uuid5
@@ -24,10 +24,13 @@ from forestay.ports.jobs.job_store import DocumentChange, JobStore, Record, Stor
 from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
 from forestay.services.jobs.store_marks import generation_of, pruned_before
 from forestay.services.shared.checked_writer import TRIES
+from forestay.services.shared.loop_slices import LoopSlices
 
 Value = TypeVar("Value")
 
 BULK = 1000
+SHARED_BULK = 100
+"""Jobs of one write where a server serves others beside it: a write of more would hold the loop for tens of milliseconds while its rows are made."""
 KNOWN_SPECIFICATIONS = 10_000
 KNOWN_KEYS = 10_000
 
@@ -80,12 +83,16 @@ class JobSubmitter:
         `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
         """
         if key is None:
-            return await self._accept(submissions, [self.ids.job() for _ in submissions], by, trace)
+            return await self._accept(submissions, (self.ids.job() for _ in submissions), by, trace)
         tenant = submissions[0].specification.tenant
         asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(asked).hexdigest()
         name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
-        names = [job_named(tenant, key, place) for place in range(len(submissions))]
+        names: list[str] = []
+        slices = LoopSlices()
+        for place in range(len(submissions)):
+            names.append(job_named(tenant, key, place))
+            await slices.pause()
         # A crowd of repeats is let in one by one: together they would only conflict with each other.
         async with self._turns.setdefault(name, asyncio.Lock()):
             if self._accepted.get(name) == digest:
@@ -113,17 +120,21 @@ class JobSubmitter:
             await self._create(documents[start : start + BULK])
 
     async def _accept(
-        self, submissions: Sequence[Submission], names: Sequence[str], by: str, trace: str = ""
+        self, submissions: Sequence[Submission], names: Iterable[str], by: str, trace: str = ""
     ) -> Sequence[AcceptedJob]:
         await self._keep_specifications(
             {submission.specification.id: submission.specification for submission in submissions}
         )
         now = self.clock.now()
         asked = zip(await self._in_generation(submissions), names, strict=True)
-        documents = [new_job(submission, job=name, now=now, by=by, trace=trace) for submission, name in asked]
+        documents: list[JobDocument] = []
+        slices = LoopSlices()
+        for submission, name in asked:
+            documents.append(new_job(submission, job=name, now=now, by=by, trace=trace))
+            await slices.pause()
         accepted: list[AcceptedJob] = []
-        for start in range(0, len(documents), BULK):
-            accepted += await self._create(documents[start : start + BULK])
+        for start in range(0, len(documents), SHARED_BULK):
+            accepted += await self._create(documents[start : start + SHARED_BULK])
         return accepted
 
     async def _in_generation(self, submissions: Sequence[Submission]) -> Sequence[Submission]:

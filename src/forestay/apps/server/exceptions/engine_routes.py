@@ -188,15 +188,16 @@ async def read_orders(
         raise HttpProblem(429, "too many requests wait for commands here; try again, or use another server")
     context.waiting_engines += 1
     try:
-        while True:
-            orders = await engines.orders(reporter, after=after, run=run)
-            incidents = await _told(context, who, names)
-            closed = any(other_incident["closed"] for other_incident in incidents.values())
-            left = deadline - time.monotonic()
-            if orders or closed or left <= 0 or context.stopping.is_set() or await request.is_disconnected():
-                shown = [_order(n, order) for n, order in orders]
-                return json_answer({"orders": shown, "incidents": incidents})
-            await engines.wait(left)
+        with context.callers.waiting(request.scope):
+            while True:
+                orders = await engines.orders(reporter, after=after, run=run)
+                incidents = await _told(context, who, names)
+                closed = any(other_incident["closed"] for other_incident in incidents.values())
+                left = deadline - time.monotonic()
+                if orders or closed or left <= 0 or context.stopping.is_set() or await request.is_disconnected():
+                    shown = [_order(n, order) for n, order in orders]
+                    return json_answer({"orders": shown, "incidents": incidents})
+                await engines.wait(left)
     finally:
         context.waiting_engines -= 1
 

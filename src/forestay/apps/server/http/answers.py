@@ -36,7 +36,7 @@ class NothingOut(Out):
 
 Responses = dict[int | str, dict[str, Any]]
 
-ALWAYS = (401, 403, 422, 503)
+ALWAYS = (401, 403, 422, 429, 503)
 WITH_BODY = (400, 408, 413)
 
 

@@ -8,10 +8,15 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import orjson
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from forestay.apps.server.http.problems import HttpProblem, answer
+
 T = TypeVar("T")
+REFUSED_AFTER = 20.0
+"""Seconds until a stream is refused that its caller has too many of."""
 ENDED = "forestay.ended"
 """Where a route's check of its token leaves, in the scope of the request, what waits until that token is good no more."""
 
@@ -34,6 +39,19 @@ class EventStream(Response):
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with scope["app"].state.context.callers.waiting(scope):
+                await self._stream(scope, receive, send)
+        except HttpProblem as refused:
+            await self._source.aclose()
+            # Whoever has too many open asks for more at once, and each refusal would cost as much as an answer.
+            waits = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(self._stopping.wait())]
+            await asyncio.wait(waits, timeout=REFUSED_AFTER, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            await answer(refused.status_code, str(refused.detail), path=scope["path"])(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._send_all(send)),
@@ -62,8 +80,16 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event) -> T | None:
+async def while_wanted(work: Coroutine[Any, Any, T], request: Request, stopping: asyncio.Event) -> T | None:
     """Carry on only while someone waits for the answer and the server runs; None when the work was given up."""
+    try:
+        with request.app.state.context.callers.waiting(request.scope):
+            return await _while_wanted(work, request.receive, stopping)
+    finally:
+        work.close()  # where the caller has too many already, it was never begun
+
+
+async def _while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event) -> T | None:
     task = asyncio.create_task(work)
     reasons = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(stopping.wait())]
     try:

@@ -28,6 +28,8 @@ TITLES = {
 }
 GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
 """The clients of these interfaces look for `msg` and `status_code`."""
+MOST_FIELDS = 100
+"""Wrong fields that one answer names."""
 STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
 
 
@@ -37,6 +39,12 @@ class HttpProblem(HTTPException):
     def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
         super().__init__(status, detail)
         self.errors = errors
+
+
+def invalid_fields(errors: Sequence[Mapping[str, Any]]) -> HttpProblem:
+    """What the checks of a body found, field by field."""
+    shown = [{"at": ".".join(map(str, error["loc"])), "detail": error["msg"]} for error in errors[:MOST_FIELDS]]
+    return HttpProblem(422, f"{len(errors)} field(s) are invalid", shown)
 
 
 def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
@@ -82,12 +90,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [
-            {"at": ".".join(map(str, other_error["loc"])), "detail": other_error["msg"]}
-            for other_error in error.errors()[:100]
-        ]
+        problem = invalid_fields(error.errors())
         status = 400 if request.url.path.startswith(GA4GH) else 422
-        return answer(status, f"{len(error.errors())} field(s) are invalid", errors, path=request.url.path)
+        return answer(status, problem.detail, problem.errors, path=request.url.path)
 
     @app.exception_handler(PortError)
     async def _port(request: Request, error: PortError) -> Response:

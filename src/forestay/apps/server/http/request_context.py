@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from forestay.adapters.prometheus.metrics import Metrics
 from forestay.apps.compose.proxies import CALLBACK_PURPOSE
 from forestay.apps.compose.server import ServerComponents
+from forestay.apps.server.http.caller_limits import CALLER, CallerLimits
 from forestay.apps.server.http.event_stream import ENDED
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.domain.data.replica import Viewpoint
@@ -48,6 +49,7 @@ class RequestContext:
 
     services: ServerComponents
     metrics: Metrics
+    callers: CallerLimits
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
     """Who follows the log of which pilot's claim here."""
@@ -175,7 +177,9 @@ class TaskHint(NamedTuple):
 
 async def known_caller(request: Request) -> None:
     """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
-    if _called_back(request) is not None:
+    hint = _called_back(request)
+    if hint is not None:
+        request.scope[CALLER] = f"{hint.tenant}:downstream:{hint.downstream}"
         return
     token = _bearer(request)
     if not token.startswith(MARK):
@@ -203,9 +207,11 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
         peer = services.components.peers.caller(token)
         if peer is not None and not request.scope["path"].startswith(FOR_PEERS):
             raise HttpProblem(403, "a peer's token is valid for the Workflow Execution Service only")
-        return peer or await services.callers.verify(token, late=late)
+        principal = peer or await services.callers.verify(token, late=late)
     except BadToken as error:
         raise HttpProblem(401, str(error)) from error
+    request.scope[CALLER] = f"{principal.tenant}:{principal.subject}"
+    return principal
 
 
 async def _until_bad(request: Request, token: str) -> None:

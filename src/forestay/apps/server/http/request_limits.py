@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -14,7 +15,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from forestay.adapters.prometheus.metrics import Metrics
 from forestay.apps.config.settings import Settings
 from forestay.apps.server.http import problems
-from forestay.apps.server.http.request_context import known_caller
+from forestay.apps.server.http.caller_limits import CALLER, TURN, BodyBytes
+from forestay.apps.server.http.json_bodies import SMALL_BYTES
+from forestay.apps.server.http.request_context import context_of, known_caller
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 """A browser must not guess what an answer is, and nobody between may keep it."""
@@ -43,11 +46,20 @@ class RequestLimits:
         started = time.perf_counter()
         size = 0
         whole = False
+        held: BodyBytes | None = None
+        until_answered = AsyncExitStack()
 
         async def bounded() -> Message:
-            nonlocal size, whole
+            nonlocal size, whole, held
             if size == 0 and not whole and scope["method"] in ACTS and scope["path"] not in OPEN:
-                await known_caller(Request(scope))
+                request = Request(scope)
+                await known_caller(request)
+                if CALLER in scope and held is None:
+                    held = until_answered.enter_context(context_of(request).callers.body(scope))
+                if TURN not in scope and CALLER in scope and self._large(scope):
+                    scope[TURN] = None
+                    turn = context_of(request).callers.large_body(scope)
+                    scope[TURN] = await until_answered.enter_async_context(turn)
             if whole:  # what comes now is that the client is gone; that may take long
                 return await receive()
             try:
@@ -57,9 +69,12 @@ class RequestLimits:
                 raise problems.HttpProblem(408, f"the body must arrive within {self.seconds:g} seconds") from None
             if message["type"] == "http.request":
                 whole = not message.get("more_body")
-                size += len(message.get("body", b""))
+                many = len(message.get("body", b""))
+                size += many
                 if size > self.most:
                     raise self._too_large()
+                if held is not None:
+                    held.add(many)
             return message
 
         async def marked(message: Message) -> None:
@@ -72,7 +87,8 @@ class RequestLimits:
             refusal = problems.answer(refused.status_code, str(refused.detail), path=scope["path"])
             await refusal(scope, receive, marked)
         else:
-            await self.app(scope, bounded, marked)
+            async with context_of(Request(scope)).callers.at_work(scope), until_answered:
+                await self.app(scope, bounded, marked)
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(route).observe(time.perf_counter() - started)
 
@@ -88,6 +104,11 @@ class RequestLimits:
             )
         length = dict(headers).get(b"content-length", b"0")
         return self._too_large() if not length.isdigit() or int(length) > self.most else None
+
+    def _large(self, scope: Scope) -> bool:
+        """Whether the body is large, as far as its head tells: one without a length may be."""
+        headers = dict(scope["headers"])
+        return b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > SMALL_BYTES
 
     def _too_large(self) -> problems.HttpProblem:
         return problems.HttpProblem(413, f"the limit for a request is {self.most} bytes")

@@ -14,6 +14,7 @@ from fastapi import Header, Query, Request, Response
 from starlette.background import BackgroundTask
 
 from forestay.apps.config.downstream_settings import downstream_for
+from forestay.apps.server.http.json_bodies import parsed_json
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
@@ -69,8 +70,8 @@ def _problem(findings: Sequence[FlowProblem]) -> HttpProblem:
 
 async def _asked(request: Request) -> TaskDocument:
     try:
-        data = orjson.loads(await request.body())
-    except orjson.JSONDecodeError as error:
+        data = await parsed_json(request)
+    except ValueError as error:
         raise HttpProblem(400, f"the body is not valid JSON: {error}") from error
     task = read_task(data)
     if isinstance(task, tuple):

@@ -69,7 +69,7 @@ async def submit(
     """Submit 1 to 10,000 jobs."""
     parts = context.services.components
     where = partial(downstream_for, parts.settings.downstreams)
-    asked = submissions_from(body, who, parts.notify, parts.staging, where)
+    asked = await submissions_from(body, who, parts.notify, parts.staging, where)
     await check_producers(asked, parts.store)
     context.know(submission.specification for submission in asked)
     accepted = await context.services.submit.submit(

@@ -21,6 +21,7 @@ from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.callback_transport import CallbackTransport
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.jobs.job_submitter import specification_named
+from forestay.services.shared.loop_slices import LoopSlices
 
 MAX_PARAMETERS = 16_384
 """Bytes of one job's parameters as JSON; what is larger belongs into a file."""
@@ -58,7 +59,7 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
     )
 
 
-def submissions_from(
+async def submissions_from(
     body: SubmitIn,
     who: Principal,
     notify: CallbackTransport,
@@ -70,7 +71,9 @@ def submissions_from(
     common = specification_from(body.specification, who.tenant) if body.specification else None
     checked: dict[str, str | None] = {}
     made: list[Submission] = []
+    slices = LoopSlices()
     for place, job in enumerate(body.jobs):
+        await slices.pause()
         spec = specification_from(job.specification, who.tenant) if job.specification else common
         problems = _problems(job, who, notify, checked)
         if spec is None:

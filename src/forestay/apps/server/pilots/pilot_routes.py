@@ -223,7 +223,7 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
         slots=slots,
         wait=max(body.wait, ONE_LOOK),
     )
-    granted = await while_wanted(asking, request.receive, context.stopping) or []
+    granted = await while_wanted(asking, request, context.stopping) or []
     if granted and pilot in services.revocations.known:
         why = "its pilot's access was revoked while it waited"
         await services.components.release.release(

@@ -298,7 +298,7 @@ async def _answer(request: Request, context: RequestContext, question: ReplayReq
         raise HttpProblem(429, "too many replays wait on this server; try again later")
     if "text/event-stream" in request.headers.get("accept", ""):
         return EventStream(_told(context, question, work), context.stopping)
-    done = await while_wanted(_done(work), request.receive, context.stopping)
+    done = await while_wanted(_done(work), request, context.stopping)
     if done is None:
         raise HttpProblem(503, "the server is stopping; use another one")
     return json_answer(done)

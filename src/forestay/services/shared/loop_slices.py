@@ -1,0 +1,30 @@
+"""Long work on the event loop, in slices between which others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+SLICE = 0.002
+"""Seconds that work may hold the loop: a fraction of what the fastest request takes."""
+
+
+class LoopSlices:
+    """One piece of work that gives the loop to others as soon as it has held it for a slice."""
+
+    def __init__(self, seconds: float = SLICE) -> None:
+        self._seconds = seconds
+        self._since = time.perf_counter()
+        self.longest = 0.0
+        """Seconds of the longest slice so far; longer than asked for when one step took longer."""
+        self.total = 0.0
+        """Seconds of all slices that are over."""
+
+    async def pause(self) -> None:
+        """Called between steps; waits only when the slice is over."""
+        spent = time.perf_counter() - self._since
+        if spent >= self._seconds:
+            self.longest = max(self.longest, spent)
+            self.total += spent
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
