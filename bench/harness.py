@@ -156,10 +156,18 @@ def keep(
 
 
 def commit() -> str:
-    """What was measured: the last commit, with a plus where files differ from it; nothing where there is no repository."""
-    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    """What was measured: the last commit, with a plus where files differ from it; nothing where there is no repository.
+
+    Results of other benchmarks are no difference: several are measured one after the other on one commit.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
+        return subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+    name = git("rev-parse", "--short=9", "HEAD").strip()
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)bench/results")
+    return f"{name}+" if name and changed else name
 
 
 def leave(*, reached: bool) -> None:
