@@ -327,9 +327,11 @@ async def test_suspend_all_runs_stops_those_that_start_later_until_continue(site
 # P1-13 to P1-15: restart and force
 
 
+@pytest.mark.finding("F-D8")
 @pytest.mark.ledger("P1-13")
 async def test_restart_runs_the_task_again_with_the_data_of_its_start(site: RunSite) -> None:
     run = await begun(site, venue="hall")
+    assert (await site.verb(run, VerbKind.SET_DATA, changes={"venue": "park"})).accepted
     await done(site, await incident_of(site, run), steer("restart"))
 
     async def again() -> bool:

@@ -110,6 +110,8 @@ def apply_verdict(update: RunUpdate, instance: TaskInstance, verdict: InstanceVe
                     round=instance.round,
                     holders=instance.holders,
                     changes=instance.changes,
+                    seen=instance.seen,
+                    as_of=instance.as_of,
                 )
             )
         case InstanceVerdict.SKIPPED:

@@ -150,6 +150,10 @@ class TaskInstance:
     timer: bool = False
     checked: bool = False
     """Whether it may begin was looked at, and seen to."""
+    seen: int = 0
+    """How often the run's data had been changed when it began."""
+    as_of: int = -1
+    """It was restarted, with the run's data as it was after so many changes; below zero: with the present data."""
     began: int = field(default=0, compare=False)
     finished: int = field(default=0, compare=False)
     """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a run came to."""
@@ -245,6 +249,21 @@ class FlowRun:
     open: bool = False
     """Of a Python flow: its function has not returned, more tasks may come."""
     check: EndCheck = EndCheck.NONE
+    former: tuple[Mapping[str, object], ...] = ()
+    """What each change of its data replaced, the oldest first."""
+    dropped: int = 0
+    """Older changes, of which that is no longer known."""
+
+    @property
+    def data_changes(self) -> int:
+        return self.dropped + len(self.former)
+
+    def data_at(self, changes: int) -> Mapping[str, object]:
+        """The run's data after so many changes, as far back as is known."""
+        data = dict(self.params)
+        for replaced in reversed(self.former[max(0, changes - self.dropped) :]):
+            data.update(replaced)
+        return data
 
     @property
     def version(self) -> str:
@@ -279,6 +298,8 @@ class FlowRun:
         }
         if self.check:
             out["check"] = self.check.value
+        if self.former:
+            out |= {"former": list(self.former), "dropped": self.dropped}
         return out | {"open": True} if self.open else out
 
     @classmethod
@@ -311,6 +332,8 @@ class FlowRun:
             outputs=data["outputs"],
             open=data.get("open", False),
             check=EndCheck(data.get("check", "")),
+            former=tuple(data.get("former", ())),
+            dropped=data.get("dropped", 0),
         )
 
 

@@ -13,7 +13,11 @@ from forestay.domain.flows.execution.run_update import RunUpdate, container_of
 
 def values_for(update: RunUpdate, instance: TaskInstance) -> Values:
     """The values that a task sees."""
-    return values_in(update, (instance.block,))
+    values = values_in(update, (instance.block,))
+    if instance.as_of < 0:
+        return values
+    data = update.run.data_at(instance.as_of)
+    return lambda path: inside(data, path[1:]) if path[0] == "params" else values(path)
 
 
 def values_in(update: RunUpdate, blocks: Sequence[str]) -> Values:

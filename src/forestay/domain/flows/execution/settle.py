@@ -120,6 +120,7 @@ def _begin(update: RunUpdate, instance: TaskInstance) -> None:
         instance,
         state=InstanceState.RUNNING,
         round=instance.round + 1,
+        seen=update.run.data_changes if instance.as_of < 0 else instance.seen,
         timer=task.deadline is not None,
         reason="",
         forced=False,

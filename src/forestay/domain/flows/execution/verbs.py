@@ -30,7 +30,9 @@ MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
 """Bytes of all changes in a run together."""
 MAX_DATA = 65_536
-"""Bytes of a run's parameters, as at its start."""
+"""Bytes of a run's parameters, as at its start; and of what their changes replaced."""
+MAX_FORMER = 100
+"""Changes of a run's parameters of which it is known what they replaced."""
 MAX_EARLIER = 50
 MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
@@ -151,7 +153,12 @@ def _set_data(update: RunUpdate, verb: Verb) -> str:
     after = {**update.run.params, **verb.changes}
     if size_of(after) > MAX_DATA:
         return f"the parameters of the run would be larger than {MAX_DATA} bytes"
-    update.set(params=after)
+    former = [*update.run.former, {name: update.run.params[name] for name in verb.changes}]
+    dropped = update.run.dropped
+    while len(former) > MAX_FORMER or size_of(former) > MAX_DATA:
+        del former[0]
+        dropped += 1
+    update.set(params=after, former=tuple(former), dropped=dropped)
     return ""
 
 
@@ -274,10 +281,13 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
             return f"all changes of the run together are larger than {MAX_ALL_CHANGES} bytes"
         instance = update.put(instance, changes=verb.changes)
+    # The paper's restart is about the item as it began; whoever redoes a task may have changed the data just for that.
+    as_begun = verb.kind is VerbKind.RESTART and instance.round > 0
+    instance = update.put(instance, as_of=instance.seen if as_begun else -1)
     check_anew(update)
     for later in list(_downstream(update, instance)):
         if later.state is not InstanceState.WAITING:
-            give_verdict(update, later, InstanceVerdict.AGAIN)
+            give_verdict(update, update.put(later, as_of=-1), InstanceVerdict.AGAIN)
     if verb.only_failed:
         update.put(_leftover(instance))
     elif instance.state is not InstanceState.WAITING:
@@ -292,7 +302,7 @@ def _leftover(instance: TaskInstance) -> TaskInstance:
     return TaskInstance(
         instance.id, instance.task, instance.block, round=instance.round, listings=instance.listings, sizes=instance.sizes, layout=instance.layout,
         done=instance.done, kept=True, earlier=(instance.work, *instance.earlier), holders=instance.holders, changes=instance.changes,
-        bound=instance.bound, bound_params=instance.bound_params,
+        bound=instance.bound, bound_params=instance.bound_params, seen=instance.seen, as_of=instance.as_of,
     )  # fmt: skip
 
 

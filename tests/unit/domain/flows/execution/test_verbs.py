@@ -39,6 +39,7 @@ from forestay.domain.flows.execution.advance import undo_run
 from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, InstanceState, RunPhase
 from forestay.domain.flows.execution.messages import event_from_plain
 from forestay.domain.flows.execution.run_waits import WaitsOn, waits_for
+from forestay.domain.flows.execution.verbs import MAX_FORMER
 from forestay.domain.flows.scatter.elements import indexes
 from forestay.domain.flows.scatter.fan_out import bits_of
 
@@ -498,6 +499,60 @@ def test_data_that_are_set_are_seen_by_what_begins_afterwards() -> None:
     assert "arena" in str(orders["a@1"])
     assert "hall" in str(orders["b@1"])
     assert world.run_out().run.outputs == {"venue": "hall"}
+
+
+def venues(world: World) -> dict[str, str]:
+    """The venue that each round of a task was submitted with."""
+    orders = [command.order for command in world.commands if isinstance(command, SubmitJobs)]
+    return {order.work: str(order.scope["params.venue"]) for order in orders}
+
+
+@pytest.mark.finding("F-D8")
+@pytest.mark.ledger("P1-13")
+def test_a_restarted_task_has_the_data_it_began_with_and_a_redone_one_the_present() -> None:
+    tasks = (
+        Task("a", JobPattern(("echo", "${params.venue}"))),
+        Task("b", JobPattern(("echo", "${params.venue}")), after=("a",)),
+    )
+    world = World(Flow("f", tasks, params={"venue": "arena", "seats": 9}), repeats=False)
+    ann = Person(world)
+    assert ann(VerbKind.SET_DATA, changes={"venue": "hall"})
+    end(world, "a@1")
+    assert venues(world) == {"a@1": "arena", "b@1": "hall"}
+    assert ann(VerbKind.SET_DATA, changes={"seats": 10})
+    assert ann(VerbKind.SET_DATA, changes={"venue": "park"})
+    assert ann(VerbKind.RESTART, "b")
+    world.run = FlowRun.from_plain(world.run.plan, world.run.as_plain())
+    end(world, "b@1")
+    assert venues(world)["b@2"] == "hall"
+    assert ann(VerbKind.RESTART, "b")
+    end(world, "b@2")
+    assert venues(world)["b@3"] == "hall", "of a second restart it is still how it began"
+    assert ann(VerbKind.REDO, "b")
+    end(world, "b@3")
+    assert venues(world)["b@4"] == "park"
+    assert ann(VerbKind.RESTART, "b")
+    end(world, "b@4")
+    assert venues(world)["b@5"] == "park"
+    assert ann(VerbKind.RESTART, "a")
+    world.run_out()
+    assert venues(world)["a@2"] == "arena"
+    assert venues(world)["b@6"] == "park", "what comes after it is done with the present data"
+
+
+def test_what_changes_of_the_data_replaced_is_kept_within_bounds() -> None:
+    world = World(Flow("f", (Task("a", ECHO),), params={"venue": "arena"}), repeats=False)
+    ann = Person(world)
+    for number in range(150):
+        assert ann(VerbKind.SET_DATA, changes={"venue": str(number)})
+    assert (len(world.run.former), world.run.data_changes) == (MAX_FORMER, 150)
+    assert world.run.data_at(150) == {"venue": "149"}
+    assert world.run.data_at(149) == {"venue": "148"}
+    assert world.run.data_at(50) == {"venue": "49"}
+    assert world.run.data_at(0) == {"venue": "49"}, "the oldest that is known"
+    for number in range(3):
+        assert ann(VerbKind.SET_DATA, changes={"venue": f"{number}" * 40_000})
+    assert len(world.run.former) < 3
 
 
 def test_only_parameters_of_the_run_can_be_set_and_not_without_end() -> None:
