@@ -244,7 +244,10 @@ def _groups(named: str) -> str:
     """The control group under which payloads get their own; empty for none."""
     if named == "off":
         return ""
-    return find_parent() if named == "auto" else os.path.realpath(named)
+    parent = find_parent() if named == "auto" else os.path.realpath(named)
+    if not parent:
+        log.warning("memory limits are not enforced: no control groups for jobs can be made here (--cgroup)")
+    return parent
 
 
 def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:

@@ -110,11 +110,10 @@ def find_parent(*, proc: str = "/proc/self/cgroup", root: str = ROOT) -> str:
     That is its own group of version 2, if it was delegated to the pilot: it can be written, has the memory controller, and holds
     nobody but the pilot. A group with processes in it can have none below it with controllers, so the pilot moves one down.
     """
+    ready = ready_parent(proc=proc, root=root)
     own = _own_group(proc, root)
-    if not own or not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.subtree_control", os.W_OK):
-        return ""
-    if "memory" in _words(f"{own}/cgroup.subtree_control"):
-        return own
+    if ready or not own or not os.access(own, os.W_OK) or not os.access(f"{own}/cgroup.subtree_control", os.W_OK):
+        return ready
     if "memory" not in _words(f"{own}/cgroup.controllers") or _words(f"{own}/cgroup.procs") != [str(os.getpid())]:
         return ""
     below = f"{own}/{_OWN}"
@@ -129,6 +128,14 @@ def find_parent(*, proc: str = "/proc/self/cgroup", root: str = ROOT) -> str:
             os.rmdir(below)
         return ""
     return own
+
+
+def ready_parent(*, proc: str = "/proc/self/cgroup", root: str = ROOT) -> str:
+    """The group of this process, if others can be made in it as it is; empty where not. Nothing is changed."""
+    own = _own_group(proc, root)
+    control = f"{own}/cgroup.subtree_control"
+    usable = bool(own) and os.access(own, os.W_OK) and os.access(control, os.W_OK) and "memory" in _words(control)
+    return own if usable else ""
 
 
 def check_parent(folder: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER_GONE = "folder-gone"
 _PIECE = 1 << 20
+_SMALL = 1 << 16  # what is not longer is copied without a thread of its own
 _FEW = 4  # copied one after the other
 _COPIERS = 16  # a disk makes many files durable in about the time that it needs for one
 
@@ -215,8 +216,13 @@ def _copy(source: str, target: str) -> tuple[int, str]:
         writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             sizes: list[int] = []
-            piece = min(_PIECE, about.st_size + 1)
-            pump(lambda buffer: os.readv(reader, [buffer]), writer, digest.update, piece=piece, moved=sizes.append)
+            if about.st_size > _SMALL:
+                piece = min(_PIECE, about.st_size + 1)
+                pump(lambda buffer: os.readv(reader, [buffer]), writer, digest.update, piece=piece, moved=sizes.append)
+            else:
+                while data := os.read(reader, _SMALL):
+                    sizes.append(_write_all(writer, data))
+                    digest.update(data)
             os.fchmod(writer, stat.S_IMODE(about.st_mode) & 0o777)
             os.fsync(writer)
         finally:
@@ -226,6 +232,13 @@ def _copy(source: str, target: str) -> tuple[int, str]:
     finally:
         os.close(reader)
     return sum(sizes), digest.hexdigest()
+
+
+def _write_all(writer: int, data: bytes) -> int:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(writer, left) :]
+    return len(data)
 
 
 def _sync_folder(folder: str) -> None:

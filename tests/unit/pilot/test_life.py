@@ -16,6 +16,7 @@ from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 from tests.unit.pilot.process.test_payload import alive, written_pid
 
 from forestay_pilot.process.payload import Surroundings
+from forestay_pilot.process.payload_cgroup import ready_parent
 
 StartPilot = Callable[..., RunningPilot]
 StartProcess = Callable[..., "subprocess.Popen[bytes]"]
@@ -52,6 +53,19 @@ def test_a_killed_guard_ends_its_payloads_and_the_pilot_goes_on(
     assert (end["outcome"], end["reason"], end["signal"]) == ("failure", "signal", signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in (leader, child, far)), "the death of the payload")
     assert server.end_of(server.submit("true"))["outcome"] == "ok"
+
+
+@pytest.mark.finding("F-B8")
+def test_a_pilot_that_cannot_limit_memory_says_so(server: FakeServer, pilot_process: StartProcess) -> None:
+    """It runs in the group of the tests, which no pilot may divide."""
+    if ready_parent():
+        pytest.skip("this process runs in a control group that was delegated to it")
+    server.submit("true")
+    process = pilot_process()
+    until(lambda: server.seen.completions)
+    process.kill()
+    assert process.stderr is not None
+    assert b"memory limits are not enforced" in process.stderr.read()
 
 
 def test_sigterm_drains(server: FakeServer, pilot_process: StartProcess, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from forestay.client import BadSettings
 from forestay.client.transport.settings import find_server, places
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.operations.identity import Role
+from forestay_pilot.process.payload_cgroup import ready_parent
 
 DAY = 86_400
 
@@ -194,6 +195,8 @@ def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str)
         server = find_server(None, os.environ, Path.cwd(), where)
         if server.value != settings.public_url:
             say(f"The command uses {server.value} ({server.source}) unless you pass --server {settings.public_url}")
+    if not ready_parent():
+        say("Memory limits are not enforced here: a job may use more than it asked for (Pilots, control groups).")
     say("In another terminal:")
     say("  forestay submit --name hello -- echo 'hello, world'")
     say("  forestay queue")

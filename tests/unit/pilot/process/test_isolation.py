@@ -17,7 +17,14 @@ from tests.unit.pilot.conftest import RunningPilot
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
 from forestay_pilot.process.payload import Surroundings
-from forestay_pilot.process.payload_cgroup import PayloadCgroup, check_parent, find_parent, leaf_of, make_payload_cgroup
+from forestay_pilot.process.payload_cgroup import (
+    PayloadCgroup,
+    check_parent,
+    find_parent,
+    leaf_of,
+    make_payload_cgroup,
+    ready_parent,
+)
 
 StartPilot = Callable[..., RunningPilot]
 SPY = """
@@ -207,6 +214,7 @@ def test_a_delegated_group_is_made_ready(tmp_path: Path) -> None:
     assert not (own / "forestay-pilot").exists()
     (own / "cgroup.subtree_control").write_text("memory pids")
     assert found() == str(own), "another pilot made it ready"
+    assert ready_parent(proc=str(tmp_path / "proc"), root=str(tmp_path / "root")) == str(own)
     (own / "cgroup.subtree_control").write_text("")
     (own / "cgroup.controllers").write_text("cpu")
     assert found() == ""

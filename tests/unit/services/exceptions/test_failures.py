@@ -25,7 +25,7 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.rate_limit import RateLimit
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
-from forestay.domain.jobs.claim import avoids
+from forestay.domain.jobs.claim import Applied, avoids, claim, end, leave_failure
 from forestay.domain.jobs.job_document import (
     EFFECTS,
     PILOT_DEATHS,
@@ -132,6 +132,34 @@ async def test_what_needs_a_person_is_held_whatever_rules_say(desk: Desk, why: d
     assert (await desk.status("one"))[0] is IncidentState.HELD
     await recovery_of(pipeline).look_at_failures()
     assert (await desk.now("one")).state is State.FAULTED, "nor do rules that are added later"
+
+
+@pytest.mark.finding("F-B10")
+async def test_a_rule_acts_five_times_on_a_job_and_not_a_sixth_time(desk: Desk) -> None:
+    """At the default limit, by real failures one after the other."""
+    rule = await desk.add_rule("confidence >= 0.0", {"action": "resubmit", "how": "same"})
+    await desk.put("one", retry=RetryPolicy(max_attempts=99))
+    pipeline, acts = desk.handler(), 0
+    for attempt in range(1, 8):
+        stored = (await desk.store.get(["one"]))["one"]
+        await pipeline.handle_failures([(stored, "")])
+        document = await desk.now("one")
+        if document.state is State.FAULTED:
+            break
+        acts += 1
+        assert document.history[-1].event == "retry"
+        claimed = claim(document, claim_id=f"claim-{attempt}", pilot="p", host="n17", now=NEVER)
+        assert isinstance(claimed, JobDocument)
+        ending = AttemptResult(claimed.token, f"claim-{attempt}", AttemptOutcome.FAILURE, exit_code=1, host="n17")
+        failed = end(claimed, ending, now=OLD, by="p", answer=leave_failure)
+        assert isinstance(failed, Applied)
+        version = (await desk.store.get(["one"]))["one"].version
+        (written,) = await desk.store.write([DocumentChange(failed.document, version)])
+        assert isinstance(written, Written)
+    assert acts == SafeguardPolicy().max_by_rule == 5
+    statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
+    (held,) = [status for status in statuses if status.state is IncidentState.HELD]
+    assert held.note.endswith(f"{rule} acted 5 times on this job; 5 are allowed")
 
 
 async def test_a_failure_becomes_an_incident_with_its_evidence_cause_and_decision(desk: Desk) -> None:
