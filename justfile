@@ -222,6 +222,10 @@ pictures *args:
 flow-schema:
     uv run python scripts/flow_schema.py
 
+# Write what the errors of stores mean to docs/reference/store-errors.md.
+store-errors:
+    uv run python scripts/store_errors.py
+
 # Write the schema of playbooks to docs/reference/playbook.schema.json.
 playbook-schema:
     uv run python scripts/playbook_schema.py

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.adapters.opensearch_host import BadHost
 
-from forestay.adapters.opensearch.answers import Rejected, bulk_results
+from forestay.adapters.opensearch.answers import OUR_TYPES, Rejected, bulk_results
 from forestay.adapters.opensearch.cluster import Cluster
+from forestay.adapters.opensearch.indexes import FIELDS
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, Written
 
@@ -115,3 +116,35 @@ async def test_a_call_that_failed_is_unknown_for_every_line() -> None:
         finally:
             await cluster.close()
     assert len(host.requests) == 1
+
+
+@pytest.mark.finding("F-B1")
+@pytest.mark.parametrize(
+    ("kind", "reason", "answer"),
+    [
+        ("mapper_parsing_exception", "failed to parse field [created] of type [ip] in document with id 'j'", Unknown),
+        (
+            "mapper_parsing_exception",
+            "failed to parse field [state] of type [long] in document with id 'j'. Preview of field's value: 'available'",
+            Unknown,
+        ),
+        (
+            "document_parsing_exception",
+            "failed to parse field [rank] of type [long] in document with id 'j'. Preview of field's value: '99999999999999999999'",
+            Rejected,
+        ),
+        (
+            "strict_dynamic_mapping_exception",
+            "mapping set to strict, dynamic introduction of [team] is not allowed",
+            Unknown,
+        ),
+        ("illegal_argument_exception", "mapper [state] cannot be changed from type [keyword] to [long]", Unknown),
+        ("illegal_argument_exception", 'Document contains at least one immense term in field="owner"', Rejected),
+    ],
+)
+def test_a_mapping_conflict_is_not_the_callers_mistake(kind: str, reason: str, answer: type[object]) -> None:
+    assert isinstance(one({"index": {"status": 400, "error": {"type": kind, "reason": reason}}}), answer)
+
+
+def test_the_types_are_those_that_we_map() -> None:
+    assert {field["type"] for fields in FIELDS.values() for field in fields.values() if "type" in field} <= OUR_TYPES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,7 +35,6 @@ _OF_THE_REQUEST = frozenset(
         "mapper_parsing_exception",
         "number_format_exception",
         "parsing_exception",
-        "strict_dynamic_mapping_exception",
         "too_many_clauses",
         "too_many_nested_clauses",
         "x_content_parse_exception",
@@ -42,8 +42,13 @@ _OF_THE_REQUEST = frozenset(
 )
 """Answered with 400 because of the values of a request. Every other refusal (a missing or closed index, credentials, rights)
 means that the cluster changed under the server: an operator repairs that, and the request was right."""
-_OF_THE_SETUP = ("alias", "fielddata", "Fielddata", "write index")
+_OF_THE_SETUP = ("alias", "fielddata", "Fielddata", "write index", "mapper [")
 """Words of an `illegal_argument_exception` that is about the indexes and not about the request."""
+
+_NOT_PARSED = re.compile(r"failed to parse field \[[^]]*\] of type \[(\w+)\](?:.*field's value: '(.*)')?", re.DOTALL)
+_INTEGER = re.compile(r"-?\d+")
+OUR_TYPES = frozenset({"keyword", "long", "boolean", "binary", "object"})
+"""Types of fields that we map."""
 
 _OTHER_HOST = frozenset({502, 503, 504})
 
@@ -76,7 +81,19 @@ def _at_run_time(status: int, kind: str, reason: str) -> type[PortError]:
     if status == 413:
         return Permanent  # a smaller request may pass, and only its sender can make one
     about_setup = kind == "illegal_argument_exception" and any(word in reason for word in _OF_THE_SETUP)
+    about_setup = about_setup or _mapped_otherwise(reason)
     return Permanent if status == 400 and kind in _OF_THE_REQUEST and not about_setup else Transient
+
+
+def _mapped_otherwise(reason: str) -> bool:
+    """Whether a field could not be parsed since the index has another type for it: we write no words where we map numbers."""
+    found = _NOT_PARSED.search(reason)
+    if found is None:
+        return False
+    kind, value = found[1], found[2]
+    if kind == "boolean":
+        return value is not None and value not in ("true", "false")
+    return kind not in OUR_TYPES or (kind == "long" and value is not None and _INTEGER.fullmatch(value) is None)
 
 
 def host_failed(error: OpenSearchException) -> bool:

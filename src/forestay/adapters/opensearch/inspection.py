@@ -58,8 +58,13 @@ def _index(name: str, index: Mapping[str, Any], fields: Mapping[str, Any]) -> li
         wrong.append(
             f"index {name} has translog.durability {settings['translog']['durability']}: acknowledged writes may be lost"
         )
-    if settings.get("blocks", {}).get("read_only_allow_delete") == "true":
+    if settings.get("verified_before_close") == "true":
+        wrong.append(f"index {name} is closed")
+    blocks = settings.get("blocks", {})
+    if blocks.get("read_only_allow_delete") == "true":
         wrong.append(f"index {name} is read-only: its disk is or was full")
+    elif "true" in (blocks.get("read_only"), blocks.get("write")):
+        wrong.append(f"index {name} is read-only by a setting")
     known = index["mappings"].get("properties", {})
     differing = sorted(field for field, kind in fields.items() if known.get(field, kind).get("type") != kind["type"])
     if differing:
