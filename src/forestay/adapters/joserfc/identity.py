@@ -68,6 +68,7 @@ class SignedIdentity:
                 tenant=_text(claims["tenant"]),
                 roles=frozenset(Role(role) for role in claims["roles"]),
                 expires=int(claims["exp"]),
+                issued=int(claims.get("iat", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadToken("the token has no subject, tenant, role or expiry") from error

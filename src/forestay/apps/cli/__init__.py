@@ -198,6 +198,7 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
         ),
         "plan": "admin.plan:plan",
         "link": "admin.installation:link",
+        "revoke": "admin.installation:revoke",
     },
 }
 """The commands by help panel, each with its function, `module:function`."""

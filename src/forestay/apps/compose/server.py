@@ -40,6 +40,7 @@ from forestay.services.jobs.specification_cache import SpecificationCache
 from forestay.services.operations.authenticator import Authenticator
 from forestay.services.operations.browser_sessions import BrowserSessions
 from forestay.services.operations.run_timeline import RunTimeline
+from forestay.services.operations.token_revocations import TokenRevocations
 from forestay.services.operations.usage_history import UsageHistory
 from forestay.services.peers.peer_capacity import PeerCapacity
 from forestay.services.peers.peer_links import PeerLinks
@@ -158,9 +159,12 @@ class ServerComponents:
             alone=lambda: len(self.heartbeats.alive) <= 1,
         )
         self.outputs = CommittedOutputs(writer)
-        self.sessions = BrowserSessions(components.documents, clock, components.ids, components.identity)
+        self.token_revocations = TokenRevocations(store, clock)
+        self.sessions = BrowserSessions(
+            components.documents, clock, components.ids, components.identity, self.token_revocations
+        )
         self.provider = build_oidc_provider(components)
-        self.callers = Authenticator(components.identity, self.provider)
+        self.callers = Authenticator(components.identity, self.token_revocations, self.provider)
         self.enrolments = PilotEnrolment(components.documents, clock, components.ids)
         self.sites = SiteRegistry(components.documents, clock)
         self.launches = PilotLaunches(components.documents, clock)
@@ -224,6 +228,7 @@ class ServerComponents:
             "heartbeats": self.heartbeats.run,
             "channels": self.channels.run,
             "revocations": self.revocations.run,
+            "token revocations": self.token_revocations.run,
             "hosts": self.hosts.run,
             "neighbours": self.neighbours.run,
             "suspensions": self.suspensions.run,

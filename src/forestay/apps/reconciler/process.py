@@ -15,6 +15,7 @@ from forestay.apps.compose.loops import run_loops, stop, until_stopped
 from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.apps.config.settings import Settings
 from forestay.services.operations.authenticator import Authenticator
+from forestay.services.operations.token_revocations import TokenRevocations
 
 log = structlog.get_logger()
 
@@ -24,10 +25,11 @@ async def run_reconciler(settings: Settings) -> None:
     components = make_components(settings, "reconciler")
     await components.store.open()
     services = ReconcilerComponents(components)
-    loops = asyncio.create_task(run_loops(services.loops()))
+    revocations = TokenRevocations(components.store, components.clock)
+    loops = asyncio.create_task(run_loops(services.loops() | {"token revocations": revocations.run}))
     log.info("reconciler", store=settings.store_url.split(":", 1)[0], lease=settings.lease)
     figures = Metrics(lambda: chain(components.samples(), services.samples()))
-    callers = Authenticator(components.identity, build_oidc_provider(components))
+    callers = Authenticator(components.identity, revocations, build_oidc_provider(components))
     try:
         async with AsyncExitStack() as doors:
             if settings.metrics_port:

@@ -225,6 +225,12 @@ def revoke(pilot: str, *, reason: str) -> Call[Json]:
     return Call("POST", f"/v1/pilots/{quote(pilot, safe='')}/revoke", document, body=orjson.dumps({"reason": reason}))
 
 
+def revoke_tokens(subject: str, *, reason: str) -> Call[Json]:
+    """Take back all tokens of a person or program of the tenant."""
+    body = orjson.dumps({"reason": reason})
+    return Call("POST", f"/v1/people/{quote(subject, safe='')}/revoke", document, body=body)
+
+
 def drain(pilots: Sequence[str], *, site: str, host: str, reason: str) -> Call[Json]:
     """Order pilots to take no more jobs."""
     body = {"pilots": list(pilots), "site": site, "host": host, "reason": reason}

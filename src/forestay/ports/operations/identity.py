@@ -67,6 +67,8 @@ class Principal:
     roles: frozenset[Role]
     expires: int
     """Seconds since 1970."""
+    issued: int = 0
+    """Seconds since 1970; 0: the token does not say."""
 
     def may(self, role: Role) -> bool:
         return any(role in IMPLIED[own] for own in self.roles)

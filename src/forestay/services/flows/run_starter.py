@@ -57,7 +57,7 @@ class RunStarter:
             plain = flow_as_plain(plan.flow)
             known = plan.flow.params
             check_params(known.keys(), [name for name, default in known.items() if default is None], params)
-        run = self.ids.job() if key is None else run_keyed(tenant, key)
+        run = self.ids.job() if key is None else run_keyed(tenant, owner, key)
         held = await self._held(tenant, owner, run, version, plan, params, new=key is None)
         start = RunStart(run, tenant, owner, version, plan.flow.name, plain, params, held=held)
         if await self.engine.start(start):

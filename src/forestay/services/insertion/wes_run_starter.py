@@ -68,9 +68,9 @@ class WesRunStarter:
         """
         _check_files(files)
         digest = _digest(request, files)
-        own_key = _own(owner, key) if key else None
-        if own_key is not None and await self._known(tenant, run_keyed(tenant, own_key), digest):
-            return run_keyed(tenant, own_key)
+        own_key = _own(key) if key else None
+        if own_key is not None and await self._known(tenant, run_keyed(tenant, owner, own_key), digest):
+            return run_keyed(tenant, owner, own_key)
         version = await self._version(request, files, tenant)
         others = {name: content for name, content in files.items() if name != request.url}
         params = request.params
@@ -87,7 +87,7 @@ class WesRunStarter:
 
     async def started(self, tenant: str, owner: str, key: str) -> bool:
         """Whether a run was asked for with this key, and begun."""
-        return await self.store.get_record(record_of(run_keyed(tenant, _own(owner, key)))) is not None
+        return await self.store.get_record(record_of(run_keyed(tenant, owner, _own(key)))) is not None
 
     async def _known(self, tenant: str, run: str, digest: str) -> bool:
         """Whether this very request was taken before."""
@@ -149,9 +149,9 @@ class WesRunStarter:
         return same[0]
 
 
-def _own(owner: str, key: str) -> str:
-    """A key is that of one caller."""
-    return f"wes:{owner}:{key}"
+def _own(key: str) -> str:
+    """A key of this interface is none of the others."""
+    return f"wes:{key}"
 
 
 def _not_there(url: str) -> str:

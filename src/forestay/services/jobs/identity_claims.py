@@ -38,7 +38,14 @@ def read_claims(claims: Mapping[str, object], by: ClaimMap, *, expires: int) -> 
     roles = frozenset(
         role for value in ("*", *values(claim(claims, by.roles_claim))) for role in by.roles.get(value, ())
     )
-    return Principal(subject=subject, tenant=_tenant(claims, by), roles=roles, expires=expires)
+    issued = claims.get("iat", 0)
+    return Principal(
+        subject=subject,
+        tenant=_tenant(claims, by),
+        roles=roles,
+        expires=expires,
+        issued=int(issued) if isinstance(issued, (int, float)) else 0,
+    )
 
 
 def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:

@@ -87,11 +87,12 @@ class JobSubmitter:
         tenant = submissions[0].specification.tenant
         asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(asked).hexdigest()
-        name = f"key:{tenant}:{hashlib.sha256(key.encode()).hexdigest()}"
+        # A key is its caller's own: another who uses the same word must neither be refused nor learn that it was used.
+        name = f"key:{tenant}:{hashlib.sha256(f'{by}:{key}'.encode()).hexdigest()}"
         names: list[str] = []
         slices = LoopSlices()
         for place in range(len(submissions)):
-            names.append(job_named(tenant, key, place))
+            names.append(job_named(tenant, by, key, place))
             await slices.pause()
         # A crowd of repeats is let in one by one: together they would only conflict with each other.
         async with self._turns.setdefault(name, asyncio.Lock()):
@@ -231,9 +232,9 @@ def _remember(known: OrderedDict[str, Value], name: str, value: Value, most: int
         known.popitem(last=False)
 
 
-def job_named(tenant: str, key: str, place: int) -> str:
-    """The id of the n-th job of a request with a key: always the same."""
-    return str(uuid5(NAMESPACE_URL, f"forestay:{tenant}:{key}:{place}"))
+def job_named(tenant: str, by: str, key: str, place: int) -> str:
+    """The id of the n-th job of a caller's request with a key: always the same."""
+    return str(uuid5(NAMESPACE_URL, f"forestay:{tenant}:{by}:{key}:{place}"))
 
 
 def specification_named(tenant: str, content: dict[str, object]) -> str:

@@ -17,6 +17,7 @@ from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Unknown, Written
 from forestay.ports.operations.identity import BadToken, Identity, Principal, Role
+from forestay.services.operations.token_revocations import TokenRevocations
 
 KIND = "login"
 LINK_SECONDS = 600
@@ -42,6 +43,7 @@ class BrowserSessions:
     clock: Clock
     ids: Ids
     identity: Identity
+    revocations: TokenRevocations
 
     async def invite(
         self, *, subject: str, tenant: str, roles: Iterable[Role] = (), until: int | None = None
@@ -70,6 +72,8 @@ class BrowserSessions:
         ):
             raise BadToken(REFUSED)
         document = stored.document
+        made = int(str(document.body["expires"])) // 1000 - LINK_SECONDS
+        self.revocations.check_person(document.tenant, str(document.body["subject"]), made)
         (written,) = await self.documents.put(
             [(document._replace(body={**document.body, "used": True}), stored.version)]
         )

@@ -167,6 +167,23 @@ def link(session: Session) -> None:
         session.out.data(made["url"])
 
 
+def revoke(
+    session: Session,
+    subjects: Annotated[list[str], typer.Argument(metavar="WHO...", help="People or programs of your tenant.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the audit log.")],
+) -> None:
+    """Take back all tokens and browser sessions of people (administrators). Tokens created later are good.
+
+    forestay revoke bob --reason "lost laptop"
+    """
+    from forestay.client.api import calls
+
+    for subject in subjects:
+        session.client.send(calls.revoke_tokens(subject, reason=reason))
+        session.out.document({"subject": subject}) if session.out.as_json else session.out.data(subject)
+    session.out.say("Servers refuse their tokens from now on; `forestay token` creates new ones.")
+
+
 def config(session: Session) -> None:
     """Show which server and token are used, and why. The token itself is not shown.
 

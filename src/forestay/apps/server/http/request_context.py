@@ -150,7 +150,8 @@ def _password(text: str) -> str:
         return ""
 
 
-def _bearer(request: Request) -> str:
+def token_of(request: Request) -> str:
+    """The token that a request shows, whosever it is; 401 without."""
     header = request.headers.get("authorization")
     if len(request.headers.getlist("authorization")) > 1:
         # Whoever stands before us may have looked at the other one.
@@ -181,7 +182,7 @@ async def known_caller(request: Request) -> None:
     if hint is not None:
         request.scope[CALLER] = f"{hint.tenant}:downstream:{hint.downstream}"
         return
-    token = _bearer(request)
+    token = token_of(request)
     if not token.startswith(MARK):
         await _verified(request, token, LATEST)
 
@@ -232,7 +233,7 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
     """A dependency that lets nobody through without a token of that role."""
 
     async def check(request: Request) -> Principal:
-        token = _bearer(request)
+        token = token_of(request)
         principal = await _verified(request, token, late)
         if not principal.may(role):
             raise HttpProblem(403, f"the role {role} is required; the token has {', '.join(sorted(principal.roles))}")
@@ -258,7 +259,7 @@ class Enroller:
 
 
 async def _enroller(request: Request) -> Enroller:
-    token = _bearer(request)
+    token = token_of(request)
     if token.startswith(MARK):
         return Enroller("", token)
     return Enroller((await _token_to_enrol(request)).tenant, "")
@@ -286,6 +287,7 @@ Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 EngineCaller = Annotated[Principal, Depends(allow(Role.ENGINE))]
 RuleAuthor = Annotated[Principal, Depends(allow(Role.RULE_AUTHOR))]
+Administrator = Annotated[Principal, Depends(allow(Role.ADMINISTRATOR))]
 Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
 AnEnroller = Annotated[Enroller, Depends(_enroller)]
 SiteCaller = Annotated[Principal, Depends(allow(Role.SITE))]

@@ -14,12 +14,22 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Path, Query, Request, Response
+from pydantic import Field
 
-from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, context_of, cookie_of, session_of
+from forestay.apps.server.http.request_context import (
+    Administrator,
+    RequestContext,
+    TheDesk,
+    Viewer,
+    context_of,
+    cookie_of,
+    session_of,
+    token_of,
+)
 from forestay.apps.server.http.router import Route, Router
-from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.http.schemas import Model, Reason, Word
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import IMPLIED, BadToken, Role
@@ -129,11 +139,25 @@ async def read_session(request: Request, who: Viewer) -> Response:
 
 
 @api.delete("/v1/session", response_model=EndedOut, responses=errors())
-async def end_session(context: TheDesk, _who: Viewer) -> Response:
-    """Log the browser out: its cookie is taken away."""
+async def end_session(context: TheDesk, request: Request, who: Viewer) -> Response:
+    """Log out: the token of the request is good no more, at any server, and a browser's cookie is taken away."""
+    await context.services.token_revocations.end(token_of(request), who)
     answer = json_answer({"ended": True})
     answer.delete_cookie(cookie_of(context), path="/", httponly=True, samesite="strict")
     return answer
+
+
+class RevokedTokensIn(Model):
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
+@api.post("/v1/people/{subject}/revoke", response_model=NothingOut, responses=errors(body=True))
+async def revoke_tokens(context: TheDesk, who: Administrator, subject: Word, body: RevokedTokensIn) -> Response:
+    """Take back all tokens and sessions that a person or program of the tenant was given until now; a later one is good."""
+    await context.note(who, "revoke-tokens", subject, why=body.reason)
+    revocations = context.services.token_revocations
+    await revocations.revoke(tenant=who.tenant, subject=subject, by=who.subject, reason=body.reason)
+    return json_answer({})
 
 
 @router.get("/login", include_in_schema=False, responses=errors())

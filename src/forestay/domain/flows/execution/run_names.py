@@ -18,9 +18,9 @@ def run_of(run: str, work: str, index: int) -> str:
     return _named(f"run:{run}:{work}:{index}")
 
 
-def run_keyed(tenant: str, key: str) -> str:
-    """The id of a run that was asked for with an idempotency key."""
-    return _named(f"key:{tenant}:{key}")
+def run_keyed(tenant: str, owner: str, key: str) -> str:
+    """The id of a run that its owner asked for with an idempotency key."""
+    return _named(f"key:{tenant}:{owner}:{key}")
 
 
 def shard_of(run: str, work: str, shard: int) -> str:

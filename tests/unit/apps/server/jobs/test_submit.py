@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.unit.apps.server.asks import problem, read, story, submit, submit_one
 from tests.unit.apps.server.line import line_to_store
 from tests.unit.apps.server.running import Domain, RunningServer, until
@@ -73,6 +74,16 @@ async def test_a_key_used_for_another_body_is_refused_and_the_first_stays(server
     await server.refresh()
     found_jobs = (await ada.get("/v1/jobs")).json()["jobs"]
     assert [(job["id"], job["name"]) for job in found_jobs] == [(jobs[0], "one")]
+
+
+@pytest.mark.finding("F-C8")
+async def test_a_key_is_its_callers_own(server: RunningServer, tenant: str) -> None:
+    """Another person of the tenant may use the same word, for the same request or another."""
+    ada, bob = (server.person("submitter", tenant=tenant, subject=name) for name in ("ada", "bob"))
+    first = await submit(ada, {"name": "one"}, key="k")
+    assert await submit(bob, {"name": "one"}, key="k") != first
+    assert await submit(bob, {"name": "one"}, key="k") != first
+    assert await submit(ada, {"name": "one"}, key="k") == first
 
 
 async def test_the_order_of_fields_does_not_make_another_body(server: RunningServer, tenant: str) -> None:

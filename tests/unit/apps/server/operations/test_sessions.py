@@ -9,7 +9,7 @@ import pytest
 from tests.unit.apps.server.asks import problem
 from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.later_clock import LaterClock
-from tests.unit.apps.server.running import RunningServer
+from tests.unit.apps.server.running import RunningServer, until
 
 from forestay.apps.server.http.request_context import WORD_HEADER, cookie_of
 from forestay.ports.operations.identity import Role
@@ -152,3 +152,58 @@ async def test_a_file_is_served_by_its_plain_name_alone(local: RunningServer, te
 async def test_without_a_provider_there_is_no_log_in_by_one(local: RunningServer) -> None:
     for path in ("/login/provider", "/login/back?code=x&state=y"):
         problem(await local.client().get(path), 404)
+
+
+@pytest.mark.finding("F-C4")
+async def test_log_out_ends_the_session_at_every_server(local: RunningServer, tenant: str) -> None:
+    browser = local.client()
+    await browser.get(await link(local, tenant))
+    token = browser.cookies[cookie_of(local.app.state.context)]
+    word = (await browser.get("/v1/session")).json()["word"]
+    kept = local.client(token)
+    assert (await kept.get("/v1/session")).status_code == 200
+    async with local.domain.server() as beside:
+        elsewhere = beside.client(token)
+        assert (await elsewhere.get("/v1/session")).status_code == 200
+        async with kept.stream("GET", "/v1/events") as stream:
+            assert stream.status_code == 200
+            assert (await browser.delete("/v1/session", headers={WORD_HEADER: word})).status_code == 200
+            assert "revoked" in problem(await kept.get("/v1/session"), 401)["detail"]
+
+            async def refused() -> bool:
+                return (await elsewhere.get("/v1/session")).status_code == 401
+
+            await until(refused, "the other server's refusal")
+    async with local.domain.server() as later:
+
+        async def refused_later() -> bool:
+            return (await later.client(token).get("/v1/session")).status_code == 401
+
+        await until(refused_later, "the refusal of a server that starts afterwards")
+    assert (await local.person("administrator", tenant=tenant).get("/v1/session")).status_code == 200
+
+
+@pytest.mark.finding("F-C4")
+async def test_the_tokens_of_a_person_can_be_taken_back(local: RunningServer, tenant: str) -> None:
+    domain = local.domain
+    token = domain.token("submitter", tenant=tenant, subject="bob", seconds=86_400 * 300)
+    namesake = local.client(domain.token("submitter", tenant=f"{tenant}-x", subject="bob"))
+    bob, operator = local.client(token), local.person("operator", tenant=tenant)
+    chief = local.person("administrator", tenant=tenant)
+    invited = (await bob.post("/v1/logins")).json()["url"]
+    problem(await operator.post("/v1/people/bob/revoke", json={"reason": "x"}), 403)
+    problem(await chief.post("/v1/people/bob/revoke", json={"reason": ""}), 422)
+    assert (await chief.post("/v1/people/bob/revoke", json={"reason": "lost laptop"})).status_code == 200
+    problem(await bob.get("/v1/session"), 401)
+    problem(await local.client().get(invited.removeprefix(local.services.components.settings.public_url)), 401)
+    assert (await namesake.get("/v1/session")).status_code == 200, "of another tenant"
+    assert (await chief.get("/v1/session")).status_code == 200
+    (entry,) = [entry for entry in (await chief.get("/v1/audit")).json()["entries"] if entry["what"] == "revoke-tokens"]
+    assert (entry["on"], entry["why"]) == ("bob", "lost laptop")
+
+    async def good_again() -> bool:
+        fresh = local.client(domain.token("submitter", tenant=tenant, subject="bob"))
+        return (await fresh.get("/v1/session")).status_code == 200
+
+    await until(good_again, "a token of a later second")
+    problem(await bob.get("/v1/session"), 401)

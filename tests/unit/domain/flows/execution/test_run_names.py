@@ -18,7 +18,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 def test_names_are_those_of_the_standard_library(run: str, work: str, index: int) -> None:
     assert job_of(run, work, index) == str(uuid5(SPACE, f"job:{run}:{work}:{index}"))
     assert run_of(run, work, index) == str(uuid5(SPACE, f"run:{run}:{work}:{index}"))
-    assert run_keyed(run, work) == str(uuid5(SPACE, f"key:{run}:{work}"))
+    assert run_keyed(run, "ada", work) == str(uuid5(SPACE, f"key:{run}:ada:{work}"))
 
 
 def test_a_round_tells_its_instance_and_a_compensation_its_own_name() -> None:

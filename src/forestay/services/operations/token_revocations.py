@@ -1,0 +1,104 @@
+"""Takes tokens back before they expire: the one with which somebody logs out, or all that a person has.
+
+A revocation is a record, by which the other servers hear of it within seconds. A server that starts reads those that can still matter: of sessions
+those of the last hours, of longer tokens all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, field
+
+from forestay.ports.clock import Clock
+from forestay.ports.errors import PortError
+from forestay.ports.jobs.job_store import JobStore, Record
+from forestay.ports.operations.identity import BadToken, Principal
+
+SESSION, TOKEN = "ended-session", "revoked-token"
+DIFFER = 120_000
+"""Milliseconds by which the clocks of two servers may differ, and a record be late in searches."""
+SHORT = 24 * 3600
+"""Seconds; no browser's session lasts longer."""
+PAGE = 1000
+REVOKED = "the token was revoked; log in again, or ask for a new one"
+
+
+@dataclass(slots=True)
+class TokenRevocations:
+    """The service; one a process that verifies tokens."""
+
+    store: JobStore
+    clock: Clock
+    every: float = 1.0
+    _tokens: dict[str, int] = field(default_factory=dict)
+    """Digests of revoked tokens with their expiry, after which they are forgotten."""
+    _people: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By tenant and person: tokens issued up to this second are good no more."""
+
+    def check(self, token: str, who: Principal) -> None:
+        """`BadToken` for one that was taken back."""
+        # Nearly always there are none, and a digest for each heartbeat would be work.
+        if self._tokens and _digest(token) in self._tokens:
+            raise BadToken(REVOKED)
+        self.check_person(who.tenant, who.subject, who.issued)
+
+    def check_person(self, tenant: str, subject: str, issued: int) -> None:
+        """`BadToken` if what a person was given at that time (seconds since 1970) was taken back."""
+        if self._people.get((tenant, subject), -1) >= issued:
+            raise BadToken(REVOKED)
+
+    async def end(self, token: str, who: Principal) -> None:
+        """Take one token back, as its holder asks; `Transient` if the store does not answer."""
+        now = self.clock.now()
+        short = who.expires - now // 1000 <= SHORT
+        kind, digest = SESSION if short else TOKEN, _digest(token)
+        body = {"digest": digest, "subject": who.subject, "expires": who.expires}
+        await self._keep(Record(f"{kind}:{digest}", who.tenant, kind, "", now, body))
+
+    async def revoke(self, *, tenant: str, subject: str, by: str, reason: str) -> None:
+        """Take all tokens back that a person was given until now, sessions included; a later one is good."""
+        now = self.clock.now()
+        body = {"subject": subject, "until": now // 1000, "by": by, "reason": reason}
+        await self._keep(Record(f"{TOKEN}:{tenant}:{subject}:{now}", tenant, TOKEN, "", now, body))
+
+    async def _keep(self, record: Record) -> None:
+        await self.store.add_records([record])
+        self._hear(record)
+
+    def _hear(self, record: Record) -> None:
+        body = record.body
+        if "digest" in body:
+            self._tokens[str(body["digest"])] = int(str(body["expires"]))
+            return
+        person = record.tenant, str(body["subject"])
+        self._people[person] = max(int(str(body["until"])), self._people.get(person, 0))
+
+    async def look(self, kind: str, since: int) -> None:
+        """Hear of what was revoked since then."""
+        while True:
+            page = await self.store.find_records(kind=kind, since=since, limit=PAGE)
+            for record in page:
+                self._hear(record)
+            if len(page) < PAGE or page[-1].at == since:
+                return
+            since = page[-1].at
+
+    async def run(self) -> None:
+        """Listen for the other servers until cancelled; after an outage of the store everything is read again."""
+        started = False
+        while True:
+            now = self.clock.now()
+            try:
+                await self.look(SESSION, now - DIFFER - (0 if started else SHORT * 1000))
+                await self.look(TOKEN, now - DIFFER if started else 0)
+                started = True
+            except PortError:
+                started = False
+            for digest in [digest for digest, expires in self._tokens.items() if expires < now // 1000]:
+                del self._tokens[digest]
+            await asyncio.sleep(self.every)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
