@@ -88,3 +88,8 @@ def picky(number: int, bad: int = 1 << 40) -> int:
 def nap(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+def fills(size: int) -> int:
+    """Takes memory, and gives it back at its end."""
+    return len(b"x" * size)

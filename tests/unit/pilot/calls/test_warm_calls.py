@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.pilot.conftest import RunningPilot
 from tests.unit.pilot.fake_server import FakeServer, until
 from tests.unit.pilot.link.test_contact import StartPilot
+
+from forestay_pilot.calls import runner
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -124,3 +127,24 @@ def test_a_call_whose_runner_is_killed_from_outside_before_it_began_has_not_star
     pilot()
     end = server.end_of(call(server, "os:getpid", python=str(killed)))
     assert (end["reason"], end["signal"]) == ("not-started", 15)
+
+
+@pytest.mark.finding("F-D15")
+def test_the_memory_of_one_call_is_not_in_the_evidence_of_the_next(server: FakeServer, pilot: StartPilot) -> None:
+    """A ValueError was said to have used the 300 MB of the call before it, of 100."""
+    pilot()
+    fills = "tests.unit.client.executor.functions:fills"
+    small, large, after = calls(server, ("operator:add", 1, 1), (fills, 200 << 20), ("builtins:int", "no number"))
+    assert server.end_of(large)["peak_memory"] >= 200 << 20
+    assert server.end_of(after)["outcome"] == "failure"
+    for claim in (small, after):
+        assert server.end_of(claim)["peak_memory"] < 100 << 20
+
+
+@pytest.mark.finding("F-D15")
+def test_without_a_reset_of_the_peak_no_earlier_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_highest", lambda: 900 << 20)
+    memory = runner._CallMemory()
+    memory.begin()
+    memory._reset = False
+    assert memory.peak() < 500 << 20
