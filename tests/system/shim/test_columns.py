@@ -185,3 +185,18 @@ def test_sbatch_that_waits_says_what_slurm_says_while_nobody_watches(folder: Pat
         call(folder, "sbatch", "-W", "--wrap", "true")
     assert ended.value.returncode == 1
     assert not (folder / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "watched", "given"), [("allow", True, "--requeue"), ("allow", False, ""), ("", True, "")]
+)
+def test_a_job_that_may_be_requeued_is_submitted_so_while_somebody_watches(
+    folder: Path, allowed: str, watched: bool, given: str
+) -> None:
+    (folder / "slurm" / "sbatch").write_text('#!/bin/sh\necho "$*" >"$FOLDER/given"\necho "Submitted batch job 14"\n')
+    if not watched:
+        (folder / "spool" / "watch").unlink()
+    call(folder, "sbatch", "--comment=x", "run.sh", FORESTAY_REQUEUE=allowed)
+    words = (folder / "given").read_text().split()
+    assert [word for word in words if word == "--requeue"] == ([given] if given else [])
+    assert words[-1] == "run.sh"

@@ -168,3 +168,19 @@ def test_only_the_owners_own_plain_file_is_read(spool: ShimSpool, tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     for other in ("link", "pipe", "missing", "new"):
         assert spool.tail(str(tmp_path / other), os.getuid()) == ""
+
+
+@pytest.mark.finding("F-A3")
+def test_what_nextflow_knows_of_a_job_is_what_the_job_wrote_down(spool: ShimSpool, tmp_path: Path) -> None:
+    work = [tmp_path / "work" / name for name in ("a", "b")]
+    for folder in work:
+        folder.mkdir(parents=True)
+    script = "".join(f"###   - {folder}\n" for folder in work)
+    (tmp_path / ".command.run").write_text(f"#!/bin/bash\n### array:\n###   work-dirs:\n{script}### ...\n")
+    single = WatchedJob("12", "", os.getuid(), str(work[0]), "", 0)
+    elements = [WatchedJob(f"13_{number}", "", os.getuid(), str(tmp_path), "", 0) for number in (0, 1, 2)]
+    assert not spool.told_nextflow(single)
+    (work[0] / ".exitcode").write_text("137")
+    assert spool.told_nextflow(single)
+    assert [spool.told_nextflow(element) for element in elements] == [True, False, True]  # of the last nothing is known
+    assert spool.told_nextflow(single._replace(directory="/nowhere/on/this/host"))

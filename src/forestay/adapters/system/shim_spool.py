@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import time
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ MOST_WORD = 16_384
 """Bytes of one word; paths and names are shorter."""
 MOST_TAIL = 32_768
 MOST_JOBS = 100_000
+MOST_SCRIPT = 1 << 20
+_WORK_FOLDER = re.compile(r"(?m)^###   - (/.+)$")
+"""Where an element of an array runs, in the head of Nextflow's script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,21 @@ class ShimSpool:
                 return source.read(MOST_TAIL).decode(errors="replace")
         except OSError:
             return ""
+
+    def told_nextflow(self, job: WatchedJob) -> bool:
+        place = Path(job.directory)
+        try:
+            element = job.id.partition("_")[2]
+            if element:  # of an array: where each runs stands in the script
+                with _plain(str(place / ".command.run")) as source:
+                    text = source.read(MOST_SCRIPT).decode(errors="replace")
+                place = Path(_WORK_FOLDER.findall(text)[int(element)])
+            os.lstat(place / ".exitcode")
+        except FileNotFoundError:
+            return not place.is_dir()
+        except (OSError, IndexError, ValueError):
+            return True
+        return True
 
 
 def _plain(path: str) -> BinaryIO:

@@ -46,3 +46,8 @@ class JobSpool(Protocol):
     def tail(self, path: str, owner: int) -> str:
         """The end of what a job printed; empty if it is not a plain file of its owner, or cannot be read."""
         ...
+
+    def told_nextflow(self, job: WatchedJob) -> bool:
+        """Whether a job of Nextflow has written down its exit code, by which Nextflow knows its end, whatever the batch system says. Also where that cannot
+        be seen from here."""
+        ...

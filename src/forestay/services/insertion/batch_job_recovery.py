@@ -52,6 +52,8 @@ COMMANDS = 60.0
 """Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
 ANSWER = 15.0
 """Seconds after which an exception service that does not answer is away."""
+NEXTFLOW = "nf-"
+"""How the names of its jobs begin."""
 ONLY_LOOKS = "the watcher of this job is in observe-only mode"
 
 
@@ -245,7 +247,12 @@ class BatchJobRecovery:
 
     def _obstacle(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> str:
         kind = self._identities[job.base].kind
-        return obstacle(job, kind, outcome, details, self._vouching(), self.clock.now() / 1000)
+        why_not = obstacle(job, kind, outcome, details, self._vouching(), self.clock.now() / 1000)
+        if why_not or details is None or details.waiting or fate(outcome) is not WatchedJobAction.FAILED:
+            return why_not
+        if details.name.startswith(NEXTFLOW) and self.spool.told_nextflow(job):
+            return f"Nextflow has read the exit code of job {job.id} and does not wait for it any more"
+        return ""
 
     def _vouching(self) -> Vouching:
         return Vouching(self.spool.vouched(), self.decide_within)

@@ -44,6 +44,8 @@ class FakeSpool:
     foreign: list[WatchedJob] = field(default_factory=list)
     ended: set[BatchId] = field(default_factory=set)
     """Elements of arrays that are settled."""
+    told: bool = False
+    """The job has written its exit code down for Nextflow."""
 
     def jobs(self) -> Sequence[WatchedJob]:
         return [*self.foreign, *self.words.values()]
@@ -72,6 +74,9 @@ class FakeSpool:
     def tail(self, path: str, owner: int) -> str:
         return f"the end of {path}"
 
+    def told_nextflow(self, job: WatchedJob) -> bool:
+        return self.told
+
 
 @dataclass
 class FakeBatch:
@@ -85,6 +90,7 @@ class FakeBatch:
     avoided: tuple[str, ...] = ()
     kind: JobKind = JobKind.SINGLE
     requeue: bool = True
+    name: str = "align:reads"
     waits_for: tuple[BatchId, ...] = ()
     answers: dict[BatchId, tuple[BatchId, ...]] = field(default_factory=dict)
     """Jobs whose failure others wait for, by those."""
@@ -115,7 +121,7 @@ class FakeBatch:
         return {
             job: JobDetails(
                 job,
-                "align:reads",
+                self.name,
                 "ann",
                 False,
                 "",
@@ -630,6 +636,21 @@ async def test_what_is_ordered_after_the_promise_was_broken_is_refused() -> None
     await recovery.look()
     assert not room.batch.done
     assert "may have seen it fail" in room.service.answers["o-1"][1]
+
+
+@pytest.mark.finding("F-A3")
+@pytest.mark.parametrize(
+    ("name", "told", "again"), [("nf-part_(1)", True, False), ("nf-part_(1)", False, True), ("align", True, True)]
+)
+async def test_a_job_whose_end_nextflow_knows_is_not_run_again_for_nobody(name: str, told: bool, again: bool) -> None:
+    room = Room(FakeBatch(OOM, name=name))
+    room.spool.told = told
+    room.service.orders = [order()]
+    await room.recovery().look()
+    assert bool(room.batch.done) == again
+    (event,) = [event for event in room.service.events if event["kind"] == "task-aborted"]
+    assert ("Nextflow has read" in event["evidence"].get("not_recovered", "")) != again
+    assert (room.service.answers["o-1"][0] == "done") == again
 
 
 @pytest.mark.finding("F-A6")
