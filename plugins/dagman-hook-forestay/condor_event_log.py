@@ -109,7 +109,11 @@ def _take(job: JobEvents, number: int, words: str, lines: list[str]) -> None:
         _resources(job, lines)
     elif number in WORDS:
         job.state = WORDS[number]
-        job.reason = " ".join(line.strip() for line in lines if line.strip() and not _CODE.search(line))[:1000] or words
+        # A removal of a job on hold (periodic_remove) tells only that it was on hold; the hold tells why.
+        if not (number == ABORTED and job.hold_code is not None):
+            job.reason = (
+                " ".join(line.strip() for line in lines if line.strip() and not _CODE.search(line))[:1000] or words
+            )
         code = _CODE.search(body)
         if number == HELD and code:
             job.hold_code, job.hold_subcode = int(code[1]), int(code[2])

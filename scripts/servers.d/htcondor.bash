@@ -4,7 +4,7 @@
 
 htcondor_dir() { echo "$STATE/htcondor"; }
 htcondor_log() { echo "$STATE/htcondor/log/MasterLog"; }
-HTCONDOR_USER="--unshare-user --uid 1000 --gid 1000 --setenv USER forestay --setenv LOGNAME forestay"
+HTCONDOR_USER="--setenv USER forestay --setenv LOGNAME forestay"
 
 install_htcondor() {
   install_in "$HTCONDOR_SUITE" htcondor minihtcondor python3
@@ -71,15 +71,19 @@ DAGMAN_SUBMIT_DELAY = 0
 # DAGMan refuses logs in /tmp, where tests have their folders.
 DAGMAN_USE_STRICT = 0
 C
-  rootfs_clients "$dir/bin" "$HTCONDOR_SUITE" "$HTCONDOR_USER --setenv CONDOR_CONFIG $dir/condor_config" condor_submit condor_submit_dag condor_q \
-    condor_history condor_rm condor_hold condor_release condor_status condor_wait condor_version condor_config_val condor_off
+  local program
+  for program in submit submit_dag q history rm hold release status wait version config_val; do
+    # shellcheck disable=SC2086
+    in_rootfs_as_user "$HTCONDOR_SUITE" $HTCONDOR_USER --setenv CONDOR_CONFIG "$dir/condor_config" -- "/usr/bin/condor_$program"
+    rootfs_client "$dir/bin/condor_$program" "condor_$program"
+  done
 }
 
 htcondor_launch() {
   local dir; dir=$(htcondor_dir)
   if alive "$dir/server.pid"; then return 0; fi
   # shellcheck disable=SC2086
-  in_rootfs "$HTCONDOR_SUITE" $HTCONDOR_USER --chdir "$dir" -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME="$dir" USER=forestay \
+  in_rootfs_as_user "$HTCONDOR_SUITE" $HTCONDOR_USER --chdir "$dir" -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME="$dir" USER=forestay \
     CONDOR_CONFIG="$dir/condor_config" condor_master -f
   DETACH_AS=__as_self detach "$dir/server.pid" "$dir/log/master.out" "${ROOTFS_COMMAND[@]}"
 }

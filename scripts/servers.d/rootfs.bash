@@ -35,31 +35,42 @@ install_in() { # install_in SUITE PACKAGE…: the packages, in the root file sys
 }
 
 # The files of this machine are seen at the same places as outside; programs, libraries and /etc are the release's own.
-in_rootfs() { # in_rootfs SUITE [OPTION OF BWRAP…] -- COMMAND…: sets ROOTFS_COMMAND to the words that run a command there
-  local place words=(bwrap --bind "$(rootfs_folder "$1")" / --dev-bind /dev /dev --bind /proc /proc --bind /sys /sys --ro-bind /etc/hosts /etc/hosts)
+rootfs_places() { # a line for each folder at the top that is not the release's own
+  local place
   for place in /*; do
     case $place in
-      /bin | /sbin | /lib* | /usr | /etc | /var | /boot | /run | /proc | /sys | /dev | /lost+found) ;;
-      *) [ ! -d "$place" ] || [ -L "$place" ] || words+=(--bind "$place" "$place") ;;
+      /bin | /sbin | /lib* | /usr | /etc | /var | /boot | /media | /mnt | /run | /srv | /lost+found) ;;
+      *) [ ! -d "$place" ] || [ -L "$place" ] || echo "$place" ;;
     esac
   done
-  words+=(--bind "$STATE" "$STATE")
-  # shellcheck disable=SC2034
+  echo "$STATE"
+}
+
+in_rootfs() { # in_rootfs SUITE COMMAND…: sets ROOTFS_COMMAND to the words that run a command there as root, in one process, so that its signals reach it
+  local root place mounts; root=$(rootfs_folder "$1")
+  # shellcheck disable=SC2016
+  mounts='mount --bind /etc/hosts "$0/etc/hosts"'
+  for place in $(rootfs_places); do
+    mkdir -p "$root$place"
+    mounts+=" && mount --rbind $place \"\$0$place\""
+  done
+  # shellcheck disable=SC2016
+  ROOTFS_COMMAND=(unshare -m sh -c "$mounts"' && exec chroot "$0" sh -c "cd \"\$0\" 2>/dev/null; exec \"\$@\"" "$PWD" "$@"' "$root" "${@:2}")
+}
+
+in_rootfs_as_user() { # in_rootfs_as_user SUITE [OPTION OF BWRAP…] -- COMMAND…: the same as an ordinary user, whatever this one is
+  local place words=(bwrap --unshare-user --uid 1000 --gid 1000 --bind "$(rootfs_folder "$1")" / --dev-bind /dev /dev --ro-bind /etc/hosts /etc/hosts)
+  for place in $(rootfs_places); do [ "$place" = /dev ] || words+=(--bind "$place" "$place"); done
   ROOTFS_COMMAND=("${words[@]}" "${@:2}")
 }
 
-rootfs_clients() { # rootfs_clients FOLDER SUITE OPTIONS PROGRAM…: commands that run the release's programs, for a PATH of this machine
-  local folder=$1 suite=$2 options=$3 program; shift 3
-  mkdir -p "$folder"
-  for program; do
-    # shellcheck disable=SC2086
-    in_rootfs "$suite" $options --
-    {
-      echo '#!/bin/sh'
-      # A job of that Slurm or HTCondor inherits the PATH, and is inside already.
-      printf '[ ! -e /etc/forestay-rootfs ] || exec /usr/bin/%s "$@"\n' "$program"
-      printf 'exec'; printf ' %q' "${ROOTFS_COMMAND[@]:0:${#ROOTFS_COMMAND[@]}-1}"; printf ' --chdir "$PWD" -- /usr/bin/%s "$@"\n' "$program"
-    } >"$folder/$program"
-    chmod 755 "$folder/$program"
-  done
+rootfs_client() { # rootfs_client FILE PROGRAM: a command for a PATH of this machine, which runs the program by ROOTFS_COMMAND
+  mkdir -p "$(dirname "$1")"
+  {
+    echo '#!/bin/sh'
+    # A job of that Slurm or HTCondor inherits the PATH, and is inside already.
+    printf '[ ! -e /etc/forestay-rootfs ] || exec /usr/bin/%s "$@"\n' "$2"
+    printf 'exec'; printf ' %q' "${ROOTFS_COMMAND[@]}"; printf ' "$@"\n'
+  } >"$1"
+  chmod 755 "$1"
 }

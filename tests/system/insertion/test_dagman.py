@@ -164,6 +164,13 @@ def test_what_the_log_tells_of_a_job() -> None:
     assert read_job(text, 99).evidence() == {"scheduler": "htcondor"}
 
 
+def test_why_a_job_was_on_hold_outlives_its_removal() -> None:
+    """A POST script is run only when the job is gone, and `periodic_remove` says no more than that it was on hold."""
+    words = "Error from slot1_1@vm: memory usage exceeded request_memory"
+    job = read_job(executing(12) + held(12, words, 21, 102) + removed(12), 12)
+    assert (job.state, job.reason, job.hold_code, job.hold_subcode) == ("removed", words, 21, 102)
+
+
 async def test_a_lost_node_is_known_as_such(local: RunningServer, tenant: str, tmp_path: Path) -> None:
     await add_rule(
         local, tenant, {"action": "resubmit"}, condition='cause == "node" || cause == "network"', cause="node"
