@@ -33,7 +33,14 @@ from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import AttemptStage, Evidence
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, status_of
+from forestay.domain.exceptions.incidents.incident import (
+    DEFAULT_POLICY,
+    Decision,
+    Incident,
+    IncidentState,
+    IncidentStatus,
+    status_of,
+)
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, Specification
@@ -41,10 +48,9 @@ from forestay.domain.jobs.submission import Submission, new_job
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, RuleSetVersion, TreeKey, diff, with_tree
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree
 from forestay.ports.jobs.job_store import DocumentChange
-from forestay.services.exceptions.detect.failure_incident import failure_incident
+from forestay.services.exceptions.detect.failure_detector import failure_incident
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.rule_cache import DOMAIN, RuleCache
-from forestay.services.rules.rule_decision import DEFAULT_POLICY
 from forestay.services.rules.rule_replay import Replayed, ReplayRequest, RuleReplay
 from forestay.services.rules.rule_store import RuleStore
 

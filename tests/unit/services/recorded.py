@@ -17,7 +17,7 @@ from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
-from forestay.services.exceptions.detect.failure_incident import failure_incident
+from forestay.services.exceptions.detect.failure_detector import failure_incident
 
 BEGAN = 1_700_000_000_000
 HOUR = 3_600_000

@@ -52,8 +52,7 @@ from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
-from forestay.services.exceptions.detect.failure_detector import FailureDetector
-from forestay.services.exceptions.detect.failure_history import FailureHistory
+from forestay.services.exceptions.detect.failure_detector import FailureDetector, FailureHistory
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
 from forestay.services.exceptions.engines.engine_replies import EngineReplies
 from forestay.services.exceptions.pipeline import ExceptionPipeline

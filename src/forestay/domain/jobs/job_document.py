@@ -348,3 +348,17 @@ def search_fields(document: JobDocument) -> dict[str, object]:
         if flow_ref.of and document.state in FINAL:
             fields["ended"] = document.changed
     return fields
+
+
+def instance_of(work: str) -> tuple[str, int]:
+    """The task of a round, as verbs name it, and the number of the round; of a compensation its own name, which has none."""
+    instance, _, after = work.rpartition("@")
+    number, undoing, rest = after.partition("!")
+    if undoing:
+        return f"!{rest.partition('.')[0]}", 0
+    return instance, int(number)
+
+
+def task_of(instance: str) -> str:
+    """The task whose instance it is: inside loops and choices its name comes after the round that it is in."""
+    return instance.rpartition("/")[2]

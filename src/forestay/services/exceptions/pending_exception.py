@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 
 from forestay.domain.exceptions.incidents.default_policy import DefaultAction
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, PLAYBOOK, Decision, Incident, IncidentStatus
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, Chain, cost_of
 from forestay.domain.exceptions.safeguards.storm import FailureSignature, sign_of
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.playbooks.playbook import Playbook, playbook_from_plain
-from forestay.services.rules.rule_decision import PLAYBOOK
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,15 @@ from typing import NamedTuple, TypeVar
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction
 from forestay.domain.exceptions.incidents.incident import (
     CLOSED,
+    DEFAULT_POLICY,
     OWN_ENGINE,
     Decision,
     Incident,
     IncidentState,
     IncidentStatus,
+    failure_incident_id,
     status_of,
 )
-from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
 from forestay.domain.exceptions.safeguards.safeguards import cost_of
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.playbooks.action import RESENDING
@@ -41,13 +42,11 @@ from forestay.services.exceptions.act.action_executor import ActionExecutor, Act
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.detect.external_values import ExternalValues
-from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector
-from forestay.services.exceptions.detect.failure_history import PastFailures
+from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector, PastFailures
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.safeguards.safeguards import Safeguards
 from forestay.services.jobs.job_completions import FailureHandling
-from forestay.services.rules.rule_decision import DEFAULT_POLICY
 from forestay.services.shared.quarantine import Quarantine
 
 BULK = 500

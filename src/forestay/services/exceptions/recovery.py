@@ -10,8 +10,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.exception_type import EXCEPTIONS, ExceptionType
-from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Incident, IncidentState, IncidentStatus
-from forestay.domain.exceptions.incidents.job_failure import failure_incident_id, is_about
+from forestay.domain.exceptions.incidents.incident import (
+    CLOSED,
+    PLAYBOOK,
+    Decision,
+    Incident,
+    IncidentState,
+    IncidentStatus,
+    failure_incident_id,
+    is_about,
+)
 from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
@@ -21,7 +29,6 @@ from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.exceptions.pending_exception import PendingException, is_job_failure
 from forestay.services.exceptions.pipeline import BULK, LEFT_BEHIND, ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange
-from forestay.services.rules.rule_decision import PLAYBOOK
 from forestay.services.shared.polling import poll_forever
 
 HANDLED_FOR = 5_000

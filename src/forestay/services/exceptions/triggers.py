@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from forestay.domain.exceptions.incidents.engine_run import engine_of_version
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import CLOSED, Decision, Incident, IncidentState, status_of
+from forestay.domain.exceptions.incidents.incident import CLOSED, PLAYBOOK, Decision, Incident, IncidentState, status_of
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.constraints import holder_of
-from forestay.domain.jobs.task_names import task_of
+from forestay.domain.jobs.job_document import task_of
 from forestay.domain.playbooks.playbook import Playbook, aimed, playbook_as_plain
 from forestay.domain.rules.plain_condition import conjunction_of
 from forestay.domain.rules.rule_set import keys_for
@@ -31,7 +31,6 @@ from forestay.services.exceptions.detect.exception_event import ExceptionEvent, 
 from forestay.services.exceptions.engines.engine_commands import Unanswered
 from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
 from forestay.services.flows.run_context import instance_in, run_context
-from forestay.services.rules.rule_decision import PLAYBOOK
 
 ADMINISTRATORS = "administrators"
 """Who is told of what nobody foresaw."""

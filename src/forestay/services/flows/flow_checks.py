@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.jobs.job_document import FlowRef
-from forestay.domain.jobs.task_names import instance_of
+from forestay.domain.jobs.job_document import FlowRef, instance_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.jobs.task_names import instance_of, task_of
+from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
 
 
 def job_context(document: JobDocument, now: int) -> dict[str, Any]:

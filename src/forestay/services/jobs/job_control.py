@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.incidents.incident import IncidentState
-from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
+from forestay.domain.exceptions.incidents.incident import IncidentState, failure_incident_id
 from forestay.domain.jobs import steering
 from forestay.domain.jobs.claim import FailureAnswer, begin, release
 from forestay.domain.jobs.job_document import JobDocument, JobPhase, State, Token

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.causes.attempt_evidence import lost_with, with_batch_word
-from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.evidence.evidence import Evidence, lost_with, with_batch_word
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.pilots.pilot import PilotState
 from forestay.domain.sites.launch import Launch, LaunchState
@@ -64,8 +63,7 @@ class BatchStatus:
 
     async def joined(self, document: JobDocument, evidence: Evidence) -> Evidence:
         """The evidence of a job that was lost with its pilots, with what the batch system says of them: the newest that it speaks of."""
-        pilots = lost_with(document)[:MOST_LOST] if evidence.more.get("reason") == "lost" else ()
-        for pilot, launch in (await self.of(pilots)).items():
+        for pilot, launch in (await self.of(lost_with(document)[:MOST_LOST])).items():
             if launch.end is not None:
                 return with_batch_word(
                     evidence, word=launch.end.word, reason=launch.end.reason, nodes=launch.end.nodes, pilot=pilot,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forestay.domain.rules.answer import answer_of_conclusion
-from forestay.domain.rules.context import read_context
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import read_context, told_by
 from forestay.domain.rules.proposal import Proposal, Proposals, worth
 from forestay.domain.rules.replay import Replay
 from forestay.domain.rules.rule_set import RuleSet, decide

@@ -19,8 +19,7 @@ from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.playbooks.playbook import Playbook, step_as_plain
 from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, default_said
 from forestay.domain.rules.condition import Erred
-from forestay.domain.rules.context import read_context
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import read_context, told_by
 from forestay.domain.rules.incident_outcome import (
     UNKNOWN,
     Attempt,

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
+from forestay.domain.exceptions.causes.pilot_finding import find_cause
+from forestay.domain.exceptions.evidence.evidence import evidence_of
 from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
 from forestay.domain.scheduling import failing_work

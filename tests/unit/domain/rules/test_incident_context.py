@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
-from forestay.domain.rules.context import read_context
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import read_context, told_by
 
 
 def test_an_incident_is_read_as_a_context_and_nothing_of_it_is_wrong() -> None:

@@ -10,7 +10,7 @@ from tests.unit.services.recorded import Story
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.rules.answer import TRYING, Answer, AnswerKind, answer_of_decision, answer_of_steps, default_said
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import told_by
 from forestay.domain.rules.incident_outcome import (
     AMOUNTS,
     Attempt,

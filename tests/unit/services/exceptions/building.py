@@ -24,8 +24,7 @@ from forestay.services.exceptions.act.job_actions import JobActions
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.external_values import ExternalValues
-from forestay.services.exceptions.detect.failure_detector import FailureDetector
-from forestay.services.exceptions.detect.failure_history import FailureHistory
+from forestay.services.exceptions.detect.failure_detector import FailureDetector, FailureHistory
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog

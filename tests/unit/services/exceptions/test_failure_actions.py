@@ -14,7 +14,7 @@ from tests.unit.services.exceptions.test_failures import IS_MEMORY, LOST_NODE, M
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, status_of
+from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, IncidentState, status_of
 from forestay.domain.exceptions.incidents.retry_policy import RETRIES, Budgets
 from forestay.domain.exceptions.safeguards.safeguards import Meter
 from forestay.domain.jobs.job_document import State
@@ -23,7 +23,6 @@ from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.storm_tracker import CanaryOutcome
-from forestay.services.rules.rule_decision import PLAYBOOK
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
 

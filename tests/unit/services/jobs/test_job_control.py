@@ -13,8 +13,7 @@ from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, status_of
-from forestay.domain.exceptions.incidents.job_failure import failure_incident_id
+from forestay.domain.exceptions.incidents.incident import Incident, IncidentState, failure_incident_id, status_of
 from forestay.domain.jobs.claim import leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Claim, State, Token
 from forestay.ports.errors import Transient

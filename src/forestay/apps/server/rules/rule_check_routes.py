@@ -16,8 +16,7 @@ from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.rules.rule_routes import ConclusionIn, Told
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import Erred
-from forestay.domain.rules.context import NOTHING_KNOWN, read_context
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import NOTHING_KNOWN, read_context, told_by
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.services.rules.rule_editor import check_conclusion
 

@@ -17,10 +17,9 @@ from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
-from forestay.domain.rules.context import FIELDS, read_context
+from forestay.domain.rules.context import FIELDS, read_context, told_by
 from forestay.domain.rules.declared_rules import DeclaredChange
 from forestay.domain.rules.in_words import walk_in_words
-from forestay.domain.rules.incident_context import told_by
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel, Ruling
 from forestay.domain.rules.rule_tree import Conclusion, RuleState
 from forestay.formats.jobs.job_public import time_text

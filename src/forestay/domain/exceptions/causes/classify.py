@@ -30,8 +30,7 @@ from forestay.domain.exceptions.causes.failure_pattern import (
     PatternMatch,
 )
 from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.evidence.log_lines import only_informs, tells_trouble, warns
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
+from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, only_informs, tells_trouble, warns
 from forestay.domain.exceptions.evidence.redaction import redacted
 
 LATER = 8.0

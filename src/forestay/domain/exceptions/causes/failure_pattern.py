@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
 
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import AttemptStage, Scheduler, shortened
 from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
-from forestay.domain.exceptions.evidence.log_lines import behind_prefix, warns
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search, is_anchored
+from forestay.domain.exceptions.evidence.prepared_evidence import (
+    PreparedEvidence,
+    Search,
+    behind_prefix,
+    is_anchored,
+    warns,
+)
 
 MOST_LINES_SHOWN = 5
 NEAR = 12
@@ -72,10 +77,10 @@ class PatternConditions:
     also: tuple[Search, ...] = ()
     unless: tuple[Search, ...] = ()
     compare: tuple[MeasureComparison, ...] = ()
+    tellers: EvidenceSource = field(init=False, compare=False)
+    """Who must have told something for this to hold."""
 
-    @property
-    def tellers(self) -> EvidenceSource:
-        """Who must have told something for this to hold."""
+    def __post_init__(self) -> None:
         source = EvidenceSource(0)
         if self.exit_code or self.signal:
             source |= EvidenceSource.PROCESS
@@ -87,7 +92,7 @@ class PatternConditions:
             source |= EvidenceSource.MEASURES
         if self.transfer:
             source |= EvidenceSource.TRANSFER
-        return source
+        object.__setattr__(self, "tellers", source)
 
     def facts_hold(self, seen: PreparedEvidence) -> bool:
         """Everything but the lines: cheap, so it is asked first."""
@@ -184,9 +189,11 @@ def _speaks_against(seen: PreparedEvidence, numbers: list[int], places: list[int
 
 
 def _any(searches: tuple[Search, ...], text: str) -> bool:
+    if not text:
+        return False
     line = shortened(text)
     lowered = line.lower()
-    return bool(line) and any(search.finds(line, lowered) for search in searches)
+    return any(search.finds(line, lowered) for search in searches)
 
 
 class PatternIndex:

@@ -1,18 +1,21 @@
 """What a pilot saw itself and so needs no guess: from the reason of an end, how far the attempt was, and the system's own word for the error.
 
-Structure decides here, never text. What it leaves open is read from the log by the patterns.
+Structure decides here, never text. What it leaves open is read from the log by the patterns: `find_cause` asks both.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.evidence.evidence import AttemptStage
-from forestay.domain.jobs.job_document import AttemptResult
+from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, Evidence
+from forestay.domain.jobs.job_document import AttemptResult, JobDocument
 
 SURE = 0.95
+_KILL = 9
 NO_CONTAINER = "no-container"
 """The error of an attempt whose host has no container runtime."""
 
@@ -335,3 +338,42 @@ def execution_failure(stage: AttemptStage | None, cause: Cause) -> ExecutionFail
     if stage is AttemptStage.STAGING_IN and cause in (Cause.NETWORK, Cause.POLICY):
         return ExecutionFailure.DATA  # the file is where it is, and cannot be had
     return _KINDS.get(cause, ExecutionFailure.RESOURCE)
+
+
+def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> CauseFinding:
+    """Why the last attempt did not end well: what the pilot knows for sure, or else what the patterns say."""
+    if document.last is None or evidence.lost:
+        return _lost_finding(evidence, classifier)
+    known = pilot_finding(document.last)
+    read = classifier.classify(evidence)
+    if known is None:
+        return _not_for_memory(evidence, read)
+    said_why = document.last.reason in ("output-failed", "transfer", "downstream-error") and not decided_by_error(
+        document.last
+    )
+    if said_why and read.cause is not Cause.UNKNOWN and read.pattern:
+        return read  # the pilot knows where it happened, and its words say why
+    return replace(known, also=(read,) if read.pattern else ())
+
+
+def _lost_finding(evidence: Evidence, classifier: Classifier) -> CauseFinding:
+    """Why its pilots were lost: by the batch system's word where there is one that says why."""
+    if not evidence.scheduler_state:
+        return LOST
+    read = classifier.classify(evidence)
+    return read if read.pattern and read.cause is not Cause.UNKNOWN else LOST
+
+
+def _not_for_memory(evidence: Evidence, read: CauseFinding) -> CauseFinding:
+    """A bare SIGKILL looks like the kernel's for want of memory; where the kernel says that it killed nothing, it was someone else's."""
+    killed = evidence.signal == _KILL and evidence.oom_kills == 0 and read.cause is Cause.MEMORY
+    if not killed or read.lines:
+        return read
+    return CauseFinding(
+        Cause.UNKNOWN,
+        0.3,
+        RetryNeed.SAME,
+        words="Something outside the job killed it (SIGKILL); it was not the kernel's out-of-memory killer.",
+        advice="Find out what kills processes on that host: a person, a limit, a monitor. A retry may succeed.",
+        also=(read,),
+    )

@@ -7,9 +7,13 @@ missing, and often is. Nothing here decides anything; ``classify`` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from forestay.domain.exceptions.evidence.redaction import redacted, redacted_lines
+from forestay.domain.jobs.job_document import AttemptResult, JobDocument
+from forestay.domain.jobs.lifecycle import Event
 
 MOST_LINES = 400
 MOST_CHARACTERS = 64 * 1024
@@ -17,6 +21,7 @@ LONGEST_LINE = 2_000
 LONGEST_WORD = 4_000
 """Of a state, a reason, a transfer's result."""
 
+_LOST = "lost"
 _HEAD, _TAIL = 1_400, 590
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][A-Z0-9])")
 _BREAKS = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -70,6 +75,11 @@ class Evidence:
     stage: AttemptStage | None = None
     more: Mapping[str, object] = field(default_factory=dict)
     """What else was told; kept, and not looked into."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing of the attempt came back: the job was lost with its pilots."""
+        return self.more.get("reason") == _LOST
 
     @property
     def signals(self) -> frozenset[int]:
@@ -150,3 +160,78 @@ def bounded_lines(log: str | Iterable[str]) -> tuple[str, ...]:
 def shortened(line: str) -> str:
     """A line's beginning and end: what went wrong stands at the one or the other."""
     return line if len(line) <= LONGEST_LINE else f"{line[:_HEAD]} … {line[-_TAIL:]}"
+
+
+_STAGES = {
+    "data-missing": AttemptStage.STAGING_IN,
+    "transfer": AttemptStage.STAGING_IN,
+    "data-corrupt": AttemptStage.STAGING_IN,
+    "output-missing": AttemptStage.STAGING_OUT,
+    "output-failed": AttemptStage.STAGING_OUT,
+}
+"""How far an attempt was whose pilot does not say it, by the reason of its end; others were executing."""
+
+
+def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
+    """The evidence of a faulted job's last attempt, with nothing in it that nobody may read."""
+    last = document.last
+    if last is None or _lost(document):
+        return Evidence(more={"reason": _LOST, "releases": document.releases})
+    needs = document.resources
+    return Evidence(
+        exit_code=last.exit_code,
+        signal=last.signal,
+        log_tail=redacted_lines(bounded_lines(log_tail)),
+        peak_memory=last.peak_memory,
+        memory_limit=needs.memory or None,
+        oom_kills=last.oom_kills,
+        disk_left=last.disk_left,
+        wall_time=last.wall,
+        time_limit=needs.wall,
+        node=last.host,
+        stage=_stage(last),
+        more={"reason": last.reason, **_told(last)},
+    )
+
+
+def _lost(document: JobDocument) -> bool:
+    """Whether it is faulted since it was lost too often; what an earlier attempt ended with says nothing of that."""
+    return bool(document.history) and document.history[-1].event == Event.QUARANTINE
+
+
+def lost_with(document: JobDocument) -> tuple[str, ...]:
+    """The pilots that held it, the newest first, as far as its story goes back."""
+    held = (transition.by for transition in reversed(document.history) if transition.event == Event.CLAIM)
+    return tuple(dict.fromkeys(held))
+
+
+def with_batch_word(
+    evidence: Evidence, *, word: str, reason: str, nodes: Sequence[str], pilot: str, batch_job: str
+) -> Evidence:
+    """The evidence, with what a batch system said of the batch job that the attempt's pilot lived in."""
+    return replace(
+        evidence,
+        scheduler_state=word[:LONGEST_WORD],
+        scheduler_reason=redacted(reason[:LONGEST_WORD]),
+        node=evidence.node or ",".join(nodes[:8]),
+        more={**evidence.more, "pilot": pilot, "batch_job": batch_job},
+    )
+
+
+def cleanup_evidence(document: JobDocument, error: str, words: str) -> Evidence:
+    """The evidence that the working folder of a job's last attempt could not be cleared."""
+    before = evidence_of(document, "")
+    line = redacted_lines(bounded_lines(words))
+    return replace(before, stage=AttemptStage.CLEANUP, log_tail=line, more={"reason": "cleanup", "error": error})
+
+
+def _stage(ending: AttemptResult) -> AttemptStage:
+    try:
+        return AttemptStage(ending.stage or "")
+    except ValueError:
+        return _STAGES.get(ending.reason, AttemptStage.EXECUTING)
+
+
+def _told(ending: AttemptResult) -> dict[str, object]:
+    fields = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
+    return {name: value for name, value in fields.items() if value}

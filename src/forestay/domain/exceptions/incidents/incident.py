@@ -12,12 +12,17 @@ from enum import StrEnum
 from uuid import UUID, uuid5
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.jobs.job_document import JobDocument, State, instance_of
 
 _SPACE = UUID("3d0a52fb-63ce-5b0c-9d55-4ba1a2f7a1c0")
 MAX_DOCUMENT = 65_536
 """Bytes of an incident, a decision or a step as JSON."""
 OWN_ENGINE = "forestay"
 """The engine of our own flows and jobs."""
+DEFAULT_POLICY = "default policy"
+"""Who decided where no rule concluded."""
+PLAYBOOK = "playbook"
+"""The verdict of a decision that has a playbook; the default policy's are its courses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +189,24 @@ class StepRecord:
 
 def step_record_id(incident: str, n: int, step: int, mark: StepMark) -> str:
     return f"{incident}:{n}:{step}:{mark.value}"
+
+
+def failure_incident_id(document: JobDocument) -> str:
+    """The id of the incident that the last attempt of a faulted job is, whether it was recorded or not."""
+    flow_ref, event = document.flow_ref, failure_event(document)
+    run = flow_ref.run if flow_ref is not None else ""
+    instance, _ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
+    return incident_id(
+        ExceptionType.ABORT, run=run, instance=instance, job=document.id, attempt=document.attempt, event=event
+    )
+
+
+def is_about(incident: Incident, document: JobDocument) -> bool:
+    """Whether the job still stands in the failure of an incident."""
+    same = (document.attempt, failure_event(document)) == (incident.attempt, incident.event)
+    return document.state is State.FAULTED and same
+
+
+def failure_event(document: JobDocument) -> str:
+    """What happened, by the claim whose end it was; of a job that was lost with its pilots, by how often."""
+    return document.last.claim if document.last is not None else f"lost-{document.releases}"

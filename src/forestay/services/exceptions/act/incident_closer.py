@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from forestay.domain.exceptions.incidents.default_policy import DefaultAction
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus
-from forestay.domain.exceptions.incidents.job_failure import is_about
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, is_about
 from forestay.domain.playbooks.playbook import is_one_write, playbook_from_plain
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore

@@ -1,4 +1,7 @@
-"""Decides what is done about an exception: by a rule, or where none concludes by the default policy. Nothing is done here."""
+"""Decides what is done about an exception: by a rule, or where none concludes by the default policy. Nothing is done here.
+
+A decision can be recorded: it has the playbook that is to be carried out, or says why a person is asked.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,17 @@ from forestay.domain.exceptions.incidents.default_policy import (
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, FailureRoute, can_roll_back
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import OWN_ENGINE, Decision, Incident
+from forestay.domain.exceptions.incidents.incident import DEFAULT_POLICY, OWN_ENGINE, PLAYBOOK, Decision, Incident
 from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPolicy, Rollback, Steer
-from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of, playbook_as_plain
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_of, aimed, playbook_as_plain, version_of
 from forestay.domain.rules.condition import ConditionVerdict
-from forestay.domain.rules.context import read_context
-from forestay.domain.rules.incident_context import told_by
-from forestay.domain.rules.rule_set import ANY_TASK
+from forestay.domain.rules.context import read_context, told_by
+from forestay.domain.rules.rule_set import ANY_TASK, RuleSetLevel, Ruling
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_decision import DEFAULT_POLICY, PLAYBOOK, decision_by_rule, shadow_said
 
 FRESH = 0.5
 """Seconds that the copy of the rules may be old."""
@@ -168,3 +169,69 @@ _WORDS = {
     ExceptionAction.HOLD: "no rule answers; held for a person",
     ExceptionAction.FAIL: "no rule matches; failed by the default policy",
 }
+
+
+MOST_WORDS = 200
+"""Characters of a condition that a decision repeats."""
+
+
+def decision_by_rule(
+    incident: Incident,
+    ruling: Ruling,
+    playbook: Playbook | str,
+    now: int,
+    *,
+    n: int = 1,
+    seen: Mapping[str, Any] | None = None,
+) -> Decision:
+    """The decision that a ruling is which concluded or erred. ``playbook``: what it concluded, or why that cannot be carried out; then a person is asked."""
+    by = ruling.by
+    assert by is not None  # noqa: S101 - it concluded or erred
+    path = [
+        {"rule": tested.rule, "verdict": tested.verdict.value, "message": tested.message} for tested in by.walk.path
+    ]
+    detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path, **(seen or {})}
+    if ruling.verdict is ConditionVerdict.ERROR:
+        reason = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); held for a person"
+        return _held(incident, f"{by.rule_set}#{ruling.flagged}", reason, detail, now, n)
+    name = f"{by.rule_set}#{ruling.rule}"
+    if isinstance(playbook, str):
+        return _held(incident, name, playbook, detail, now, n)
+    playbook = aimed(playbook, at_job=bool(incident.job))
+    rule = by.walk.tree.rules[by.walk.last_satisfied]
+    detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
+    detail |= {"author": rule.author} if rule.author else {}
+    if by.rule_set.level is RuleSetLevel.FLOW:
+        # Written for somebody's own flow; on the jobs of others of the same flow it needs approval.
+        detail |= {"rule_owner": rule.author}
+    if ruling.conclusion is not None and ruling.conclusion.playbook:
+        detail |= {"playbook": playbook.name, "playbook_version": version_of(playbook)}
+    return Decision(
+        incident.id, n, incident.tenant, now, PLAYBOOK, name, playbook=playbook_as_plain(playbook), detail=detail
+    )
+
+
+def shortened(condition: str) -> str:
+    """Of a long condition the beginning: the whole of it stands in the rule."""
+    text = " ".join(condition.split())
+    return text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]}…"
+
+
+def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: int, n: int) -> Decision:
+    detail |= {"words": words, "wait": 0, "charged": True}
+    return Decision(incident.id, n, incident.tenant, now, DefaultAction.HOLD.value, by, detail=detail)
+
+
+def shadow_said(ruling: Ruling) -> dict[str, Any]:
+    """What the rules would have said with those that do not act yet."""
+    by = ruling.by
+    if by is None:
+        return {"verdict": ruling.verdict.value}
+    steps = [dict(step) for step in ruling.conclusion.steps] if ruling.conclusion is not None else []
+    rule = ruling.flagged if ruling.verdict is ConditionVerdict.ERROR else ruling.rule
+    return {
+        "verdict": ruling.verdict.value,
+        "rule": f"{by.rule_set}#{rule}",
+        "steps": steps,
+        "playbook": ruling.conclusion.playbook if ruling.conclusion is not None else "",
+    }

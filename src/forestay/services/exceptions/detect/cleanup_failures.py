@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from forestay.domain.exceptions.causes.attempt_evidence import cleanup_evidence
 from forestay.domain.exceptions.causes.pilot_finding import UNCLEARED
+from forestay.domain.exceptions.evidence.evidence import cleanup_evidence
 from forestay.domain.exceptions.incidents.incident import (
     Decision,
     IncidentState,
@@ -21,7 +21,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record
-from forestay.services.exceptions.detect.failure_incident import failure_incident
+from forestay.services.exceptions.detect.failure_detector import failure_incident
 from forestay.services.jobs.job_completions import CleanupReports, FailedCleanup
 
 IGNORE = "ignore"

@@ -13,8 +13,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED
-from forestay.domain.jobs.job_document import FlowRef
-from forestay.domain.jobs.task_names import instance_of, task_of
+from forestay.domain.jobs.job_document import FlowRef, instance_of, task_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent

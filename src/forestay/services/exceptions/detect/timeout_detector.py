@@ -12,7 +12,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.execution.run_names import job_of
-from forestay.domain.jobs.task_names import task_of
+from forestay.domain.jobs.job_document import task_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent

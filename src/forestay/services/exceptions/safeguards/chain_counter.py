@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forestay.domain.exceptions.incidents.incident import Decision, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPolicy
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.pending_exception import PendingException
-from forestay.services.rules.rule_decision import PLAYBOOK
 
 JOBS = 100
 """Jobs whose incidents are looked for at once."""

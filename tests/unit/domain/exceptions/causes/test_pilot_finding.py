@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.contract.examples import job
 
-from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.causes.pilot_finding import ExecutionFailure, execution_failure, pilot_finding
-from forestay.domain.exceptions.evidence.evidence import AttemptStage
+from forestay.domain.exceptions.causes.pilot_finding import (
+    ExecutionFailure,
+    execution_failure,
+    find_cause,
+    pilot_finding,
+)
+from forestay.domain.exceptions.evidence.evidence import AttemptStage, evidence_of
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Token
 
 

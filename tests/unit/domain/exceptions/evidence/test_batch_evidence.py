@@ -8,8 +8,9 @@ import pytest
 from tests.contract.examples import job
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.causes.attempt_evidence import evidence_of, find_cause, lost_with, with_batch_word
 from forestay.domain.exceptions.causes.cause import Cause
+from forestay.domain.exceptions.causes.pilot_finding import find_cause
+from forestay.domain.exceptions.evidence.evidence import evidence_of, lost_with, with_batch_word
 from forestay.domain.jobs.claim import MAX_RELEASES, claim, release
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.flows.execution.run_names import job_of, run_keyed, run_of
-from forestay.domain.jobs.task_names import instance_of
+from forestay.domain.jobs.job_document import instance_of
 
 SPACE = UUID("6b1f7c52-2b56-5d0e-9a3e-0f6c1c8c1a77")
 texts = st.text(st.characters(exclude_categories=["Cs"]))

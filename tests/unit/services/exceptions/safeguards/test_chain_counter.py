@@ -11,13 +11,12 @@ from tests.unit.services.exceptions.test_failures import OLD, Desk
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, status_of
+from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, status_of
 from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPolicy
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.jobs.job_store import Record
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
-from forestay.services.rules.rule_decision import PLAYBOOK
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.domain.exceptions.evidence.log_lines import (
+from forestay.domain.exceptions.evidence.prepared_evidence import (
     behind_prefix,
     only_informs,
     quoted_lines,

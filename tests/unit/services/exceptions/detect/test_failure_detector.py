@@ -16,8 +16,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.incident import Incident, IncidentState
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, State, Token
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.rules.context import Context, read_context
-from forestay.domain.rules.incident_context import told_by
+from forestay.domain.rules.context import Context, read_context, told_by
 from forestay.domain.scheduling.host_health import HostHealth, HostStatus, as_plain
 from forestay.ports.documents import Document
 from forestay.ports.exceptions.incident_store import IncidentQuery
