@@ -14,14 +14,12 @@ from tests.unit.apps.server.running import until
 
 from forestay.adapters.system.clock import RandomIds
 from forestay.apps.compose.loops import stop
-from forestay.domain.exceptions.safeguards.rate_limit import MINUTE, RateLimit
+from forestay.domain.exceptions.safeguards.rate_limit import MINUTE, BucketName, Meter, RateLimit
 from forestay.domain.exceptions.safeguards.safeguards import (
     EVERY_TENANT,
     ActionGranted,
     ActionRefused,
     ActionRequest,
-    BucketName,
-    Meter,
     Safeguard,
     SafeguardPolicy,
 )
@@ -30,8 +28,7 @@ from forestay.domain.jobs.job_document import State
 from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.jobs.job_store import DocumentChange, Unknown, Version, WriteResult, Written
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits, document_of
-from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, EmergencyStop
 from forestay.services.exceptions.safeguards.storm_tracker import KIND, CanaryOutcome, StormTracker, name_of
 
 OpenAnother = Callable[[], Awaitable[Stores]]
@@ -79,7 +76,7 @@ async def test_several_handlers_at_once_keep_one_limit(stores: Stores, another: 
     assert sum(handler.granted + handler.refused for handler in handlers) == 600
     assert sum(handler.leases for handler in handlers) <= 300, "tokens come in bunches"
     name = BucketName(Meter.OWNER, "alpha", "ann")
-    bucket = (await stores.documents.get([document_of(name)]))[document_of(name)].document.body
+    bucket = (await stores.documents.get([name.document]))[name.document].document.body
     assert sum(tokens for _, tokens, _ in bucket["leases"]) == 500  # type: ignore[attr-defined]
 
     (refused,) = await handler(stores, clock).permit([request(9999)])

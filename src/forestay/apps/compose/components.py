@@ -59,11 +59,9 @@ from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.recovery import ExceptionRecovery
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, EmergencyStop
 from forestay.services.exceptions.safeguards.approvals import Approvals
-from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
-from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
-from forestay.services.exceptions.safeguards.safeguards import Safeguards
+from forestay.services.exceptions.safeguards.safeguards import ChainCounter, Safeguards
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.completion_facts import CompletionFacts
 from forestay.services.flows.completion_relay import CompletionRelay

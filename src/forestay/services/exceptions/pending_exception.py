@@ -31,14 +31,22 @@ class PendingException:
     """A person decided: no safeguard is asked."""
     playbook: Playbook | None = field(init=False)
     """What the decision says to carry out; None: at most one write on the job."""
+    sign: FailureSignature = field(init=False)
+    """By what it is like others."""
+    id: str = field(init=False)
+    """Of its incident."""
 
     def __post_init__(self) -> None:
-        plain = self.decision.playbook
+        plain, job = self.decision.playbook, self.job
         object.__setattr__(self, "playbook", None if plain is None else playbook_from_plain(plain))
-
-    @property
-    def id(self) -> str:
-        return self.incident.id
+        host = job.last.host if job is not None and job.last is not None else ""
+        sign = (
+            signature_of(self.incident)
+            if job is None
+            else sign_of(self.status.cause, owner=job.owner, site=self.site, host=host)
+        )
+        object.__setattr__(self, "sign", sign)
+        object.__setattr__(self, "id", self.incident.id)
 
     @property
     def needs_permit(self) -> bool:
@@ -49,18 +57,11 @@ class PendingException:
     def by_rule(self) -> bool:
         return self.decision.verdict == PLAYBOOK
 
-    @property
-    def sign(self) -> FailureSignature:
-        if self.job is None:
-            return signature_of(self.incident)
-        host = self.job.last.host if self.job.last is not None else ""
-        return sign_of(self.status.cause, owner=self.job.owner, site=self.site, host=host)
-
     def request(self, chain: Chain) -> ActionRequest:
         """What the safeguards are asked."""
         incident, job = self.incident, self.job
         steps = self.playbook.steps if self.playbook is not None else ()
-        actions = [(step.action.value, str(getattr(step.do, "target", ""))) for step in steps]
+        actions = [(step.do.action.value, str(getattr(step.do, "target", ""))) for step in steps]
         (action, target), *also = actions or [("retry", "job")]
         return ActionRequest(
             tenant=incident.tenant,

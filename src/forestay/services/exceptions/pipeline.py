@@ -125,7 +125,7 @@ class ExceptionPipeline(FailureHandling):
         if not all(new):
             agreed = await self.log.newest(agreed)
         pendings = [
-            await self.pending_failure(failed.incident, status, decision, failed.document)
+            PendingException(failed.incident, status, decision, failed.document, failed.site)
             for (failed, _), status, decision in zip(decided, statuses, agreed, strict=True)
         ]
         first = [pending for pending, is_new in zip(pendings, new, strict=True) if is_new]

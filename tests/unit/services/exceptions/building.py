@@ -31,8 +31,7 @@ from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.recovery import ExceptionRecovery
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
-from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
-from forestay.services.exceptions.safeguards.safeguards import Safeguards
+from forestay.services.exceptions.safeguards.safeguards import ChainCounter, Safeguards
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions

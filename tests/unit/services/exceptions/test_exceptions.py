@@ -27,8 +27,8 @@ from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
+from forestay.services.exceptions.safeguards.action_limits import EmergencyStop
 from forestay.services.exceptions.safeguards.approvals import Approvals
-from forestay.services.exceptions.safeguards.emergency_stop import EmergencyStop
 from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_store import RuleStore

@@ -16,7 +16,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, IncidentState, status_of
 from forestay.domain.exceptions.incidents.retry_policy import RETRIES, Budgets
-from forestay.domain.exceptions.safeguards.safeguards import Meter
+from forestay.domain.exceptions.safeguards.rate_limit import Meter
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy

@@ -10,9 +10,11 @@ Times are milliseconds. A clock that goes back is taken to stand still; one that
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 SECOND = 1000
 MINUTE = 60 * SECOND
@@ -23,6 +25,8 @@ SLICES = 60
 """Tokens on their way back are kept by slices of the window, so many at most; the later end of a slice counts."""
 MAX_LEASES = 200
 """Leases of one bucket at the same time."""
+LONGEST_NAME = 300
+"""Bytes of the name of a bucket's document; a longer one is hashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,13 @@ class TokenLease:
     until: int
 
 
+class LeasedTokens(NamedTuple):
+    """What is left of a lease."""
+
+    lease: TokenLease
+    left: int
+
+
 @dataclass(frozen=True, slots=True)
 class NoTokens:
     """There are not enough tokens; when to ask again."""
@@ -56,6 +67,37 @@ class NoTokens:
 
 
 NEVER = 2**62
+
+
+class Meter(StrEnum):
+    """What a bucket limits: acts, or the core-seconds that they cost."""
+
+    GLOBAL = "global"
+    """All acts of all tenants."""
+    OWNER = "owner"
+    SITE = "site"
+    RULE = "rule"
+    TENANT_HOURS = "tenant-hours"
+    OWNER_HOURS = "owner-hours"
+
+
+class BucketName(NamedTuple):
+    """One bucket; the tenant of the global one is empty."""
+
+    meter: Meter
+    tenant: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.meter}:{self.tenant}:{self.key}"
+
+    @property
+    def document(self) -> str:
+        """The name of the document that keeps it."""
+        text = f"safeguard:{self}"
+        if len(text.encode()) <= LONGEST_NAME:
+            return text
+        return f"safeguard:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +134,11 @@ class Bucket:
             tuple((at, tokens) for at, tokens in data["returning"]),
             data["latest"],
         )
+
+
+def bucket_of(stored: Mapping[str, Any] | None, limit: RateLimit) -> Bucket:
+    """A bucket by what was stored of it, under the limit that holds now; a full one if nothing was."""
+    return Bucket(limit) if stored is None else with_limit(Bucket.from_plain(stored), limit)
 
 
 def with_limit(bucket: Bucket, limit: RateLimit) -> Bucket:

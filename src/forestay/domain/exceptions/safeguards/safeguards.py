@@ -23,6 +23,9 @@ from forestay.domain.exceptions.safeguards.rate_limit import (
     NEVER,
     SECOND,
     Bucket,
+    BucketName,
+    LeasedTokens,
+    Meter,
     NoTokens,
     RateLimit,
     TokenLease,
@@ -51,29 +54,6 @@ class Safeguard(StrEnum):
     """The group's canary failed."""
     RATE = "rate"
     CORE_HOURS = "core-hours"
-
-
-class Meter(StrEnum):
-    """What a bucket limits: acts, or the core-seconds that they cost."""
-
-    GLOBAL = "global"
-    """All acts of all tenants."""
-    OWNER = "owner"
-    SITE = "site"
-    RULE = "rule"
-    TENANT_HOURS = "tenant-hours"
-    OWNER_HOURS = "owner-hours"
-
-
-class BucketName(NamedTuple):
-    """One bucket; the tenant of the global one is empty."""
-
-    meter: Meter
-    tenant: str
-    key: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.meter}:{self.tenant}:{self.key}"
 
 
 ALL_ACTS = RateLimit(2_000, 10 * MINUTE)
@@ -186,13 +166,6 @@ class ActionRequest:
     @property
     def act(self) -> str:
         return f"{self.job}/{self.attempt}"
-
-
-class LeasedTokens(NamedTuple):
-    """What is left of a lease."""
-
-    lease: TokenLease
-    left: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.default_policy import NEVER, DefaultAction
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction
+from forestay.domain.exceptions.incidents.exception_type import CONSTRAINTS
 from forestay.domain.exceptions.incidents.incident import (
     CLOSED,
     OWN_ENGINE,
@@ -39,8 +40,7 @@ from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActio
 from forestay.services.exceptions.act.playbook_runner import STANDS, PlaybookRunner
 from forestay.services.exceptions.engines.engine_commands import Unanswered
 from forestay.services.exceptions.pending_exception import PendingException
-from forestay.services.exceptions.record.decision_log import DecisionLog, StatusChange
-from forestay.services.exceptions.record.step_log import StepRequest, end_of
+from forestay.services.exceptions.record.decision_log import DecisionLog, StatusChange, StepRequest, end_of
 from forestay.services.exceptions.safeguards.safeguards import Permits
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.shared.checked_writer import WriteApplied, Writer
@@ -124,6 +124,8 @@ class ActionExecutor:
 
     async def _put_off(self, refused: Sequence[tuple[PendingException, ActionRefused | None]]) -> Taken:
         """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""
+        if not refused:
+            return {}
         taken: Taken = {}
         changes: dict[str, StatusChange] = {}
         for pending, refusal in refused:
@@ -294,11 +296,8 @@ class SingleStep(NamedTuple):
     playbook: Playbook
 
     def record(self, mark: StepMark, at: int, **detail: object) -> StepRecord:
-        action = self.playbook.steps[0].action.value
+        action = self.playbook.steps[0].do.action.value
         return StepRecord(self.incident.id, self.n, 0, mark, self.incident.tenant, at, action, detail)
-
-    def record_id(self, mark: StepMark) -> str:
-        return step_record_id(self.incident.id, self.n, 0, mark)
 
 
 @dataclass(slots=True)
@@ -312,8 +311,9 @@ class SingleStepRunner:
         if not asked:
             return ()
         incidents = self.playbooks.incidents
-        known = await incidents.get_steps([step.record_id(StepMark.OVER) for step in asked])
-        ends = {step.incident.id: end_of(over) for step in asked if (over := known.get(step.record_id(StepMark.OVER)))}
+        names = [step_record_id(step.incident.id, step.n, 0, StepMark.OVER) for step in asked]
+        known = await incidents.get_steps(names)
+        ends = {known[name].incident: end_of(known[name]) for name in names if name in known}
         open_ = [step for step in asked if step.incident.id not in ends]
         if open_:
             outcomes = await self._perform(open_, await self._begin(open_))
@@ -323,14 +323,21 @@ class SingleStepRunner:
 
     async def _begin(self, asked: Sequence[SingleStep]) -> Sequence[StepRequest]:
         """Say that the steps begin; as whoever was the first has said."""
-        now, incidents = self.playbooks.clock.now(), self.playbooks.incidents
-        records = [step.record(StepMark.BEGUN, now) for step in asked]
-        first = await incidents.add_steps(records)
-        before = await incidents.get_steps([record.id for record, new in zip(records, first, strict=True) if not new])
+        now = self.playbooks.clock.now()
+        begun = await self._add([step.record(StepMark.BEGUN, now) for step in asked])
         return [
-            StepRequest(step.incident, step.n, 0, step.playbook.steps[0].do, before.get(record.id, record).at)
-            for step, record in zip(asked, records, strict=True)
+            StepRequest(step.incident, step.n, 0, step.playbook.steps[0].do, record.at)
+            for step, record in zip(asked, begun, strict=True)
         ]
+
+    async def _add(self, records: Sequence[StepRecord]) -> Sequence[StepRecord]:
+        """Add records; as whoever was the first has written them."""
+        incidents = self.playbooks.incidents
+        first = await incidents.add_steps(records)
+        if all(first):
+            return records
+        before = await incidents.get_steps([record.id for record, new in zip(records, first, strict=True) if not new])
+        return [before.get(record.id, record) for record in records]
 
     async def _perform(self, asked: Sequence[SingleStep], asks: Sequence[StepRequest]) -> Sequence[ActionOutcome]:
         playbooks = self.playbooks
@@ -350,19 +357,19 @@ class SingleStepRunner:
         return [outcomes[ask.id] for ask in asks]
 
     async def _record(self, asked: Sequence[SingleStep], outcomes: Sequence[ActionOutcome]) -> dict[str, StepEnd]:
-        now, incidents = self.playbooks.clock.now(), self.playbooks.incidents
-        records = [
-            step.record(
-                StepMark.OVER,
-                now,
-                state=(StepState.DONE if outcome.done else StepState.REFUSED).value,
-                detail=outcome.detail[:1000],
-            )
-            for step, outcome in zip(asked, outcomes, strict=True)
-        ]
-        first = await incidents.add_steps(records)
-        before = await incidents.get_steps([record.id for record, new in zip(records, first, strict=True) if not new])
-        return {record.incident: end_of(before.get(record.id, record)) for record in records}
+        now = self.playbooks.clock.now()
+        over = await self._add(
+            [
+                step.record(
+                    StepMark.OVER,
+                    now,
+                    state=(StepState.DONE if outcome.done else StepState.REFUSED).value,
+                    detail=outcome.detail[:1000],
+                )
+                for step, outcome in zip(asked, outcomes, strict=True)
+            ]
+        )
+        return {record.incident: end_of(record) for record in over}
 
     async def _finish(self, asked: Sequence[SingleStep], ends: Sequence[StepEnd]) -> None:
         incidents, now = self.playbooks.incidents, self.playbooks.clock.now()
@@ -373,7 +380,7 @@ class SingleStepRunner:
             known, state = statuses.get(step.incident.id), states[step.incident.id]
             if known is None or known.status.n > step.n or known.status.state in CLOSED:
                 continue
-            if state is PlaybookRunState.COMPLETE:
+            if state is PlaybookRunState.COMPLETE and step.incident.kind in CONSTRAINTS:
                 await self.playbooks.lift(step.incident)
             note = end.detail or ("held for a person" if state is PlaybookRunState.HELD else "")
             moved.append((known.status.moved(STANDS[state], now=now, n=step.n, note=note), known.version))

@@ -21,7 +21,7 @@ from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.storage_cleaner import StorageCleaner
 from forestay.services.exceptions.act.job_actions import MAX_AVOIDED, SITE, ActionOutcome, JobActions
-from forestay.services.exceptions.record.step_log import StepRequest
+from forestay.services.exceptions.record.decision_log import StepRequest
 
 AVOID_FOR = 3_600_000
 """Milliseconds for which a job stays away from a target that was left."""

@@ -37,7 +37,7 @@ from forestay.domain.playbooks.engine_order import OrderOutcome as Said
 from forestay.ports.errors import NotFound
 from forestay.services.exceptions.act.job_actions import ActionOutcome
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
-from forestay.services.exceptions.record.step_log import StepRequest
+from forestay.services.exceptions.record.decision_log import StepRequest
 
 DEEPEST = 32
 """Runs above a run that are told."""

@@ -49,7 +49,7 @@ from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobStore, Record, Written
 from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActions
-from forestay.services.exceptions.record.step_log import StepLog, StepRequest, end_of
+from forestay.services.exceptions.record.decision_log import StepLog, StepRequest, end_of
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
 

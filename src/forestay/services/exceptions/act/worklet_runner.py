@@ -17,7 +17,7 @@ from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.exceptions.act.job_actions import ActionOutcome
 from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
-from forestay.services.exceptions.record.step_log import StepRequest
+from forestay.services.exceptions.record.decision_log import StepRequest
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_starter import check_params
 

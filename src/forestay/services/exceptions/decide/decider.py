@@ -30,6 +30,7 @@ from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, actions_o
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context, told_by
 from forestay.domain.rules.rule_set import ANY_TASK, RuleSetLevel, Ruling
+from forestay.domain.rules.rule_tree import Conclusion
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
@@ -103,11 +104,12 @@ class Decider:
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
         if active.verdict is ConditionVerdict.FALSE:
             return None, seen
-        playbook = await self.playbooks.concluded(incident.tenant, active.conclusion, incident.kind)
-        return decision_by_rule(incident, active, playbook, now, n=n, seen=seen), seen
+        conclusion = active.conclusion
+        playbook = await self.playbooks.concluded(incident.tenant, conclusion, incident.kind)
+        return decision_by_rule(incident, active, conclusion, playbook, now, n=n, seen=seen), seen
 
     async def _by_job_policy(self, failed: FailedAttempt, now: int, seen: Mapping[str, object]) -> Decision:
-        document, evidence, finding, incident, avoid = failed
+        document, evidence, finding, incident, avoid, _ = failed
         sent = self.dispatcher.send(finding)
         way = sent.way
         if way is FailureRoute.OWN and not is_lost(document):
@@ -178,6 +180,7 @@ MOST_WORDS = 200
 def decision_by_rule(
     incident: Incident,
     ruling: Ruling,
+    conclusion: Conclusion | None,
     playbook: Playbook | str,
     now: int,
     *,
@@ -204,7 +207,7 @@ def decision_by_rule(
     if by.rule_set.level is RuleSetLevel.FLOW:
         # Written for somebody's own flow; on the jobs of others of the same flow it needs approval.
         detail |= {"rule_owner": rule.author}
-    if ruling.conclusion is not None and ruling.conclusion.playbook:
+    if conclusion is not None and conclusion.playbook:
         detail |= {"playbook": playbook.name, "playbook_version": version_of(playbook)}
     return Decision(
         incident.id, n, incident.tenant, now, PLAYBOOK, name, playbook=playbook_as_plain(playbook), detail=detail

@@ -62,6 +62,8 @@ class FailedAttempt(NamedTuple):
     incident: Incident
     avoid: tuple[str, ...] = ()
     """Hosts that cannot run the job."""
+    site: str = ""
+    """The site that the attempt's pilot came through."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class FailureDetector:
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
+        site = await self.site_of(document)
         incident = failure_incident(
             document,
             evidence,
@@ -96,10 +99,10 @@ class FailureDetector:
             now,
             # By its name: rule sets are of all versions of a flow.
             flow=await self.flows.name_of(document) if document.flow_ref is not None else "",
-            site=await self.site_of(document),
+            site=site,
             past=past.told(document, finding.cause.value, evidence.node),
         )
-        return FailedAttempt(document, evidence, finding, incident, avoid)
+        return FailedAttempt(document, evidence, finding, incident, avoid, site)
 
     async def _container_finding(
         self, tenant: str, host: str, finding: CauseFinding, now: int

@@ -166,9 +166,9 @@ class AuditLog:
                     continue
                 written = status.name == name
             if written:
-                self._heads[tenant] = head_of(page)
+                head = self._heads[tenant] = head_of(page)
                 self.pages += 1
-                self.anchored(tenant, head_of(page))
+                self.anchored(tenant, head)
                 return page.entries
             head = await self.head(tenant)
             page = next_page(head, notes, tenant=tenant, name=name, now=self.clock.now())

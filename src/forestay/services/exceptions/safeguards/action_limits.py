@@ -3,28 +3,37 @@
 A bucket is a document for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
 buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
 longer. A write without a clear answer is given up: if it took place, its tokens are lost for the time of the lease, never spent twice.
+
+The emergency stop is a document too, a switch for each tenant and one for all; who set it and why is in it. It holds for every act whose permission is asked after the
+stop was acknowledged. Acts that were permitted before may still be carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
 from forestay.domain.exceptions.safeguards import storm
-from forestay.domain.exceptions.safeguards.rate_limit import Bucket, TokenLease, settle, with_limit
-from forestay.domain.exceptions.safeguards.safeguards import (
-    ActionGranted,
-    ActionRefused,
-    ActionRequest,
+from forestay.domain.exceptions.safeguards.rate_limit import (
+    Bucket,
     BucketName,
     LeasedTokens,
     Meter,
+    TokenLease,
+    bucket_of,
+    settle,
+)
+from forestay.domain.exceptions.safeguards.safeguards import (
+    EVERY_TENANT,
+    ActionGranted,
+    ActionRefused,
+    ActionRequest,
     SafeguardPolicy,
     SafeguardState,
+    Stop,
     add_tokens,
     plan,
     prices,
@@ -33,14 +42,14 @@ from forestay.domain.exceptions.safeguards.safeguards import (
 from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
-from forestay.ports.errors import PortError, Transient
+from forestay.ports.errors import Conflict, PortError, Transient
 from forestay.ports.jobs.job_store import Version, Written
-from forestay.services.exceptions.safeguards import emergency_stop, storm_tracker
+from forestay.services.exceptions.safeguards import storm_tracker
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.shared.document_update import update_document
 
 KIND = "safeguard"
 TRIES = 50
-LONGEST_NAME = 300
 
 
 @dataclass(slots=True)
@@ -97,11 +106,11 @@ class ActionLimits:
         """The buckets of a tenant that were ever leased from, and the one for all; up to a second old."""
         stored_documents = await self.documents.find(KIND)
         named = {
-            _name(stored_document): _bucket(stored_document)
+            _name(stored_document): stored_document.document.body
             for stored_document in stored_documents
             if stored_document.document.tenant in (tenant, "")
         }
-        return {name: with_limit(bucket, self.policy.limit(name.meter)) for name, bucket in named.items()}
+        return {name: bucket_of(body, self.policy.limit(name.meter)) for name, body in named.items()}
 
     # -- one tenant's acts -------------------------------------------------------------------------------------
 
@@ -109,21 +118,23 @@ class ActionLimits:
         self, tenant: str, requests: Sequence[ActionRequest], signs: Sequence[FailureSignature]
     ) -> Sequence[ActionGranted | ActionRefused]:
         names = dict.fromkeys(name for request in requests for name, _ in prices(request))
-        documents = {name: document_of(name) for name in names}
+        limits = {name: self.policy.limit(name.meter) for name in names}
+        documents = {name: name.document for name in names}
         group = storm_tracker.name_of(tenant)
         # The documents are written together and each for itself: when a bucket conflicts, the storms may stand already.
         batch = self.ids.claim()
         for tried in range(TRIES):
             began = self.clock.monotonic()
-            stored_documents = await self.documents.get([*emergency_stop.names(tenant), group, *documents.values()])
+            stored_documents = await self.documents.get([*stop_names(tenant), group, *documents.values()])
             self._throw_away()
             now = self.clock.now()
             before = self.storms.read(stored_documents.get(group))
             storms = storm.notice(before, signs, now, batch=batch) if signs else before
-            safeguards = SafeguardState(
-                self.policy, emergency_stop.stops_in(stored_documents.values()), storms, self._local_tokens
-            )
-            buckets = {name: self._bucket(name, stored_documents.get(document)) for name, document in documents.items()}
+            safeguards = SafeguardState(self.policy, stops_in(stored_documents.values()), storms, self._local_tokens)
+            bodies = {
+                name: stored_documents[key].document.body for name, key in documents.items() if key in stored_documents
+            }
+            buckets = {name: bucket_of(bodies.get(name), limit) for name, limit in limits.items()}
             planned = plan(safeguards, buckets, requests, now, {name: self.ids.claim() for name in names})
             wanted = [
                 _document(name, bucket, stored_documents.get(documents[name]))
@@ -162,17 +173,13 @@ class ActionLimits:
 
     # -- buckets -----------------------------------------------------------------------------------------------
 
-    def _bucket(self, name: BucketName, stored: StoredDocument | None) -> Bucket:
-        limit = self.policy.limit(name.meter)
-        return with_limit(_bucket(stored), limit) if stored is not None else Bucket(limit)
-
     async def _settle(self, name: BucketName, leased_tokens: Iterable[LeasedTokens]) -> None:
-        document = document_of(name)
+        document = name.document
         for _ in range(TRIES):
             stored = (await self.documents.get([document])).get(document)
             if stored is None:
                 return
-            bucket = _bucket(stored)
+            bucket = Bucket.from_plain(stored.document.body)
             for leased_token in leased_tokens:
                 spent = leased_token.lease.tokens - leased_token.left
                 bucket = settle(bucket, name=leased_token.lease.id, spent=spent, now=self.clock.now())
@@ -194,22 +201,72 @@ class ActionLimits:
         )
 
 
-def document_of(name: BucketName) -> str:
-    text = f"safeguard:{name}"
-    if len(text.encode()) <= LONGEST_NAME:
-        return text
-    return f"safeguard:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def _document(name: BucketName, bucket: Bucket, stored: StoredDocument | None) -> tuple[Document, Version | None]:
     body = {"name": list(name), **bucket.as_plain()}
-    return Document(document_of(name), name.tenant, KIND, body), stored.version if stored is not None else None
-
-
-def _bucket(stored: StoredDocument) -> Bucket:
-    return Bucket.from_plain(stored.document.body)
+    return Document(name.document, name.tenant, KIND, body), stored.version if stored is not None else None
 
 
 def _name(stored: StoredDocument) -> BucketName:
     meter, tenant, key = cast("Sequence[str]", stored.document.body["name"])
     return BucketName(Meter(meter), tenant, key)
+
+
+STOP_KIND = "stop"
+STOP_TRIES = 10
+
+
+@dataclass(slots=True)
+class EmergencyStop:
+    """Sets and lifts stops."""
+
+    documents: DocumentStore
+    clock: Clock
+
+    async def stop(self, tenant: str, *, by: str, why: str) -> Stop:
+        """Stop all acts of a tenant, or of all (`EVERY_TENANT`). One that is stopped already stays as it was stopped first."""
+        wanted = Stop(tenant, by, why, self.clock.now())
+        return await self._set(tenant, wanted) or wanted
+
+    async def go(self, tenant: str) -> Stop:
+        """Let acts go on, and say which stop it was; `Conflict` if there was none."""
+        stopped = await self._set(tenant, None)
+        if stopped is None:
+            raise Conflict("nothing is stopped" if tenant == EVERY_TENANT else f"nothing is stopped in {tenant}")
+        return stopped
+
+    async def stops(self, tenant: str) -> Sequence[Stop]:
+        """The stops that hold in a tenant at this moment."""
+        return stops_in((await self.documents.get(stop_names(tenant))).values())
+
+    async def _set(self, tenant: str, wanted: Stop | None) -> Stop | None:
+        """Set a switch; gives what stood there."""
+        name = _stop_name(tenant)
+
+        def switched(stored: StoredDocument | None) -> tuple[Document | None, Stop | None]:
+            before = next(iter(stops_in([stored])), None) if stored is not None else None
+            if (before is None) == (wanted is None):
+                return None, before
+            return Document(name, tenant, STOP_KIND, {"stop": wanted.as_plain() if wanted else None}), before
+
+        return await update_document(
+            self.documents, name, switched, tries=STOP_TRIES, unsure="the stop could not be stored; try again"
+        )
+
+
+def _stop_name(tenant: str) -> str:
+    return f"stop:{tenant}"
+
+
+def stop_names(tenant: str) -> list[str]:
+    """The documents that say whether a tenant is stopped."""
+    return [_stop_name(EVERY_TENANT), _stop_name(tenant)]
+
+
+def stops_in(stored_documents: Iterable[StoredDocument]) -> tuple[Stop, ...]:
+    """The stops among documents that were read."""
+    bodies = [
+        stored_document.document.body.get("stop")
+        for stored_document in stored_documents
+        if stored_document.document.kind == STOP_KIND
+    ]
+    return tuple(Stop.from_plain(body) for body in bodies if isinstance(body, Mapping))

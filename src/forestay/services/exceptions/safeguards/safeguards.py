@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import (
     ActionGranted,
     ActionRefused,
     ActionRequest,
     Chain,
     Safeguard,
+    SafeguardPolicy,
+    why_alone,
 )
 from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.domain.playbooks.playbook import actions_of
+from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.pending_exception import PendingException, is_foreign_failure, signature_of
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
-from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
 
 Permits = Mapping[str, ActionGranted | ActionRefused]
 """What the safeguards said, by the id of the incident; nothing of what needs no permit."""
@@ -38,9 +41,9 @@ class Safeguards:
         if not (asking or new):
             return {}
         chains = await self.chains.count(asking, self.limits.policy)
-        requests = [
-            await self.approvals.given_to(pending.request(chains.get(pending.id, Chain()))) for pending in asking
-        ]
+        requests = [pending.request(chains.get(pending.id, Chain())) for pending in asking]
+        if any(request.rule and why_alone(request) is not None for request in requests):
+            requests = [await self.approvals.given_to(request) for request in requests]
         permits = await self.limits.permit(requests, [(pending.incident.tenant, pending.sign) for pending in new])
         await self._ask_for_approval(zip(asking, requests, permits, strict=True))
         return {pending.id: permit for pending, permit in zip(asking, permits, strict=True)}
@@ -69,3 +72,124 @@ class Safeguards:
             acts = ", ".join(actions_of(pending.playbook.steps if pending.playbook is not None else ()))
             job = pending.job.id if pending.job is not None else ""
             await self.approvals.ask_for(request, pending.decision, acts, job=job)
+
+
+JOBS = 100
+"""Jobs whose incidents are looked for at once."""
+BEFORE = 100
+"""Earlier incidents of a task or a run that are looked at for what rules have done to it."""
+DEEPEST = 32
+"""Worklets above one another that are followed."""
+BEGIN_ANEW = frozenset({"restart", "select", "compensate", "rollback"})
+"""Actions after which a task or a run begins anew, or something else runs for it."""
+REMEMBERED = 10_000
+
+
+@dataclass(slots=True)
+class ChainCounter:
+    """Counts the acts of rules that led to an exception: on its job, on its task and run, and through the worklets above it.
+
+    What cannot be too many yet is not looked up: for a job's own acts that is seen by its attempts, for the rest by whether it belongs to a run.
+    """
+
+    incidents: IncidentStore
+    store: JobStore
+    _above: dict[str, int] = field(default_factory=dict)
+    """How deep a run is, which never changes."""
+
+    async def count(self, pendings: Sequence[PendingException], policy: SafeguardPolicy) -> Mapping[str, Chain]:
+        """The chain of each exception that has one, by the id of its incident."""
+        failures = [pending for pending in pendings if pending.job is not None and pending.by_rule]
+        chains = await self._of_failures(failures, min(policy.max_by_rule, policy.max_depth))
+        others = [pending for pending in pendings if pending.job is None and pending.incident.run]
+        return {**chains, **{pending.id: await self._of_run(pending) for pending in others}}
+
+    async def _of_failures(self, failures: Sequence[PendingException], least: int) -> Mapping[str, Chain]:
+        often = [failure for failure in failures if failure.incident.attempt > least]
+        made = await self._on_jobs(often)
+        instances = await self._on_instances(
+            {(failure.incident.tenant, failure.incident.run) for failure in failures if failure.incident.round > 1}
+        )
+        chains: dict[str, Chain] = {}
+        for failure in failures:
+            incident = failure.incident
+            acted = [by for name, by in made.get(incident.job, ()) if name != incident.id]
+            run = incident.run
+            on_instance = instances.get((run, incident.instance), 0) + instances.get((run, ""), 0) if run else 0
+            above = await self._depth(incident.tenant, run) if run else 0
+            chains[incident.id] = Chain(acted.count(failure.decision.by), len(acted), on_instance, above)
+        return chains
+
+    async def _of_run(self, pending: PendingException) -> Chain:
+        """Of an exception that is no failure of a job: the acts of rules on the same task or run before, and in the runs whose playbooks started this one."""
+        incident = pending.incident
+        query = IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance)
+        acted = [
+            decision.by for known, decision in await self._acted(query, BEFORE) if known.n and known.id != incident.id
+        ]
+        above = await self._depth(incident.tenant, incident.run)
+        return Chain(by_rule=acted.count(pending.decision.by), on_instance=len(acted), above=above)
+
+    async def _on_jobs(self, failures: Sequence[PendingException]) -> Mapping[str, list[tuple[str, str]]]:
+        """For each job, the incidents that rules acted on and which rule did."""
+        chains: dict[str, list[tuple[str, str]]] = {}
+        for tenant in dict.fromkeys(failure.incident.tenant for failure in failures):
+            jobs = sorted({failure.incident.job for failure in failures if failure.incident.tenant == tenant})
+            for start in range(0, len(jobs), JOBS):
+                query = IncidentQuery(tenant=tenant, jobs=frozenset(jobs[start : start + JOBS]))
+                for known, decision in await self._acted(query):
+                    chains.setdefault(known.job, []).append((known.id, decision.by))
+        return chains
+
+    async def _on_instances(self, runs: set[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+        """For each run and task, how often rules made it begin anew; the task is empty for the run as a whole."""
+        counts: dict[tuple[str, str], int] = {}
+        for tenant, run in sorted(runs):
+            for known, decision in await self._acted(IncidentQuery(tenant=tenant, run=run)):
+                for target in _begun_anew(decision):
+                    place = (run, known.instance if target in ("task", "") else "")
+                    counts[place] = counts.get(place, 0) + 1
+        return counts
+
+    async def _acted(self, query: IncidentQuery, most: int = MAX_FOUND) -> Sequence[tuple[IncidentStatus, Decision]]:
+        page = await self.incidents.find(query, sort="-at", limit=most)
+        known = {stored.status.id: stored.status for stored in page.statuses}
+        made = await self.incidents.decisions_of(list(known)) if known else ()
+        return [
+            (known[decision.incident], decision)
+            for decision in made
+            if decision.verdict == PLAYBOOK and not decision.shadow
+        ]
+
+    async def _depth(self, tenant: str, run: str) -> int:
+        """How many playbooks are above a run: each launched the one below it as a worklet."""
+        seen, at = list[str](), run
+        while at and at not in self._above and len(seen) < DEEPEST:
+            seen.append(at)
+            records = await self.store.find_records(kind="worklet", job=at, limit=1)
+            above = [record for record in records if record.tenant == tenant]
+            at = str(above[0].body.get("run", "")) if above else ""
+            if above and not at:
+                # Launched for a job that no run asked for: one playbook is above it, and nothing more.
+                self._remember(seen, 1)
+                return self._above[run]
+        self._remember(seen, self._above.get(at, 0) + 1 if at and seen else 0)
+        return self._above.get(run, 0)
+
+    def _remember(self, failures: Sequence[str], top: int) -> None:
+        """`top`: the depth of the last one; each before it is one deeper."""
+        if len(self._above) > REMEMBERED:
+            self._above.clear()
+        for place, run in enumerate(reversed(failures)):
+            self._above[run] = top + place
+
+
+def _begun_anew(decision: Decision) -> Sequence[str]:
+    """The targets of the steps by which something begins anew."""
+    steps = (decision.playbook or {}).get("steps", ())
+    found_steps = [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, Sequence) else []
+    return [
+        str(step.get("target", ""))
+        for step in found_steps
+        if step.get("action") in BEGIN_ANEW and step.get("target") != "job"
+    ]

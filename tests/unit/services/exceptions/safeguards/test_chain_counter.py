@@ -16,7 +16,7 @@ from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPol
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.jobs.job_store import Record
 from forestay.services.exceptions.pending_exception import PendingException
-from forestay.services.exceptions.safeguards.chain_counter import ChainCounter
+from forestay.services.exceptions.safeguards.safeguards import ChainCounter
 
 
 @pytest.fixture
