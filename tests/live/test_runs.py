@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
-from forestay.domain.rules.context import told_by
 from tests.live.run_site import BAD, GOOD, TENANT, RunSite, run_site
 from tests.unit.apps.server.running import until
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.domain.flows.events import VerbKind
-from forestay.domain.rules.context import read_context
+from forestay.domain.rules.context import read_context, told_by
 from forestay.ports.errors import NotFound
 from forestay.ports.exceptions.incident_store import IncidentQuery
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from tests.system.simulation.shard import Entry
 
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token, Transition
-from forestay.domain.jobs.lifecycle import Event
-from forestay.domain.jobs.story import whole_story
+from forestay.domain.jobs.lifecycle import Event, whole_story
 from forestay.formats.jobs.job_json import ending_from_json
 from forestay.ports.jobs.job_store import Record
 from forestay.services.jobs.job_completions import CompletionStatus

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.jobs.lifecycle import TransitionRefused
-from forestay.domain.jobs.story import fold
+from forestay.domain.jobs.lifecycle import TransitionRefused, fold
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Stored, Written
 from forestay.services.jobs.first_claims import FirstClaims

@@ -22,7 +22,7 @@ from tests.system.simulation.shard import Shard
 from tests.system.simulation.store import Cluster
 from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
-from forestay.domain.jobs import story
+from forestay.domain.jobs import lifecycle
 from forestay.services.scheduling import candidate_buffers
 
 Protocol = Literal["checked", "naive", "number"]
@@ -395,12 +395,12 @@ class World:
 @contextmanager
 def _small_sizes() -> Iterator[None]:
     """Stories are folded early and pages are short, so that few jobs are enough to meet chapters and cursors."""
-    before = story.KEEP, candidate_buffers.LEAST
-    story.KEEP, candidate_buffers.LEAST = 8, 3
+    before = lifecycle.KEEP, candidate_buffers.LEAST
+    lifecycle.KEEP, candidate_buffers.LEAST = 8, 3
     try:
         yield
     finally:
-        story.KEEP, candidate_buffers.LEAST = before
+        lifecycle.KEEP, candidate_buffers.LEAST = before
 
 
 def run_schedule(seed: int, protocol: Protocol = "checked") -> Report:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
+from forestay.domain.exceptions.evidence.evidence import PreparedEvidence
 from forestay.formats.rules.evidence_json import read_evidence
 from forestay.formats.rules.pack_folder import read_packs
 from forestay.formats.rules.pack_yaml import read_pack_text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
+from forestay.domain.exceptions.evidence.evidence import PreparedEvidence
 from forestay.formats.rules.evidence_json import read_evidence
 
 EVERY = 20

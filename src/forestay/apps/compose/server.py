@@ -27,9 +27,8 @@ from forestay.services.exceptions.detect.cleanup_failures import CleanupFailures
 from forestay.services.exceptions.engines.engine_event_intake import EngineEventIntake
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.flows.flow_suspensions import FlowSuspensions
-from forestay.services.insertion.task_cache import TaskCache
 from forestay.services.insertion.task_factory import TaskFactory
-from forestay.services.insertion.tes_tasks import TesTasks
+from forestay.services.insertion.tes_tasks import TaskCache, TesTasks
 from forestay.services.insertion.wes_runs import WesRuns
 from forestay.services.jobs.committed_outputs import CommittedOutputs
 from forestay.services.jobs.job_completions import JobCompletions

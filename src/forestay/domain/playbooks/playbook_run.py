@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from forestay.domain.exceptions.incidents.incident import step_id
 from forestay.domain.flows.execution.run_names import run_of
 from forestay.domain.playbooks.action import INSIDE, ActionKind, ActionTarget, CompensateAction, Hold, target_of
 from forestay.domain.playbooks.playbook import Playbook, WhenRefused, playbook_as_plain, playbook_from_plain, refusal_of
@@ -227,10 +228,6 @@ class PlaybookRun:
 def run_name(incident: str, n: int) -> str:
     """The name of a run among all workflows."""
     return f"playbook:{incident}:{n}"
-
-
-def step_id(incident: str, n: int, step: int) -> str:
-    return f"{incident}:{n}:{step}"
 
 
 def worklet_run(incident: str, n: int, step: int, place: int) -> str:

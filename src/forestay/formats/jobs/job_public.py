@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, State, Transition
+from forestay.domain.jobs.lifecycle import words
 from forestay.domain.jobs.resources import resource_class
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.jobs.story import words
 from forestay.formats.jobs.job_json import Json, ending_to_json, input_to_json, resources_to_json
 
 

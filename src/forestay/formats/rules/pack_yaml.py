@@ -12,9 +12,15 @@ import yaml
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.causes.failure_pattern import FailurePattern, MeasureComparison, PatternConditions
-from forestay.domain.exceptions.evidence.evidence import MEASURES, AttemptStage, Scheduler, plain_word
+from forestay.domain.exceptions.evidence.evidence import (
+    MEASURES,
+    AttemptStage,
+    PreparedEvidence,
+    Scheduler,
+    Search,
+    plain_word,
+)
 from forestay.domain.exceptions.evidence.linear_regex import compiled, problem_of
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, Search
 from forestay.domain.exceptions.evidence.signals import number_of
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
 from forestay.formats.flows.yaml_flow import TextProblem

@@ -8,20 +8,21 @@ happens whoever dies meanwhile, and to let go twice is harmless.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
-from forestay.formats.ga4gh.tes_job import BRINGS, HOLDER, MARK, OUTPUTS, outputs_job
+from forestay.formats.ga4gh.tes_job import BRINGS, HOLDER, MARK, OUTPUTS, TASK, outputs_job
 from forestay.formats.ga4gh.tes_task import TaskState
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
-from forestay.services.insertion.task_cache import TaskCache
 from forestay.services.insertion.task_factory import outputs_of
 from forestay.services.insertion.task_states import completion_record, state_of
 from forestay.services.jobs.job_control import JobControl
-from forestay.services.jobs.job_submitter import JobSubmitter
+from forestay.services.jobs.job_submitter import JobSubmitter, NewJobListener
 from forestay.services.shared.checked_writer import WriteApplied, WriteListener
 
 CANCELING = 30_000
@@ -34,6 +35,7 @@ PAGE = 500
 class TesTasks(WriteListener):
     """The service; one a server."""
 
+    label: ClassVar[str] = MARK
     store: JobStore
     submit: JobSubmitter
     steer: JobControl
@@ -96,7 +98,7 @@ class TesTasks(WriteListener):
     def notice(self, stored: Stored) -> None:
         """A document was written here: the outputs of a task that has ended are to be brought away."""
         self.recall.notice(stored)
-        if stored.document.final and BRINGS in stored.document.labels:
+        if BRINGS in stored.document.labels and stored.document.final:
             self._look_at(stored.document.id)
 
     def _look_at(self, job: str) -> None:
@@ -154,3 +156,55 @@ class TesTasks(WriteListener):
             if job not in stored_jobs:  # the server died between the two writes
                 submission = outputs_of(task.id, task.tenant, task.owner, task.name, task.priority)
                 await self.submit.submit_named([replace(submission, holders=())], [job], by=HOLDER)
+
+
+FRESH = 3.0
+"""Seconds; a little more than lie between two looks of a relay at what it holds."""
+MOST = 2_000
+
+
+class _CachedTask(NamedTuple):
+    since: float
+    """So it was at this moment at least."""
+    stored: Stored
+
+
+@dataclass(slots=True)
+class TaskCache(NewJobListener):
+    """Remembers the jobs of tasks as this server wrote or read them a moment ago: clients ask for the same few tasks again and again.
+
+    Whatever is written through this server is seen at once. What someone else wrote, a reconciler or another server, is seen after ``FRESH`` at the latest; the
+    jobs that a relay holds are read together every few seconds in any case, so that no poll for one of them needs a read of its own.
+    """
+
+    clock: Clock
+    _known: OrderedDict[str, _CachedTask] = field(default_factory=OrderedDict)
+
+    def recall(self, job: str) -> Stored | None:
+        """The job as it was a moment ago, if that is known."""
+        known = self._known.get(job)
+        return known.stored if known is not None and self.clock.monotonic() - known.since <= FRESH else None
+
+    def notice(self, stored: Stored) -> None:
+        """It was written here, just now."""
+        self._put(stored, self.clock.monotonic())
+
+    def created(self, jobs: Sequence[Stored]) -> None:
+        for stored in jobs:
+            self.notice(stored)
+
+    def seen(self, jobs: Sequence[Stored], since: float) -> None:
+        """They were read by a question that was asked then: what was written here meanwhile is newer."""
+        for stored in jobs:
+            known = self._known.get(stored.document.id)
+            if known is None or known.since < since:
+                self._put(stored, since)
+
+    def _put(self, stored: Stored, since: float) -> None:
+        job = stored.document.id
+        if stored.document.labels.get(MARK) != TASK:
+            return
+        self._known[job] = _CachedTask(since, stored)
+        self._known.move_to_end(job)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)

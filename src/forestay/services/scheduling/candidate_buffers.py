@@ -192,7 +192,7 @@ class CandidateBuffers:
             buffer = self._buffer(lane, foreign=False)
             if len(buffer.jobs) < self.settings.buffer:
                 buffer.jobs.append(stored)
-                if self.match is not None:
+                if self.match is not None and self.match.tenants:
                     self.match.offer(stored)
                 room[lane.tenant] -= 1
 
@@ -215,7 +215,9 @@ class CandidateBuffers:
         turns: Callable[[JobDocument], Turn] | None = None,
     ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
-        match = self.match if self.match is not None and self.match.weighs(tenant) else None
+        match = self.match
+        if match is None or not match.tenants or not match.weighs(tenant):
+            match = None
         for turn in (Turn.NOW,) if turns is None else (Turn.NOW, Turn.AFTER_OTHERS):
             asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn)
             stored = self._next(asking, match, last=match is None)
@@ -419,7 +421,7 @@ class CandidateBuffers:
             if self._slots is not slots and not buffer.foreign:
                 return
             fresh = [stored for stored in page.jobs if stored.document.id not in self._taken]
-            if self.match is not None:
+            if self.match is not None and self.match.tenants:
                 await self.match.learn(fresh)
                 if self._slots is not slots and not buffer.foreign:
                     return
@@ -453,4 +455,4 @@ class CandidateBuffers:
         return buffer
 
     def _owns(self, job: str) -> bool:
-        return self._slots is None or hash_slot_of(job) in self._slots
+        return self._slots is None or len(self._slots) == SLOTS or hash_slot_of(job) in self._slots

@@ -109,8 +109,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             self._hungry.popitem(last=False)
         queue = queue_named(tenant, downstream)
         request = ClaimRequest(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future(), queue)
-        if self.match is not None and not downstream:
-            self.match.asks(pilot, tenant, host, site, slots, most)
+        if (match := self._matcher) is not None and not downstream:
+            match.asks(pilot, tenant, host, site, slots, most)
         self._waiting.append(request)
         self.signal.wake()
         try:
@@ -136,6 +136,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             self._waiting.remove(request)
             if not request.answer.done():
                 request.answer.set_result([])
+
+    @property
+    def _matcher(self) -> JobMatcher | None:
+        """Whoever weighs where the data are; None also while no pilot has told what it has cached."""
+        return self.match if self.match is not None and self.match.tenants else None
 
     @property
     def waiting(self) -> int:
@@ -165,7 +170,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             return None
         now = self.clock.now()
         suspended = self.buffers.suspended
-        concerns = self.match.concerns if self.match is not None else None
+        match = self._matcher
+        concerns = match.concerns if match is not None else None
         fresh = [
             document
             for document in documents
@@ -222,8 +228,9 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     def notice(self, stored: Stored) -> None:
         """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
         document = stored.document
-        if self.match is not None and document.attempt > 0 and document.state is not State.RUNNING:
-            self.match.ended(document.tenant, document.id)
+        match = self._matcher
+        if match is not None and document.attempt > 0 and document.state is not State.RUNNING:
+            match.ended(document.tenant, document.id)
         if document.state is State.AVAILABLE and document.attempt > 0:
             self.buffers.free(document.id)
             if claimable(document, self.clock.now()):
@@ -260,8 +267,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     def _serve(self) -> None:
         now = self.clock.monotonic()
-        if self.match is not None:
-            self.match.tick()
+        if (match := self._matcher) is not None:
+            match.tick()
         batch: list[tuple[ClaimRequest, Stored]] = []
         unmet: list[ClaimRequest] = []
         for request in self._waiting:
@@ -352,8 +359,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             return
         self._waiting.remove(request)
         self._hungry.pop(request.pilot, None)
-        if self.match is not None:
-            self.match.answered(request.pilot, request.tenant)
+        if (match := self._matcher) is not None:
+            match.answered(request.pilot, request.tenant)
         request.answer.set_result(jobs)
 
     def _claimed(self, request: ClaimRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:

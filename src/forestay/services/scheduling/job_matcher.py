@@ -49,16 +49,17 @@ class JobMatcher:
     policy: MatchingPolicy = field(default_factory=MatchingPolicy)
     near_given: int = 0
     """Jobs given because their data, or those they are to meet, are where the pilot runs."""
-    _tenants: dict[str, _TenantMatching] = field(default_factory=dict)
+    tenants: dict[str, _TenantMatching] = field(default_factory=dict)
+    """Those whose pilots have told what they have cached; empty: there is nothing to weigh."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     # -- pilots --------------------------------------------------------------------------------------------------
 
     def told(self, pilot: str, tenant: str, host: str, site: str, report: CacheReport) -> None:
         """A pilot's cache has changed; everything of it is new when the base is 0."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is None:
-            known = self._tenants[tenant] = _TenantMatching(Matching(self.policy, ordered=False))
+            known = self.tenants[tenant] = _TenantMatching(Matching(self.policy, ordered=False))
         matching = known.matching
         if not matching.knows(pilot):
             matching.join(pilot, host, site)
@@ -68,16 +69,16 @@ class JobMatcher:
 
     def forgotten(self, pilot: str, tenant: str) -> None:
         """Nothing is known of a pilot's cache any more."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is not None and known.matching.knows(pilot):
             known.asked.pop(pilot, None)
             known.matching.part(pilot)
             if not known.matching.pilots:
-                del self._tenants[tenant]
+                del self.tenants[tenant]
 
     def asks(self, pilot: str, tenant: str, host: str, site: str, slots: int, free: int) -> None:
         """A pilot waits for work."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is None:
             return
         matching = known.matching
@@ -96,7 +97,7 @@ class JobMatcher:
 
     def answered(self, pilot: str, tenant: str) -> None:
         """A pilot was given something; it asks again if it has room for more."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is not None and known.matching.knows(pilot):
             known.asked.pop(pilot, None)
             known.matching.busy(pilot)
@@ -105,13 +106,13 @@ class JobMatcher:
 
     def know(self, specifications: Iterable[Specification]) -> None:
         """These are about to be stored: what their jobs read need not be looked up."""
-        if self._tenants:
+        if self.tenants:
             for specification in specifications:
                 self._remember(specification)
 
     def concerns(self, document: JobDocument) -> bool:
         """Whether where a job goes is weighed here."""
-        return document.tenant in self._tenants and (document.stages or colocation_of(document) is not None)
+        return document.tenant in self.tenants and (document.stages or colocation_of(document) is not None)
 
     async def learn(self, page: Sequence[Stored]) -> None:
         """Candidates that the store has shown. What cannot be read now is given without regard to data."""
@@ -129,7 +130,7 @@ class JobMatcher:
     def offer(self, stored: Stored) -> None:
         """A candidate, if what it reads is known."""
         document = stored.document
-        known = self._tenants.get(document.tenant)
+        known = self.tenants.get(document.tenant)
         if known is None:
             return
         files: Sequence[str] = ()
@@ -160,13 +161,13 @@ class JobMatcher:
 
     def leave(self, tenant: str, job: str) -> None:
         """Someone else has the job, or nobody may have it."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is not None and known.candidates.pop(job, None) is not None:
             known.matching.leave(job)
 
     def ended(self, tenant: str, job: str) -> None:
         """An attempt is over."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         if known is not None:
             known.matching.ended(job, self.clock.monotonic())
 
@@ -174,17 +175,17 @@ class JobMatcher:
 
     def weighs(self, tenant: str) -> bool:
         """Whether there is anything to weigh for a tenant's pilots."""
-        known = self._tenants.get(tenant)
+        known = self.tenants.get(tenant)
         return known is not None and bool(known.candidates)
 
     def tick(self) -> None:
         now = self.clock.monotonic()
-        for known in self._tenants.values():
+        for known in self.tenants.values():
             known.matching.tick(now)
 
     def near(self, lane: str, tenant: str, pilot: str, fits: Callable[[Stored], bool]) -> Stored | None:
         """Of one lane the candidate that should go to this pilot before all others."""
-        known = self._tenants[tenant]
+        known = self.tenants[tenant]
         candidates = known.candidates
 
         def may(job: Key) -> bool:
@@ -196,7 +197,7 @@ class JobMatcher:
 
     def held_back(self, document: JobDocument, pilot: str, *, last: bool) -> bool:
         """Whether another pilot should have a job; with `last` only if that one is idle."""
-        known = self._tenants.get(document.tenant)
+        known = self.tenants.get(document.tenant)
         if known is None or document.id not in known.candidates:
             return False
         matching = known.matching
@@ -206,7 +207,7 @@ class JobMatcher:
 
     def given(self, document: JobDocument, pilot: str, *, near: bool) -> None:
         """A candidate is being given to a pilot."""
-        known = self._tenants.get(document.tenant)
+        known = self.tenants.get(document.tenant)
         if known is not None and known.candidates.pop(document.id, None) is not None:
             self.near_given += near
             if known.matching.knows(pilot):

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from forestay.domain.jobs.claim import confirm
 from forestay.domain.jobs.job_document import JobDocument, Transition
-from forestay.domain.jobs.lifecycle import TransitionRefused
-from forestay.domain.jobs.story import Chapter, fold
+from forestay.domain.jobs.lifecycle import Chapter, TransitionRefused, fold
 from forestay.ports.errors import Transient, Unreadable
 from forestay.ports.jobs.job_store import Conflicted, DocumentChange, JobStore, Record, Stored, Written
 
@@ -91,7 +90,10 @@ class _WriteTry:
 
 
 class WriteListener(Protocol):
-    """Told of every document that a process writes."""
+    """Told of documents that a process writes."""
+
+    label: ClassVar[str] = ""
+    """It is told only of jobs with this label; empty: of all."""
 
     def notice(self, stored: Stored) -> None:
         """A document was written here; whoever is told must not raise, and must not wait."""
@@ -103,7 +105,7 @@ class CheckedWriter:
 
     store: JobStore
     listeners: list[WriteListener] = field(default_factory=list)
-    """Told of every acknowledged document, at once."""
+    """Told of acknowledged documents, at once."""
     tally: WriteTally = field(default_factory=WriteTally)
 
     async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
@@ -187,7 +189,8 @@ class CheckedWriter:
                 stored = Stored(change.document, result.version)
                 write_try.answer = write_try.refusal or WriteApplied(stored)
                 for listener in self.listeners:
-                    listener.notice(stored)
+                    if not listener.label or listener.label in stored.document.labels:
+                        listener.notice(stored)
                 continue
             if isinstance(result, Conflicted):
                 self.tally.conflicts += 1

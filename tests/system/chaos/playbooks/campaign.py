@@ -28,6 +28,7 @@ from forestay.domain.exceptions.incidents.incident import (
     StepMark,
     incident_id,
     status_of,
+    step_id,
     step_record_id,
 )
 from forestay.domain.flows.execution.run_names import job_of
@@ -35,7 +36,7 @@ from forestay.domain.jobs.claim import Applied, claim, end
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument
 from forestay.domain.playbooks.action import ActionTarget, CompensateAction, target_of
 from forestay.domain.playbooks.playbook import playbook_as_plain
-from forestay.domain.playbooks.playbook_run import run_name, step_id, worklet_run
+from forestay.domain.playbooks.playbook_run import run_name, worklet_run
 from forestay.ports.errors import NotFound, PortError
 from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
 from forestay.services.flows.flow_suspensions import FlowSuspensions

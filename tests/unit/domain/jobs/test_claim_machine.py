@@ -39,10 +39,9 @@ from forestay.domain.jobs.job_document import (
     Token,
     Transition,
 )
-from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.lifecycle import Chapter, TransitionRefused, fold, whole_story
 from forestay.domain.jobs.specification import RetryPolicy, Specification, WhenExhausted
 from forestay.domain.jobs.steering import cancel, force, hold, let_go, retry, take_notice
-from forestay.domain.jobs.story import Chapter, fold, whole_story
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.formats.jobs.job_json import job_from_json, job_to_json
 

@@ -9,9 +9,9 @@ import pytest
 
 from forestay.domain.jobs.claim import MAX_PILOT_DEATHS, Applied, claim, claimable, end, needs_person, release
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
+from forestay.domain.jobs.lifecycle import words
 from forestay.domain.jobs.specification import Effects, RetryPolicy, Specification
 from forestay.domain.jobs.steering import resubmit, retry
-from forestay.domain.jobs.story import words
 from forestay.domain.jobs.submission import JobElement, Submission, new_job, new_jobs
 
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.jobs.job_document import JobDocument, State, Transition
-from forestay.domain.jobs.lifecycle import Event, step
+from forestay.domain.jobs.lifecycle import KEEP, Chapter, Event, fold, step, whole_story, words
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.jobs.story import KEEP, Chapter, fold, whole_story, words
 from forestay.domain.jobs.submission import Submission, new_job
 
 

@@ -7,7 +7,7 @@ from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.formats.ga4gh.tes_job import MARK, OUTPUTS, TASK
 from forestay.ports.jobs.job_store import Stored, Version
-from forestay.services.insertion.task_cache import FRESH, MOST, TaskCache
+from forestay.services.insertion.tes_tasks import FRESH, MOST, TaskCache
 
 SPEC = Specification("s", "t", "noop", ("true",))
 

@@ -33,7 +33,7 @@ from forestay.apps.server.jobs.schemas import ContinueIn, ForceIn, ReasonIn, Rel
 from forestay.apps.server.jobs.submissions import check_producers, submissions_from
 from forestay.domain.jobs.job_document import State, Token
 from forestay.domain.jobs.job_spans import read_traceparent
-from forestay.domain.jobs.story import whole_story
+from forestay.domain.jobs.lifecycle import whole_story
 from forestay.formats.jobs.job_public import job_public, manifest_public, specification_public, story_public, time_text
 from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
 from forestay.ports.operations.identity import Principal, Role

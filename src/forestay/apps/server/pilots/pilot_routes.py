@@ -324,7 +324,8 @@ async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: Comp
     results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
     for end, report, reply in zip(body.completions, reports, results, strict=True):
         if reply.result is CompletionStatus.COMMITTED:
-            context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
+            if report.staging:
+                context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
                 context.metrics.runs.labels(end.outcome).observe(end.wall)
     return json_answer(

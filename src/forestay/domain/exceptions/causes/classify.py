@@ -29,8 +29,7 @@ from forestay.domain.exceptions.causes.failure_pattern import (
     PatternIndex,
     PatternMatch,
 )
-from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence, only_informs, tells_trouble, warns
+from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence, only_informs, tells_trouble, warns
 from forestay.domain.exceptions.evidence.redaction import redacted
 
 LATER = 8.0

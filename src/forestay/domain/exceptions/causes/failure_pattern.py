@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
-from forestay.domain.exceptions.evidence.evidence import AttemptStage, Scheduler, shortened
-from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
-from forestay.domain.exceptions.evidence.prepared_evidence import (
+from forestay.domain.exceptions.evidence.evidence import (
+    AttemptStage,
     PreparedEvidence,
+    Scheduler,
     Search,
     behind_prefix,
     is_anchored,
+    shortened,
     warns,
 )
+from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
 
 MOST_LINES_SHOWN = 5
 NEAR = 12

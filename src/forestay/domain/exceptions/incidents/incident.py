@@ -187,6 +187,11 @@ class StepRecord:
         return step_record_id(self.incident, self.n, self.step, self.mark)
 
 
+def step_id(incident: str, n: int, step: int) -> str:
+    """The name under which a step of a playbook is done once."""
+    return f"{incident}:{n}:{step}"
+
+
 def step_record_id(incident: str, n: int, step: int, mark: StepMark) -> str:
     return f"{incident}:{n}:{step}:{mark.value}"
 

@@ -1,4 +1,4 @@
-"""Carries out the steps of playbooks, through the services that people use too; each once, as `step_log` says. Everything that takes a step's id takes it once."""
+"""Carries out the steps of playbooks, through the services that people use too; each once, as `StepLog` says. Everything that takes a step's id takes it once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from forestay.domain.exceptions.incidents.incident import (
     Incident,
     IncidentState,
     StepMark,
+    step_id,
     step_record_id,
 )
 from forestay.domain.exceptions.incidents.retry_policy import AfterLastLevel
@@ -35,12 +36,7 @@ from forestay.domain.playbooks.action import (
     target_of,
 )
 from forestay.domain.playbooks.playbook import Playbook, playbook_from_plain
-from forestay.domain.playbooks.playbook_run import (
-    PlaybookRunState,
-    StepEnd,
-    StepState,
-    step_id,
-)
+from forestay.domain.playbooks.playbook_run import PlaybookRunState, StepEnd, StepState
 from forestay.domain.playbooks.worklet_data import filled
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Transient

@@ -20,12 +20,13 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentStatus,
     StepMark,
     StepRecord,
+    step_id,
     step_record_id,
 )
 from forestay.domain.exceptions.safeguards.audit import AuditNote
 from forestay.domain.playbooks.action import Action
 from forestay.domain.playbooks.playbook import Playbook, actions_of, playbook_from_plain
-from forestay.domain.playbooks.playbook_run import StepEnd, StepState, step_id
+from forestay.domain.playbooks.playbook_run import StepEnd, StepState
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent, Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentStore

@@ -17,8 +17,7 @@ from tests.unit.packs.shipped import classifier
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.evidence.evidence import MOST_CHARACTERS, MOST_LINES, bounded_lines
-from forestay.domain.exceptions.evidence.prepared_evidence import PreparedEvidence
+from forestay.domain.exceptions.evidence.evidence import MOST_CHARACTERS, MOST_LINES, PreparedEvidence, bounded_lines
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.formats.rules.pack_folder import shipped_packs
 from forestay.formats.rules.pack_yaml import read_pack_text

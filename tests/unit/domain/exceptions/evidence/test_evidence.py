@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.domain.exceptions.evidence.prepared_evidence import (
+from forestay.domain.exceptions.evidence.evidence import (
     behind_prefix,
     only_informs,
     quoted_lines,
