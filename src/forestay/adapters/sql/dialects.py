@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Protocol
@@ -230,6 +232,7 @@ class Sqlite:
         arguments = {"timeout": timeout, "isolation_level": None}
         self.writer, self.reader = (_engine(place, size, timeout, arguments) for size in (1, connections))
         for engine in (self.writer, self.reader):
+            event.listen(engine.sync_engine, "do_connect", partial(_make_private, url.database or ""))
             event.listen(engine.sync_engine, "connect", partial(_prepare_sqlite, patience=timeout))
         event.listen(self.writer.sync_engine, "begin", _begin_immediate)
 
@@ -265,6 +268,12 @@ class Sqlite:
     def labelled(self, labels: ColumnElement[Any], label: str) -> ColumnElement[bool]:
         each = func.json_each(labels).table_valued("value", name="each_label")
         return exists(select(1).select_from(each).where(each.c.value == bindparam(None, label, type_=Text())))
+
+
+def _make_private(path: str, *_: object) -> None:
+    """A new file is for its owner alone, and SQLite gives its log the same mode: parameters and logs of all tenants are in it."""
+    with suppress(OSError):  # SQLite says what is wrong with the path
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: Any, _: object, *, patience: float) -> None:

@@ -9,6 +9,15 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, NoNul, Reason, Word, one_line
 
 
+def inside_folder(pattern: str) -> str:
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise ValueError("an output is a file in the job's folder; no leading '/' and no '..'")
+    return pattern
+
+
+OutputPattern = Annotated[Name, Field(max_length=1000), AfterValidator(inside_folder)]
+
+
 class ResourcesIn(Model):
     cpus: int = Field(default=1, ge=0, le=100_000)
     memory: int = Field(default=0, ge=0, le=2**50)
@@ -41,7 +50,7 @@ class SpecificationIn(Model):
     resources: ResourcesIn = ResourcesIn()
     inputs: list[InputIn] = Field(default_factory=list, max_length=1000)
     staging: Literal["parallel", "sequential"] = "parallel"
-    outputs: list[Annotated[Name, Field(max_length=1000)]] = Field(default_factory=list, max_length=1000)
+    outputs: list[OutputPattern] = Field(default_factory=list, max_length=1000)
     effects: Literal["internal", "external", "resumable"] = "internal"
     runner: Literal["process", "warm"] = "process"
     max_attempts: int = Field(default=1, ge=1, le=100)

@@ -171,3 +171,14 @@ async def test_a_container_is_kept_and_given_to_the_pilot(local: RunningServer, 
     for wrong in ({"container": "--bind=/"}, {"container": "a b"}, {"container": "a.sif", "runner": "warm"}):
         body = {"specification": {"command": ["true"]} | wrong, "jobs": [{}]}
         problem(await ada.post("/v1/jobs", json=body), 422)
+
+
+@pytest.mark.finding("F-C6")
+async def test_an_output_outside_of_the_jobs_folder_is_refused(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    for pattern in ("../x", "/etc/passwd", "a/../../x", "..", "a/.."):
+        body = {"specification": {"command": ["true"], "outputs": ["ok.txt", pattern]}, "jobs": [{}]}
+        (error,) = problem(await ada.post("/v1/jobs", json=body), 422)["errors"]
+        assert error["at"] == "body.specification.outputs.1"
+    good = {"specification": {"command": ["true"], "outputs": ["a..b", "a/*.txt", "**", "..a/x"]}, "jobs": [{}]}
+    assert (await ada.post("/v1/jobs", json=good)).status_code == 201
