@@ -21,10 +21,10 @@ PAGE = PLACE / "insertion-matrix.md"
 Key = tuple[str, str, str, str]
 Cells = dict[Key, dict[str, Any]]
 MEANING = {
-    "unseen": "the user's command, job or flow ended well, and nothing that the user's tools print showed a failure",
-    "seen": "it ended well, but a failed state or an error was shown on the way",
+    "unseen": "the user's command, job or flow succeeded, and nothing that the user's tools print showed a failure",
+    "seen": "it succeeded, but a failed state or an error was shown on the way",
     "not recovered": "it failed, exactly as without Forestay",
-    "harm": "worse than without Forestay: it ends well without and not with it, something that had ended well ran again, or something ran again after its user was told of a failure",
+    "harm": "worse than without Forestay: it succeeds without and not with it, something that had succeeded ran again, or something ran again after its user was told of a failure",
 }
 
 
@@ -53,7 +53,7 @@ def page(results: dict[str, Any]) -> str:
         f"**{len(cells)} of {len(possible)} cells are measured: "
         + ", ".join(f"{count[word]} {word}" for word in MEANING)
         + ".** "
-        f"In {better} cells the work fails without Forestay and ends well with it; in {worse} it is the other way round.",
+        f"In {better} cells the work fails without Forestay and succeeds with it; in {worse} it is the other way round.",
         "",
         *(f"- **{word}**: {text}" for word, text in MEANING.items()),
         "",

@@ -66,10 +66,10 @@ _HEAD = """# Errors of a store
 
 What each error of a store means here. `just store-errors` writes this page from the code that decides it, and a test compares them.
 
-- **the request**: the values of this one request cannot be stored. It is answered 400, and whoever sent it may discard it. A pilot keeps the completion of a job that ended well all the same, and sends it again.
+- **the request**: the values of this one request cannot be stored. It is answered 400, and whoever sent it may discard it. A pilot nevertheless keeps the completion of a job that succeeded, and sends it again.
 - **the store**: the request was right and the store is not as it should be. It is answered 503 and sent again until it is stored; the server logs `store error` with operation and cause, counts
   it in `forestay_store_errors_total`, and `forestay doctor` names what it can see. Nothing is lost and no finished job runs again: pilots keep completions on disk until a server has stored them.
-- **another writer**: the version check failed; the document is read again and decided anew.
+- **another writer**: the version check failed; the document is read again, and the decision is made again.
 
 At start and in `forestay doctor` the set-up itself is checked. An error marked *stops the start* ends the process with the cause instead of waiting for the store.
 """

@@ -11,6 +11,10 @@ import pytest
 from forestay.adapters.sql.database import SqlDatabase
 
 
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
 @pytest.mark.finding("F-C6")
 async def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     """It holds the parameters and logs of all tenants."""
@@ -18,7 +22,7 @@ async def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     database = SqlDatabase(f"sqlite:///{tmp_path}/store.db")
     try:
         await database.open()
-        files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        files = modes_in(tmp_path)
         assert files.pop("store.db") == 0o600
         assert set(files.values()) <= {0o600}, files
     finally:

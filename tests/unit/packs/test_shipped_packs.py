@@ -9,7 +9,7 @@ import pytest
 from tests.unit.packs.shipped import classifier, pattern_names
 
 from forestay.domain.exceptions.causes.cause import Cause
-from forestay.domain.exceptions.evidence.evidence import Evidence
+from forestay.domain.exceptions.evidence.evidence import Evidence, Scheduler
 from forestay.formats.rules.pack_folder import shipped_packs
 from forestay.formats.rules.pack_yaml import PackPattern, failed_fixtures
 
@@ -44,7 +44,11 @@ def test_what_slurm_itself_calls_out_of_memory_is_that_for_sure() -> None:
     """Rules act on what is sure. Kubernetes says OutOfmemory, too, of a node that has no room for a pod."""
     log = "slurmstepd-n1: error: Detected 1 oom-kill event(s) in StepId=59528.batch."
     seen = Evidence(
-        scheduler="slurm", scheduler_state="OUT_OF_MEMORY", scheduler_reason="OutOfMemory", signal=125, log_tail=log
+        scheduler=Scheduler.SLURM,
+        scheduler_state="OUT_OF_MEMORY",
+        scheduler_reason="OutOfMemory",
+        signal=125,
+        log_tail=(log,),
     )
     finding = classifier().classify(seen)
     assert finding.cause is Cause.MEMORY

@@ -15,9 +15,9 @@ def test_the_page_is_current() -> None:
 
 def test_every_class_that_postgres_has_is_there() -> None:
     known = {
-        error.sqlstate[:2]
+        state[:2]
         for error in vars(asyncpg.exceptions).values()
-        if isinstance(error, type) and isinstance(getattr(error, "sqlstate", None), str)
+        if isinstance(error, type) and isinstance(state := getattr(error, "sqlstate", None), str)
     }
     assert known
     assert known <= SQLSTATES.keys()

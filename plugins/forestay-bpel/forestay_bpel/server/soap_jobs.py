@@ -114,7 +114,7 @@ async def _submit(context: RequestContext, who: Principal, asked: soap.SoapReque
     except ValidationError as error:
         raise HttpProblem(422, f"the job cannot be run: {_first(error)}") from error
     parts = context.services.components
-    submissions = submissions_from(body, who, parts.notify, parts.staging)
+    submissions = await submissions_from(body, who, parts.notify, parts.staging)
     await check_producers(submissions, parts.store)
     context.know(submission.specification for submission in submissions)
     (accepted,) = await context.services.submit.submit(submissions, by=who.subject, key=asked.message or None)

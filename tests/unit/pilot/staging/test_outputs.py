@@ -162,7 +162,8 @@ def test_many_outputs_are_made_durable_together(
     (folder / "many").mkdir()
     for name in names:
         (folder / name).write_text(name)
-    together, fsync, synced = threading.Barrier(8), os.fsync, []
+    together, fsync = threading.Barrier(8), os.fsync
+    synced: list[int] = []
 
     def slow_disk(descriptor: int) -> None:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and len(synced) < len(names):
