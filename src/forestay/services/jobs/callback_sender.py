@@ -1,11 +1,17 @@
-"""Notifies the callback of each ended job, again and again until it is taken."""
+"""Notifies the callback of each ended job, again and again until it is taken.
+
+Each receiver is served by itself: one that does not answer delays its own callbacks and nobody else's. What is taken up is put off in the
+store for a while, so that the next search finds others; whoever dies with it leaves it to be found again after that.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from forestay.domain.jobs.claim import confirm
 from forestay.domain.jobs.job_document import JobDocument
@@ -20,6 +26,17 @@ from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied,
 GIVE_UP_AFTER = 20
 """Tries; with growing waits that is about three days."""
 AT_ONCE = 16
+"""Requests to one receiver."""
+PAGE = 200
+HOLD = 120_000
+"""Milliseconds for which a callback that was taken up is not due; longer than a request to a silent receiver takes."""
+STALE = 60_000
+"""Milliseconds after which a callback that still waits here is left to be found again."""
+MOST_WAITING = 2000
+"""Callbacks of one receiver that wait here; further ones are found again later."""
+
+Receiver = tuple[str, str]
+"""The tenant, and the host and port of its URL."""
 
 
 @dataclass(slots=True)
@@ -33,36 +50,64 @@ class CallbackSender:
     every: float = 1.0
     sent: int = 0
     failed: int = 0
+    _waiting: dict[Receiver, deque[Stored]] = field(default_factory=dict)
+    """For each receiver that is being served."""
 
     async def run(self) -> None:
-        while True:
-            more = False
-            with suppress(PortError):
-                more = await self.send_due()
-            if not more:
-                await asyncio.sleep(self.every)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                more = False
+                with suppress(PortError):
+                    more = await self._take_up(tasks)
+                if not more:
+                    await asyncio.sleep(self.every)
 
     async def send_due(self) -> bool:
-        """Send what is due now; says whether there may be more."""
+        """Send what is due now, and wait for every receiver; says whether there may be more."""
+        async with asyncio.TaskGroup() as tasks:
+            return await self._take_up(tasks)
+
+    async def _take_up(self, tasks: asyncio.TaskGroup) -> bool:
+        """Hand what is due now to those who serve its receivers; says whether there may be more."""
         query = JobQuery(at_most={"notify_due": self.clock.now()})
-        page = await self.store.search(query, sort="notify_due", limit=200)
+        page = await self.store.search(query, sort="notify_due", limit=PAGE)
         due = await self._proven([job.document.id for job in page.jobs])
-        for start in range(0, len(due), AT_ONCE):
-            await self._send(due[start : start + AT_ONCE])
-        return len(page.jobs) == 200 and bool(due)
+        for job in due:
+            receiver = _receiver_of(job.document)
+            waiting = self._waiting.get(receiver)
+            if waiting is None:
+                waiting = self._waiting[receiver] = deque()
+                tasks.create_task(self._serve(receiver, waiting))
+            if len(waiting) < MOST_WAITING:
+                waiting.append(job)
+        return len(page.jobs) == PAGE and bool(due)
+
+    async def _serve(self, receiver: Receiver, waiting: deque[Stored]) -> None:
+        try:
+            while waiting:
+                jobs = [waiting.popleft() for _ in range(min(AT_ONCE, len(waiting)))]
+                now = self.clock.now()
+                with suppress(PortError):
+                    await self._send([job for job in jobs if _held_until(job.document) > now + HOLD - STALE])
+        finally:
+            del self._waiting[receiver]
 
     async def _proven(self, jobs: Sequence[str]) -> list[Stored]:
-        """Those that are due and surely ended: what was read may yet be rolled back, what was told cannot be untold."""
+        """Those that are due and surely ended, put off: what was read may yet be rolled back, what was told cannot be untold."""
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-            return confirm(document) if _is_due(document, now) else TransitionRefused("nothing is due")
+            if document.delivery is None or not _is_due(document, now):
+                return TransitionRefused("nothing is due")
+            return confirm(document).having(delivery=replace(document.delivery, due=now + HOLD))
 
         writes = [ProposedWrite(job, decide, lambda _document: False) for job in jobs]
         answers = await self.writer.write(writes) if writes else ()
         return [answer.stored for answer in answers if isinstance(answer, WriteApplied)]
 
     async def _send(self, jobs: Sequence[Stored]) -> None:
+        if not jobs:
+            return
         outcomes = await asyncio.gather(*(self._post(job.document) for job in jobs))
         await self.writer.write([self._proposed(job, failure) for job, failure in zip(jobs, outcomes, strict=True)])
 
@@ -116,6 +161,14 @@ def wait_after(tries: int) -> int:
 def delivery_id(document: JobDocument) -> str:
     """The same in every repeat of one notification, so that its notification channel can tell."""
     return f"{document.id}:{document.generation}.{document.attempt}"
+
+
+def _receiver_of(document: JobDocument) -> Receiver:
+    return document.tenant, urlsplit(document.delivery.url).netloc if document.delivery is not None else ""
+
+
+def _held_until(document: JobDocument) -> int:
+    return document.delivery.due or 0 if document.delivery is not None else 0
 
 
 def _is_due(document: JobDocument, now: int) -> bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.speed import clock_limit
-from tests.unit.apps.server.asks import problem, read, steer, story, submit_one
+from tests.unit.apps.server.asks import problem, read, steer, story, submit, submit_one
 from tests.unit.apps.server.callback_listener import Listener, listen
 from tests.unit.apps.server.later_clock import LaterClock
-from tests.unit.apps.server.running import RunningServer
+from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.adapters.httpx import callback_transport
 from forestay.adapters.httpx.callback_transport import HttpxCallbackTransport
 from forestay.apps.compose.reconciler import ReconcilerComponents
 from forestay.ports.errors import Permanent, Transient
+from forestay.services.jobs import callback_sender
 from forestay.services.jobs.callback_sender import wait_after
 
 
@@ -216,3 +219,61 @@ async def test_hosts_are_allowed_by_name_or_by_domain() -> None:
         "https://lab.example/",
     ):
         assert hosts.check(url) is not None, url
+
+
+class _OneIsSilent:
+    """A transport on which one receiver never answers."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.begun = 0
+
+    def check(self, _url: str) -> str | None:
+        return None
+
+    async def post(self, url: str, body: Mapping[str, object], *, delivery: str) -> None:
+        assert delivery
+        self.begun += 1
+        if "silent" in url:
+            await asyncio.Event().wait()
+        self.told.append(str(body["job"]))
+
+
+@pytest.mark.finding("F-D16")
+async def test_a_silent_receiver_delays_nobody_else(
+    local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even when more of its callbacks are due than one search finds."""
+    monkeypatch.setattr(callback_sender, "PAGE", 5)
+    transport = _OneIsSilent()
+    monkeypatch.setattr(local.services.components, "notify", transport)
+    ada = local.person("submitter", tenant=tenant)
+    silent = await submit(ada, *[{"callback": "https://silent.example/done"}] * 12)
+    (good,) = await submit(ada, {"callback": "https://good.example/done"})
+    for job in (*silent, good):
+        await steer(ada, job, "cancel")
+    async with local.domain.reconciler() as reconciler:
+        reconciler.callbacks.notify = transport
+        sending = asyncio.create_task(reconciler.callbacks.run())
+        try:
+
+            async def told() -> bool:
+                return transport.told == [good]
+
+            await until(told, "the callback of the receiver that answers")
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        assert not reconciler.callbacks._waiting
+        reconciler.callbacks.clock = LaterClock()
+        assert not await reconciler.callbacks.send_due(), "what was taken up is not due for a while"
+        reconciler.callbacks.clock = LaterClock(callback_sender.HOLD)
+        monkeypatch.setattr(_OneIsSilent, "post", _told)
+        while await reconciler.callbacks.send_due():
+            pass
+        assert sorted(transport.told) == sorted([good, *silent])
+
+
+async def _told(transport: _OneIsSilent, _url: str, body: Mapping[str, object], *, delivery: str) -> None:
+    assert delivery
+    transport.told.append(str(body["job"]))
