@@ -31,6 +31,7 @@ from forestay.domain.jobs.resources import Resources
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Unknown, Version, Written
+from forestay.services.operations.domain_counter import UNCLOSED
 
 WINDOW = JobQuery(
     states=frozenset({State.AVAILABLE}),
@@ -143,6 +144,30 @@ class TestSqlite:
         page = await store.search(JobQuery(at_least={"ended": 0}, anyof={"run": ["c"]}), sort="ended")
         assert [stored.document for stored in page.jobs] == [tied]
         await store.open()  # once more changes nothing
+
+    @pytest.mark.finding("F-D16")
+    @pytest.mark.parametrize("kind", [None, ExceptionType.ABORT.value])
+    async def test_what_is_held_is_found_for_all_tenants_by_an_index(
+        self, store: SqlJobStore, kind: str | None
+    ) -> None:
+        incidents = SqlIncidentStore(store.database)
+        sent: list[tuple[str, Any]] = []
+
+        def note(_c: object, _k: object, statement: str, values: Any, _x: object, _m: object) -> None:
+            sent.append((statement, values))
+
+        engine = store.database.dialect.reader
+        event.listen(engine.sync_engine, "before_cursor_execute", note)
+        for states in ({IncidentState.HELD}, UNCLOSED):
+            query = IncidentQuery(kind=kind, states=frozenset(states))
+            await incidents.find(query)
+            await incidents.count(query, by="state")
+        event.remove(engine.sync_engine, "before_cursor_execute", note)
+        async with engine.connect() as connection:
+            for statement, values in sent:
+                lines: Any = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+                plan = " ".join(str(line[3]) for line in lines)
+                assert "incident_status_open" in plan, plan
 
     async def test_additions_do_not_keep_the_release_before_out(self, store: SqlJobStore) -> None:
         async with store.database.dialect.writer.begin() as connection:

@@ -185,6 +185,8 @@ Index(
 )  # fmt: skip
 Index("incident_status_changed", statuses.c.tenant, statuses.c.changed, statuses.c.id)
 Index("incident_status_run", statuses.c.run)
+# For those who look after every tenant: what is held or unsettled, of one kind or any.
+Index("incident_status_open", statuses.c.state, statuses.c.kind, statuses.c.at, statuses.c.id)
 Index("incident_status_job", statuses.c.job)
 
 papers = Table(
@@ -211,7 +213,9 @@ audit = Table(
 Index("audit_last", audit.c.tenant, audit.c.last)
 
 ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds)
-ADDED_INDEXES = frozenset({"jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed"})
+ADDED_INDEXES = frozenset(
+    {"jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed", "incident_status_open"}
+)
 """Columns and indexes that came later than their tables; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

@@ -45,8 +45,11 @@ from forestay.apps.server.rules import late_bound_routes, playbook_routes, repla
 from forestay.apps.server.scheduling import routes as host_routes
 from forestay.apps.server.sites import routes as site_routes
 from forestay.ports.errors import Permanent
+from forestay.services.shared.coalescing_cache import CoalescingCache
 
 log = structlog.get_logger()
+COUNTS_FRESH = 3.0
+"""Seconds for which the counts of a status are good."""
 ROUTERS = (
     pilot_routes.router,
     job_routes.router,
@@ -91,7 +94,8 @@ def make_app(services: ServerComponents) -> FastAPI:
     metrics = Metrics(services.samples)
     settings = services.components.settings
     callers = CallerLimits(settings.caller_streams, settings.caller_bytes, settings.caller_requests)
-    context = RequestContext(services, metrics, callers, peers_for=services.caches.peers_for)
+    counted = CoalescingCache[str, dict[str, int]](services.components.clock, COUNTS_FRESH)
+    context = RequestContext(services, metrics, callers, counted, peers_for=services.caches.peers_for)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:

@@ -122,7 +122,7 @@ def _show(session: Session, event: StreamEvent) -> int:
 
 
 def status(session: Session) -> None:
-    """Show servers, store, and the number of jobs by state.
+    """Show servers, store, and the number of open jobs by state.
 
     forestay status
     """

@@ -29,6 +29,7 @@ from forestay.ports.jobs.job_store import Stored
 from forestay.ports.operations.identity import BadToken, Principal, Role
 from forestay.services.operations.browser_sessions import word_against_forgery
 from forestay.services.shared.checked_writer import Answer, JobMissing, WriteApplied
+from forestay.services.shared.coalescing_cache import CoalescingCache
 
 MAX_TOKEN = 8192
 DOWNSTREAMS = "/v1/downstreams/"
@@ -50,6 +51,8 @@ class RequestContext:
     services: ServerComponents
     metrics: Metrics
     callers: CallerLimits
+    open_jobs: CoalescingCache[str, dict[str, int]]
+    """How many jobs of a tenant are not over, by state."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
     """Who follows the log of which pilot's claim here."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.asks import problem, steer, submit, submit_one
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
+from forestay.domain.jobs.job_document import FINAL
+from forestay.ports.jobs.job_store import JobQuery
 from forestay.services.operations import usage_history
 
 pytestmark = pytest.mark.every_store
@@ -83,3 +87,27 @@ async def test_an_answer_is_shared_for_some_seconds(server: RunningServer, tenan
 async def test_only_spans_that_there_are(server: RunningServer, tenant: str) -> None:
     person = server.person("viewer", tenant=tenant)
     problem(await person.get("/v1/overview", params={"span": "century"}), 422)
+
+
+@pytest.mark.finding("F-D16")
+async def test_a_status_counts_what_is_open_once_for_all_who_ask(
+    server: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    await submit(ada, {}, {}, {"hold": True})
+    over = await submit_one(ada)
+    await steer(ada, over, "cancel")
+    await server.refresh()
+    queries: list[JobQuery] = []
+    store = server.services.components.store
+    count = store.count
+
+    async def counted(query: JobQuery, *, by: str) -> Mapping[str, int]:
+        queries.append(query)
+        return await count(query, by=by)
+
+    monkeypatch.setattr(store, "count", counted)
+    answers = await asyncio.gather(*(ada.get("/v1/status") for _ in range(5)))
+    assert [answer.json()["jobs"] for answer in answers] == [{"available": 3}] * 5
+    assert len(queries) <= 6, "counted at most twice, however slow the machine"
+    assert all(len(query.states) == 1 and not query.states & FINAL for query in queries)
