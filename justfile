@@ -49,6 +49,10 @@ live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity
 live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tests/unit/apps/server tests/system/shim"
 live_measured_folders := "tests/live tests/system/papers"
 
+# What depends on the words of a release of Slurm: its states and columns, JSON, requeues, dependencies, arrays, what a job sees of the shim.
+slurm_release_folders := "tests/contract/test_batch.py tests/live/test_slurm_dependencies.py tests/live/test_slurm_steering.py tests/system/shim/test_payload.py tests/system/shim/test_what_is_seen.py tests/unit/apps/server/insertion/test_watcher.py"
+slurm_release_tests := "not psij and not base_id and not ten_thousand and not leaves_alone and not somebody_else and not cannot_be_written and not many_jobs and not cancelled_again"
+
 # The first command: linters, and the tests of what decides (domain, formats, services, client). Under a minute on two cores.
 quick:
     uv run ruff check -q .
@@ -92,9 +96,22 @@ stores *args:
     eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/unit/bpel tests/live tests/system/tes {{ args }}
 
 # Unmodified engines on the real Slurm and the real HTCondor (which wants root), through the shim and by plugins; those too that take minutes to fetch.
+# `--slurm 24.11` or `--slurm 26.05` first: what of it depends on Slurm's words, on that release, in a root file system of its own (wants root).
+[positional-arguments]
 insertion *args:
-    -scripts/servers start htcondor
-    eval "$(scripts/servers env)" && uv run pytest tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py {{ args }}
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ "${1:-}" = --slurm ]; then
+      export FORESTAY_SERVERS_DIR=${FORESTAY_SERVERS_DIR:-/var/lib/forestay/servers}-slurm-$2
+      trap 'scripts/servers stop slurm' EXIT
+      scripts/servers start slurm --version "$2" --nodes 10
+      eval "$(scripts/servers env)"
+      uv run pytest -m "not slow" -k "{{ slurm_release_tests }}" {{ slurm_release_folders }} "${@:3}"
+    else
+      scripts/servers start htcondor || echo "the tests on HTCondor will fail" >&2
+      eval "$(scripts/servers env)"
+      uv run pytest tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py "$@"
+    fi
 
 # What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT,…`, `--resume`.
 [positional-arguments]

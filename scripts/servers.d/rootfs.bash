@@ -54,8 +54,9 @@ in_rootfs() { # in_rootfs SUITE COMMAND…: sets ROOTFS_COMMAND to the words tha
     mkdir -p "$root$place"
     mounts+=" && mount --rbind $place \"\$0$place\""
   done
+  # Called by its bare name, as from a PATH: programs name themselves in their complaints.
   # shellcheck disable=SC2016
-  ROOTFS_COMMAND=(unshare -m sh -c "$mounts"' && exec chroot "$0" sh -c "cd \"\$0\" 2>/dev/null; exec \"\$@\"" "$PWD" "$@"' "$root" "${@:2}")
+  ROOTFS_COMMAND=(unshare -m sh -c "$mounts"' && exec chroot "$0" bash -c "cd \"\$0\" 2>/dev/null; exec -a \"\${1##*/}\" \"\$@\"" "$PWD" "$@"' "$root" "${@:2}")
 }
 
 in_rootfs_as_user() { # in_rootfs_as_user SUITE [OPTION OF BWRAP…] -- COMMAND…: the same as an ordinary user, whatever this one is

@@ -1,5 +1,6 @@
 # Slurm with accounting: many virtual nodes on one machine, which all bear this host's address and differ by their ports.
 # Slurm runs a job as the user who asked for it, so unlike the other servers it runs as whoever starts it, root included.
+# Another release of Slurm than the system's runs in the root file system of another Debian, and its commands are in the folder `bin`.
 # Parts: munge, db (MariaDB on a socket), dbd, ctld, d1 … dN. Ports: ctld at PORT, dbd at PORT+1, node I at PORT+1+I.
 
 # shellcheck disable=SC2153
@@ -7,7 +8,34 @@ slurm_dir() { echo "$STATE/slurm"; }
 slurm_conf() { echo "$STATE/slurm/etc/slurm.conf"; }
 slurm_pidfile() { echo "$STATE/slurm/run/$1.pid"; }
 slurm_port() { cat "$STATE/slurm/port"; }
+slurm_suite() { # the release of Debian that has the Slurm that was asked for; nothing: this system's own
+  case $(cat "$(slurm_dir)/version" 2>/dev/null) in
+    24.11) echo "$SLURM_24_11_SUITE" ;;
+    26.05) echo "$SLURM_26_05_SUITE" ;;
+  esac
+}
 slurm_mysql() { mariadb --no-defaults -S "$STATE/slurm/db/my.sock" "$@"; }
+
+SLURM_COMMANDS="sbatch squeue sacct scontrol scancel srun salloc sinfo sacctmgr sstat sdiag sprio sattach sbcast"
+
+install_slurm_version() { # install_slurm_version VERSION
+  case $1 in
+    '') ;;
+    24.11) install_in "$SLURM_24_11_SUITE" slurmctld slurmd slurm-client slurmdbd python3 ;;
+    26.05) install_in "$SLURM_26_05_SUITE" slurmctld slurmd slurm-client slurmdbd python3 ;;
+    *) die "--version is 24.11 or 26.05; without it the system's own is taken" ;;
+  esac
+}
+
+slurm_clients() { # the commands of another release, for a PATH
+  local program suite; suite=$(slurm_suite)
+  rm -rf "$(slurm_dir)/bin"
+  [ -n "$suite" ] || return 0
+  for program in $SLURM_COMMANDS; do
+    in_rootfs "$suite" "/usr/bin/$program"
+    rootfs_client "$(slurm_dir)/bin/$program" "$program"
+  done
+}
 
 install_slurm() {
   local missing=() pair
@@ -31,7 +59,10 @@ slurm_configure() {
   fi
   if [ "$(cat "$dir/cgroups")" = yes ]; then
     slurm_cgroups >"$dir/etc/cgroup.conf"
+  elif [ -n "$(slurm_suite)" ]; then
+    echo CgroupPlugin=disabled >"$dir/etc/cgroup.conf" # it would look for systemd
   fi
+  slurm_clients
   rm -f "$dir/etc/slurmdbd.conf"
   ( umask 077; cat >"$dir/etc/slurmdbd.conf" <<C
 AuthType=auth/munge
@@ -135,17 +166,23 @@ slurm_detach() { # slurm_detach PART COMMAND…
     HOME=/ USER="$(id -un)" SLURM_CONF="$(slurm_conf)" MYSQL_UNIX_PORT="$dir/db/my.sock" "$@"
 }
 
+slurm_daemon() { # slurm_daemon COMMAND…: sets ROOTFS_COMMAND to the words that run one of Slurm's daemons
+  if [ -n "$(slurm_suite)" ]; then in_rootfs "$(slurm_suite)" "$@"; else ROOTFS_COMMAND=("$@"); fi
+}
+
 # slurmdbd listens on every address and cannot be told otherwise. So it lives in a network of its own, and relays over
 # Unix sockets join its loopback with ours: one for those who ask it, one for what it tells slurmctld.
 slurm_launch_dbd() {
   local dir port; dir=$(slurm_dir) port=$(slurm_port)
   if ! unshare -n ip link set lo up 2>/dev/null; then
     say "no network namespace to be had: slurmdbd listens on every address of this machine at port $((port + 1))"
-    slurm_detach dbd slurmdbd -D
+    slurm_daemon slurmdbd -D
+    slurm_detach dbd "${ROOTFS_COMMAND[@]}"
     return
   fi
   rm -f "$dir/run/to-dbd" "$dir/run/to-ctld"
   # The relays die with slurmdbd, so that its port is closed when it is killed.
+  slurm_daemon slurmdbd -D
   # shellcheck disable=SC2016
   slurm_detach dbd bash -c '
     relay() { setpriv --pdeathsig KILL socat "$1,fork" "$2" & }
@@ -157,7 +194,7 @@ slurm_launch_dbd() {
       ip addr add 192.0.2.1/32 dev lo # with 127.0.0.1 alone the resolver gives slurmdbd no address to listen on
       relay "UNIX-LISTEN:$1/run/to-dbd,mode=600" "TCP:127.0.0.1:$(($2 + 1))"
       relay "TCP-LISTEN:$2,bind=127.0.0.1,reuseaddr" "UNIX-CONNECT:$1/run/to-ctld"
-      exec slurmdbd -D'"'"' dbd "$@"' dbd "$dir" "$port"
+      exec "${@:3}"'"'"' dbd "$@"' dbd "$dir" "$port" "${ROOTFS_COMMAND[@]}"
 }
 
 slurm_launch_db() {
@@ -186,15 +223,19 @@ slurm_launch() { # slurm_launch PART, if it is not running
     ctld)
       # A young controller without saved state gives up when it cannot read its associations.
       if alive "$(slurm_pidfile dbd)"; then until_ready slurmdbd "$dir/log/slurmdbd.log" slurm_check_dbd; fi
-      slurm_detach ctld slurmctld -D -f "$(slurm_conf)" ;;
-    d*) mkdir -p "$dir/spool/n${part#d}"; slurm_detach "$part" slurmd -D -f "$(slurm_conf)" -N "n${part#d}" ;;
+      slurm_daemon slurmctld -D -f "$(slurm_conf)"
+      slurm_detach ctld "${ROOTFS_COMMAND[@]}" ;;
+    d*)
+      mkdir -p "$dir/spool/n${part#d}"
+      slurm_daemon slurmd -D -f "$(slurm_conf)" -N "n${part#d}"
+      slurm_detach "$part" "${ROOTFS_COMMAND[@]}" ;;
   esac
 }
 
 slurm_nodes() { local i; for ((i = 1; i <= $(cat "$(slurm_dir)/nodes"); i++)); do echo "d$i"; done; }
 
 slurm_prepare() { # under the lock
-  local nodes=$1 cpus=$2 port=$3 fresh=$4 silence=$5 cgroups=$6 dir first part
+  local nodes=$1 cpus=$2 port=$3 fresh=$4 silence=$5 cgroups=$6 version=$7 dir first part
   dir=$(slurm_dir)
   # Nodes of one machine would share the control groups of jobs.
   if [ "$cgroups" = yes ]; then
@@ -206,10 +247,14 @@ slurm_prepare() { # under the lock
   mkdir -p "$dir/run"
   if slurm_any_alive; then
     [ -z "$port" ] || [ "$port" = "$(slurm_port)" ] || die "Slurm is already running at port $(slurm_port)"
+    [ "$version" = "$(cat "$dir/version" 2>/dev/null)" ] || die "Slurm is already running, another release: $(cat "$dir/version")"
     [ "$cgroups" = "$(cat "$dir/cgroups")" ] || die "Slurm is already running, with --cgroups: $(cat "$dir/cgroups")"
     [ -z "$nodes" ] || [ "$nodes" = "$(cat "$dir/nodes")" ] || die "Slurm is already running with $(cat "$dir/nodes") nodes"
   else
     echo "$cgroups" >"$dir/cgroups"
+    # The tables of one release's accounting are not another's.
+    if [ "$version" != "$(cat "$dir/version" 2>/dev/null)" ]; then rm -rf "$dir/db" "$dir/state"; fi
+    echo "$version" >"$dir/version"
     echo "${nodes:-$(cat "$dir/nodes" 2>/dev/null || echo 10)}" >"$dir/nodes"
     echo "${cpus:-$(cat "$dir/cpus" 2>/dev/null || echo 4)}" >"$dir/cpus"
     echo "${silence:-$(cat "$dir/silence" 2>/dev/null || echo 60)}" >"$dir/silence"
@@ -263,10 +308,11 @@ slurm_check() { # do the controller and every living node answer?
 
 slurm_wait() { until_ready Slurm "$(slurm_dir)/log/slurmctld.log" slurm_check; }
 
-slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE CGROUPS
+slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE CGROUPS VERSION
   local since; since=$(now)
   install_slurm
-  PATH=$PATH:/usr/sbin:/sbin
+  install_slurm_version "$7"
+  PATH=$(slurm_dir)/bin:$PATH:/usr/sbin:/sbin
   with_lock slurm_prepare "$@"
   slurm_wait
   say "Slurm answers at 127.0.0.1:$(slurm_port) with $(cat "$(slurm_dir)/nodes") nodes after $(seconds_since "$since")"
@@ -274,6 +320,7 @@ slurm_start() { # slurm_start NODES CPUS PORT FRESH SILENCE CGROUPS
 
 slurm_stop() {
   local dir part i p; dir=$(slurm_dir)
+  local PATH=$dir/bin:$PATH
   if alive "$(slurm_pidfile ctld)"; then # the jobs first: what runs in them would outlive every daemon
     local SLURM_CONF; SLURM_CONF=$(slurm_conf); export SLURM_CONF
     timeout 20 scancel --user="$(id -un)" >/dev/null 2>&1 || true

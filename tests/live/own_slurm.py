@@ -35,7 +35,11 @@ class OwnSlurm:
         return {**os.environ, "FORESTAY_SERVERS_DIR": str(self.folder), "SLURM_CONF": str(self.conf)}
 
     def start(self, *more: str) -> None:
-        self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS), *more)
+        version = os.environ.get(
+            "FORESTAY_TEST_SLURM_VERSION", ""
+        )  # of the Slurm under test, whose commands are on the PATH
+        of_version = ("--version", version) if version else ()
+        self.order("start", "slurm", "--nodes", str(NODES), "--cpus", str(CPUS), *of_version, *more)
         # The commands go on trying for so long before they say that there is no controller.
         text = (self.folder / "slurm" / "etc" / "slurm.conf").read_text()
         self.conf.write_text(re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=2", text))
