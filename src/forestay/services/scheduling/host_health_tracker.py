@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from forestay.domain.exceptions.causes.pilot_finding import find_cause
 from forestay.domain.exceptions.evidence.evidence import evidence_of
 from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
@@ -227,7 +226,7 @@ class HostHealthTracker(HostFailures, WriteListener):
                 continue
             if (last.wall or 0.0) >= self.policy.fast:
                 continue
-            cause = find_cause(document, evidence_of(document, log), await self.classifiers.classifier()).cause.value
+            cause = (await self.classifiers.find_cause(document, evidence_of(document, log))).cause.value
             blamed = health.blamed(cause)
             sure = blamed is True or self._well_elsewhere(document.specification, last.host)
             if not sure:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.pilot_finding import (
     execution_failure,
-    find_cause,
     needs_container,
     no_container_anywhere,
 )
@@ -87,7 +86,7 @@ class FailureDetector:
         evidence = evidence_of(document, log_tail)
         if evidence.lost:
             evidence = await self.batch.joined(document, evidence)
-        finding = find_cause(document, evidence, await self.classifiers.classifier())
+        finding = await self.classifiers.find_cause(document, evidence)
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
