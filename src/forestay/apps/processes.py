@@ -134,6 +134,10 @@ def watcher(
     records: Annotated[
         Path | None, typer.Option(help="Folder in which jobs write records of themselves, if they do.")
     ] = None,
+    before_end: Annotated[
+        bool,
+        typer.Option("--before-end", help="Jobs with records that fail wait up to 10 seconds for a decision to end."),
+    ] = False,
     override_no_requeue: Annotated[
         bool,
         typer.Option("--override-no-requeue", help="Also recover jobs that were submitted with --no-requeue."),
@@ -151,6 +155,8 @@ def watcher(
     from forestay.apps.watcher.process import SPOOL, WatcherSettings, run_watcher
     from forestay.client.transport.settings import find_settings
 
+    if before_end and not (act and records):
+        raise typer.BadParameter("--before-end needs --act and --records")
     known = find_settings()
     settings = WatcherSettings(
         spool or SPOOL,
@@ -159,6 +165,7 @@ def watcher(
         hold,
         every,
         records=records,
+        before_end=before_end,
         override_no_requeue=override_no_requeue,
         decide_within=decide_within,
     )

@@ -113,6 +113,7 @@ async def shell(
     *,
     environment: Mapping[str, str] | None = None,
     records: Path | None = None,
+    before_end: bool = False,
     acting: bool = True,
     override_no_requeue: bool = False,
     url: str = "",
@@ -125,6 +126,7 @@ async def shell(
     known = dict(environment or os.environ)
     client = AsyncForestayClient(url or server.url, server.domain.token("engine", tenant=tenant), patience=Patience(5))
     settings = WatcherSettings(folder / "spool", acting=acting, every=0.5, pace=20, records=records)
+    settings = settings._replace(before_end=before_end, patience=60)  # on a machine that does much else
     settings = settings._replace(override_no_requeue=override_no_requeue)
     watcher = make_watcher(settings, client, known)
     running = asyncio.create_task(watcher.run())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forestay.adapters.system.shim_spool import ShimSpool
-from forestay.domain.sites.watched_job import WatchedJob
+from forestay.domain.sites.watched_job import Question, WatchedJob
 from forestay.ports.errors import Permanent
 
 
@@ -104,6 +104,47 @@ def test_a_word_says_whether_its_user_allows_a_requeue(spool: ShimSpool) -> None
 
 
 @pytest.mark.finding("F-A7")
+def test_a_question_is_read_of_a_watched_job_only_and_settled_with_it(tmp_path: Path) -> None:
+    spool = ShimSpool(tmp_path / "spool", tmp_path / "records", before_end=True)
+    spool.prepare()
+    asks = tmp_path / "records" / "asks"
+    for name, text in (
+        ("7.0", "1 3 0 100\n"),
+        ("7.1", "1 0 9 200\n"),
+        ("8_2.0", "1 4 0 300\n"),
+        ("9.0", "1 5 0 400\n"),  # of a job that is not watched
+        ("7.new", "1 3 0 100\n"),
+        ("7.2", ""),  # not written yet
+        ("7.3", "2 3 0 100\n"),
+        ("7.4", "1 x 0 100\n"),
+    ):
+        (asks / name).write_text(text)
+    (asks / "7.5").symlink_to(asks / "7.0")
+    assert spool.questions(["7", "8"]) == {
+        "7": Question(os.getuid(), 1, None, 9, 200),
+        "8_2": Question(os.getuid(), 0, 4, None, 300),
+    }
+    spool.settle(WatchedJob("7", "", os.getuid(), "/", "", 0))
+    assert sorted(path.name for path in asks.iterdir()) == ["8_2.0", "9.0"]
+    spool.forget_questions(WatchedJob("8_2", "", os.getuid(), "/", "", 0))
+    assert [path.name for path in asks.iterdir()] == ["9.0"]
+    assert ShimSpool(tmp_path / "spool", tmp_path / "records").questions(["9"]) == {}
+
+
+def test_a_promise_to_decide_before_the_end_is_written_where_nodes_see_it(tmp_path: Path) -> None:
+    spool = ShimSpool(tmp_path / "spool", tmp_path / "records", before_end=True)
+    spool.prepare()
+    victim = tmp_path / "victim"
+    (tmp_path / "records" / f".watch.{os.getpid()}").symlink_to(victim)  # left by somebody else: not written through
+    spool.vouch(60, hide=100)
+    watch = tmp_path / "records" / "watch"
+    until, patience = watch.read_text().split()
+    assert (int(until) > time.time() + 50, patience) == (True, "10")
+    assert not victim.exists()
+    spool.vouch(0)
+    assert not watch.exists()
+
+
 def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Path) -> None:
     """Its owner is not the one who put that name into the folder."""
     leave(spool, "8", name="8.0.1")

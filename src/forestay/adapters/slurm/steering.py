@@ -5,6 +5,7 @@ What was done to a job stands in its comment, so that whoever repeats it after a
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ NEVER = (
 SOONEST = 2
 """Seconds from an end to the next start. A node refuses a credential that was made in the second in which it revoked the one before, both told in
 whole seconds; Slurm then reports as failed what it did not run."""
+PROMPT = 0.5
+"""Seconds in which a job that was about to end is gone from its node."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:|,Dependency:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
 ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,Reason:|,State:"
@@ -123,18 +126,30 @@ class SlurmSteering:
                 if ran.code != 0 and not said(ran.err + ran.out, ("already finished",)):
                     raise Transient(one_line(ran.err or ran.out) or f"scontrol ended with {ran.code}")
 
-    async def hold(self, job: BatchId) -> None:
+    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
         fields = await self._remembered(job)
         if not _held(fields):
-            await self._do("requeuehold" if _over(fields) else "hold", job)
+            await self._do("requeuehold" if _over(fields) or _is_start(fields, failed_start) else "hold", job)
 
     async def again(
-        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+        self,
+        job: BatchId,
+        *,
+        needs: Mapping[str, int],
+        wait: int,
+        mark: str,
+        avoid: Collection[str] = (),
+        failed_start: int | None = None,
     ) -> None:
         fields = await self._remembered(job)
         marked = fields.get("Comment", "").endswith(MARK + mark)
         if marked and not _held(fields):
             return
+        if _is_start(fields, failed_start):
+            await self._do("requeuehold", job)
+            # It was about to end, so that this does not take long. What is changed before is lost: Slurm sets the start of the job once more.
+            await asyncio.sleep(PROMPT)
+            fields = await self._remembered(job)
         if fields.get("JobState") == "COMPLETING":
             raise Transient("a node has not confirmed yet that nothing of the job runs there")
         if _over(fields):
@@ -374,11 +389,12 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     mark = fields.get("Comment", "").rpartition(MARK)[2] if MARK in fields.get("Comment", "") else ""
     logs = dict.fromkeys(fields[field] for field in ("StdErr", "StdOut") if fields.get(field, "").startswith("/"))
     user = fields.get("UserId", "").partition("(")[0]
-    waiting = fields.get("JobState") == "PENDING"
+    state = fields.get("JobState")
+    waiting, running = state == "PENDING", state == "RUNNING"
     requeue = fields.get("Requeue") != "0"
     name = fields.get("JobName", "job")
     given_up = tuple(re.findall(r":(\d+)(?:_[\d*]+)?\(failed\)", fields.get("Dependency", "")))
-    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, requeue, given_up)
+    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, running, requeue, given_up)
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
@@ -399,6 +415,11 @@ def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
 
 def _held(fields: Mapping[str, str]) -> bool:
     return fields.get("JobState") == "PENDING" and (fields.get("Reason") in HELD or fields.get("Priority") == "0")
+
+
+def _is_start(fields: Mapping[str, str], number: int | None) -> bool:
+    """Whether the job runs, and for that many times anew."""
+    return number is not None and fields.get("JobState") == "RUNNING" and fields.get("Restarts") == str(number)
 
 
 def _over(fields: Mapping[str, str]) -> bool:

@@ -7,13 +7,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from forestay.domain.sites.batch import BatchId
-from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
+from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJob
 from forestay.ports.errors import Permanent
 
 FORMAT = b"1"
@@ -36,10 +36,14 @@ class ShimSpool:
     folder: Path
     records: Path | None = None
     """Where jobs write records of themselves, if they do: a place that nodes and this machine share."""
+    before_end: bool = False
+    """Jobs that fail ask there before they end, in `asks`; those that start while it is vouched for do."""
+    patience: int = 10
+    """Seconds for which such a job waits for an answer."""
 
     def prepare(self) -> None:
         """Make what is missing of it; what is there stays as its administrator made it. `Permanent` if it cannot be made."""
-        for place in (self.folder / "new", *([self.records] if self.records is not None else [])):
+        for place in (self.folder / "new", *self._shared()):
             try:
                 if place.is_dir():
                     continue
@@ -50,6 +54,11 @@ class ShimSpool:
                 raise Permanent(
                     f"the folder {place} cannot be created: {error.strerror}; create it for this user, or choose another spool (--spool, and FORESTAY_SHIM_SPOOL for the shim)"
                 ) from error
+
+    def _shared(self) -> list[Path]:
+        if self.records is None:
+            return []
+        return [self.records, self.records / "asks"] if self.before_end else [self.records]
 
     def jobs(self) -> Sequence[WatchedJob]:
         jobs: list[WatchedJob] = []
@@ -74,11 +83,12 @@ class ShimSpool:
                 path.unlink(missing_ok=True)
             # Last, for without it the elements would be hidden again.
             (self.folder / "settled" / job.id).unlink(missing_ok=True)
+        for place in self._shared():
+            _remove(place, job)
+
+    def forget_questions(self, job: WatchedJob) -> None:
         if self.records is not None:
-            for pattern in (f"{job.id}.*", f"{job.id}_*.*"):
-                for path in self.records.glob(pattern):
-                    with contextlib.suppress(OSError):
-                        path.unlink()
+            _remove(self.records / "asks", job)
 
     def _settle_element(self, job: WatchedJob) -> None:
         place = self.folder / "settled"
@@ -107,18 +117,35 @@ class ShimSpool:
         except (OSError, ValueError):
             return None
 
+    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
+        if self.records is None or not self.before_end:
+            return {}
+        questions: dict[BatchId, Question] = {}
+        # The folder is open to all: only what is of a job that is watched is opened.
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self.records / "asks"):
+                name, _, start = entry.name.partition(".")
+                if start.isdigit() and name.partition("_")[0] in jobs:
+                    with contextlib.suppress(OSError, ValueError):
+                        question = _read_question(entry.path, int(start))
+                        if name not in questions or questions[name].restarts < question.restarts:
+                            questions[name] = question
+        return questions
+
     def vouch(self, seconds: float, *, hide: float = 0) -> None:
         watch = self.folder / "watch"
+        on_nodes = self.records / "watch" if self.records is not None and self.before_end else None
         if seconds <= 0:
             watch.unlink(missing_ok=True)
+            if on_nodes is not None:
+                on_nodes.unlink(missing_ok=True)
             return
         now = time.time()
         # One second for the time between this look at the file and the new one in its place.
         since = self._since(now + 1) or now
-        draft = self.folder / f".watch.{os.getpid()}"
-        draft.write_text(f"{int(now + seconds)}\n{since:.3f}\n{int(hide)}\n")
-        draft.chmod(0o644)
-        draft.rename(watch)
+        _put(watch, f"{int(now + seconds)}\n{since:.3f}\n{int(hide)}\n")
+        if on_nodes is not None:
+            _put(on_nodes, f"{int(now + seconds)}\n{self.patience}\n")
 
     def vouched(self) -> float | None:
         return self._since(time.time())
@@ -159,6 +186,26 @@ class ShimSpool:
         return True
 
 
+def _remove(place: Path, job: WatchedJob) -> None:
+    """Every file of a job, or of the elements of an array."""
+    for pattern in (f"{job.id}.*", f"{job.id}_*.*"):
+        for path in place.glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _put(path: Path, text: str) -> None:
+    """Into the place of what is there, at once."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    # Not through a link that somebody else left: the folder may be open to all.
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with os.fdopen(handle, "w") as target:
+        os.fchmod(handle, 0o644)
+        target.write(text)
+    draft.rename(path)
+
+
 def _plain(path: str) -> BinaryIO:
     """A plain file, opened; `OSError` for anything else."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -178,6 +225,17 @@ def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
     return PayloadRecord(
         fields["host"][:200], int(fields["begun"]), int(fields["seen"]), int(fields["peak"]), code, signal or None, tail
     )
+
+
+def _read_question(path: str, start: int) -> Question:
+    with _plain(path) as source:
+        owner = os.fstat(source.fileno()).st_uid
+        version, code, signal, ended = source.read(100).decode().split()
+    if version.encode() != FORMAT:
+        raise ValueError(f"{path} is not a question")
+    if int(signal):
+        return Question(owner, start, None, int(signal), int(ended))
+    return Question(owner, start, int(code), None, int(ended))
 
 
 def _read(path: str) -> WatchedJob:

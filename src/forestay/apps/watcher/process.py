@@ -38,6 +38,10 @@ class WatcherSettings(NamedTuple):
     """Slurm commands a second, at most."""
     records: Path | None = None
     """Where jobs write records of themselves, if they do."""
+    before_end: bool = False
+    """Jobs with records ask before they end when they have failed."""
+    patience: int = 10
+    """Seconds for which they wait for an answer."""
     override_no_requeue: bool = False
     """Also recover jobs that Slurm may not requeue, whatever their users said."""
     decide_within: float = 120.0
@@ -48,7 +52,7 @@ def make_watcher(
     settings: WatcherSettings, client: AsyncForestayClient, environment: Mapping[str, str] = os.environ
 ) -> BatchJobRecovery:
     """The service, wired."""
-    spool = ShimSpool(settings.spool, settings.records)
+    spool = ShimSpool(settings.spool, settings.records, settings.before_end and settings.acting, settings.patience)
     spool.prepare()
     clock = SystemClock()
     commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace, max(1, int(4 * settings.pace))))

@@ -7,7 +7,7 @@ batch system run it once more under the same id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -70,6 +70,32 @@ class WatchedJob(NamedTuple):
     @property
     def own_key(self) -> str:
         return f"{self.cluster or 'slurm'}-{self.id}"
+
+
+class Question(NamedTuple):
+    """Asked from within a job whose script has failed, while the batch system still takes the job to be running."""
+
+    owner: int
+    """The user's number, by the owner of the file."""
+    restarts: int
+    """Which start of the job it is."""
+    exit_code: int | None
+    signal: int | None
+    ended: int
+    """Seconds since 1970, by the node's clock."""
+
+
+def as_asked(outcome: BatchOutcome, question: Question) -> BatchOutcome:
+    """What became of a job, if it asks itself. One that asks has failed, whether the batch system says so yet or not; its end is the script's, so that
+    it is the same failure before and after."""
+    if question.restarts != outcome.restarts or fate(outcome) not in (WatchedJobAction.GOING, WatchedJobAction.FAILED):
+        return outcome
+    if outcome.state is BatchState.RUNNING:
+        code, signal = question.exit_code, question.signal
+        return replace(
+            outcome, state=BatchState.ENDED, word="FAILED", exit_code=code, signal=signal, ended=question.ended
+        )
+    return replace(outcome, ended=question.ended) if outcome.state in OVER else outcome
 
 
 class ArrayReading(NamedTuple):
@@ -152,6 +178,7 @@ class JobDetails:
     """The files that it prints to, errors first."""
     waiting: bool = False
     """It is in the queue and has not begun."""
+    running: bool = False
     requeue: bool = True
     """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
     waits_in_vain_for: tuple[BatchId, ...] = ()

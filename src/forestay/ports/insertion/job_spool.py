@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from forestay.domain.sites.batch import BatchId
-from forestay.domain.sites.watched_job import PayloadRecord, WatchedJob
+from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJob
 
 
 class JobSpool(Protocol):
@@ -28,6 +28,15 @@ class JobSpool(Protocol):
 
     def settled(self, array: WatchedJob) -> frozenset[BatchId]:
         """The elements of an array that are settled already."""
+        ...
+
+    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
+        """What those of the jobs ask that have failed and wait for a decision before they end; arrays stand for their elements. `settle` is the
+        answer that nothing more comes of it."""
+        ...
+
+    def forget_questions(self, job: WatchedJob) -> None:
+        """It runs once more, and has nothing to ask."""
         ...
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:

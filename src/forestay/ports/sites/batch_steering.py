@@ -43,15 +43,24 @@ class BatchSteering(Protocol):
         """Jobs that wait or run may be run again later, if their submitter had ruled that out. For an array: each element that has not ended."""
         ...
 
-    async def hold(self, job: BatchId) -> None:
-        """It waits under its id, also if it has ended, and does not start before `again`."""
+    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
+        """It waits under its id, also if it has ended, and does not start before `again`. A job whose start of that number still runs is known to have
+        failed: it is ended and waits."""
         ...
 
     async def again(
-        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+        self,
+        job: BatchId,
+        *,
+        needs: Mapping[str, int],
+        wait: int,
+        mark: str,
+        avoid: Collection[str] = (),
+        failed_start: int | None = None,
     ) -> None:
         """It runs once more under its id, in so many seconds at the earliest, with these needs, and not on the nodes to be avoided if there are enough others.
-        Once for a mark, however often it is asked for. Jobs of the same user that were given up because it had failed wait for it again."""
+        Once for a mark, however often it is asked for. Jobs of the same user that were given up because it had failed wait for it again.
+        `failed_start` as for `hold`."""
         ...
 
     async def release_dependents(self, array: BatchId, owner: int) -> None:

@@ -25,6 +25,7 @@ from forestay.domain.sites.watched_job import (
     Vouching,
     WatchedJob,
     WatchedJobAction,
+    as_asked,
     evidence,
     fate,
     lost_start,
@@ -50,6 +51,10 @@ AT_ONCE = 20
 """Incidents that the service tells of at a time."""
 COMMANDS = 60.0
 """Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
+NEWS = 2.0
+"""Seconds for which a decision is waited for while jobs wait for it to end."""
+QUESTIONS = 0.5
+"""Seconds between two looks whether a job asks something."""
 ANSWER = 15.0
 """Seconds after which an exception service that does not answer is away."""
 NEXTFLOW = "nf-"
@@ -101,6 +106,8 @@ class BatchJobRecovery:
     """Which start of a job was told as lost with its node."""
     _stuck: dict[BatchId, float] = field(default_factory=dict)
     """Since when jobs are seen that will never start, in seconds since 1970."""
+    _asked: set[tuple[BatchId, int]] = field(default_factory=set)
+    """Questions of jobs that were seen, with the number of the start."""
     _act: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by an act on a job, so that the job is not shown as failed in the middle of it."""
 
@@ -111,9 +118,41 @@ class BatchJobRecovery:
             async with asyncio.TaskGroup() as tasks:
                 # Apart from the looks, which a batch system that does not answer holds up for minutes.
                 tasks.create_task(poll_forever(self.vouch, self.every, self.troubled))
-                tasks.create_task(poll_forever(self.look, self.every, self.troubled))
+                tasks.create_task(poll_forever(self._look_when_due, 0, self.troubled))
         finally:
             self.spool.vouch(0)
+
+    async def _look_when_due(self) -> None:
+        """Look, then wait until the next time, or until a job asks something."""
+        try:
+            await self.look()
+        finally:
+            clock, left = asyncio.get_running_loop().time, self.every
+            until = clock() + left
+            while (left := until - clock()) > 0:
+                await asyncio.sleep(min(QUESTIONS, left))
+                if self._new_questions():
+                    break
+
+    def _new_questions(self) -> set[tuple[BatchId, int]]:
+        questions = self.spool.questions(self._identities).items()
+        return {(name, question.restarts) for name, question in questions} - self._asked
+
+    async def _outcome(self, job: WatchedJob) -> BatchOutcome:
+        return (await self._outcomes([job]))[job]
+
+    async def _outcomes(self, jobs: Collection[WatchedJob]) -> dict[WatchedJob, BatchOutcome]:
+        """What became of jobs, by the batch system and by what they ask themselves."""
+        outcomes = await self.reader.outcome(sorted(job.id for job in jobs))
+        # Afterwards: one that asks now was running a moment ago.
+        questions = self.spool.questions({job.base for job in jobs})
+        result: dict[WatchedJob, BatchOutcome] = {}
+        for job in sorted(jobs, key=lambda job: job.id):
+            question = questions.get(job.id)
+            outcome = outcomes[job.id]
+            asks = question is not None and question.owner == job.owner
+            result[job] = as_asked(outcome, question) if question is not None and asks else outcome
+        return result
 
     async def vouch(self) -> None:
         """Vouch for a while longer if the exception service answers, and no more if it does not."""
@@ -140,15 +179,18 @@ class BatchJobRecovery:
         arrays = {name: word for name, word in words.items() if self._identities[name].kind is JobKind.ARRAY}
         readings = await self._elements(arrays)
         jobs = {name: word for name, word in words.items() if name not in arrays}
+        questions = self.spool.questions(words)
+        self._asked = {(name, question.restarts) for name, question in questions.items()}
         for name, array in arrays.items():
-            jobs |= self._undecided(array, readings.get(name))
-        outcomes = await self.reader.outcome(sorted(jobs))
-        await self._judge({jobs[name]: outcomes[name] for name in outcomes})
+            asking = {element for element in questions if element.partition("_")[0] == name}
+            jobs |= self._undecided(array, readings.get(name), asking)
+        outcomes = await self._outcomes(jobs.values())
+        await self._judge(outcomes)
         await self._allow([array for name, array in arrays.items() if name in readings and readings[name].active])
         await self._obey(jobs)
         await self._end({array: readings[name] for name, array in arrays.items() if name in readings})
         stuck = {array.id for array in arrays.values() if array.id in readings and readings[array.id].stuck}
-        stuck |= {name for name, outcome in outcomes.items() if outcome.reason == NEVER_STARTS}
+        stuck |= {job.id for job, outcome in outcomes.items() if outcome.reason == NEVER_STARTS}
         await self._leave({name: word for name, word in words.items() if name in stuck}, words)
         self.looks += 1
 
@@ -172,10 +214,12 @@ class BatchJobRecovery:
             self.troubled(f"the elements of arrays are looked at later: {error}")
             return {}
 
-    def _undecided(self, array: WatchedJob, reading: ArrayReading | None) -> dict[BatchId, WatchedJob]:
+    def _undecided(
+        self, array: WatchedJob, reading: ArrayReading | None, asking: Collection[BatchId]
+    ) -> dict[BatchId, WatchedJob]:
         """The elements that something may have to be done about; each is a job like any other from here on."""
         settled = self.spool.settled(array)
-        names = {name for name, known in self._reported.items() if known.job.base == array.id}
+        names = {name for name, known in self._reported.items() if known.job.base == array.id} | set(asking)
         if reading is not None:
             names |= reading.restarted
             names |= set(sorted(reading.failed - settled - names, key=lambda name: (len(name), name))[:ELEMENTS])
@@ -237,11 +281,12 @@ class BatchJobRecovery:
         why_not = several(job.id, self._identities[job.base].kind)
         if why_not or verb in GIVE_UP:
             return why_not
-        outcome = (await self.reader.outcome([job.id]))[job.id]
+        outcome = await self._outcome(job)
         details = (await self.steering.details([job.id])).get(job.id)
         why_not = self._obstacle(job, outcome, details)
         answers = [other for other, owner in self._answered.get(job.base, ()) if owner == job.owner]
-        if not why_not and answers:
+        ends = fate(outcome) is WatchedJobAction.FAILED and details is not None and not details.running
+        if not why_not and answers and ends:
             return f"job {answers[0]} runs because job {job.id} failed (afternotok), so job {job.id} is not run again"
         return why_not
 
@@ -368,7 +413,7 @@ class BatchJobRecovery:
             return
         names = list(waiting)
         for start in range(0, len(names), AT_ONCE):
-            news = await self.service.news(names[start : start + AT_ONCE], wait=0)
+            news = await self.service.news(names[start : start + AT_ONCE], wait=NEWS if self._asked else 0)
             for order in news.orders:
                 await self._do(order, jobs.get(order.instance.rpartition(":")[2]))
             await self._close(news.closed, waiting)
@@ -379,7 +424,7 @@ class BatchJobRecovery:
             known = waiting.get(incident)
             # It may have been ordered to run again just now, or meanwhile by a person.
             if known is not None and known.job.id in self._reported:
-                outcome = (await self.reader.outcome([known.job.id]))[known.job.id]
+                outcome = await self._outcome(known.job)
                 if fate(outcome) is WatchedJobAction.FAILED:
                     await self._settle(known.job, "run-failed")
                 elif fate(outcome) is WatchedJobAction.GOING:
@@ -412,7 +457,7 @@ class BatchJobRecovery:
         if order.verb in AGAIN:
             await self._again(order, job)
         elif order.verb == "suspend":
-            await self.steering.hold(job.id)
+            await self.steering.hold(job.id, failed_start=self._failed_start(job))
         elif order.verb == "continue":
             await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
         elif order.verb in GIVE_UP:
@@ -428,12 +473,19 @@ class BatchJobRecovery:
         # With other needs it is the job that is recovered; as it was, it is where it ran.
         avoid = known.nodes if known is not None and not order.needs else ()
         needs = needed(details, order.needs)
-        await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid)
+        start = self._failed_start(job)
+        await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid, failed_start=start)
+        self.spool.forget_questions(job)
         # Its next failure is another one.
         self._reported.pop(job.id, None)
 
+    def _failed_start(self, job: WatchedJob) -> int | None:
+        """Which start of a job has failed by its own word, though it may still run."""
+        question = self.spool.questions([job.base]).get(job.id)
+        return question.restarts if question is not None and question.owner == job.owner else None
+
     async def _give_up(self, job: WatchedJob) -> None:
-        outcome = (await self.reader.outcome([job.id]))[job.id]
+        outcome = await self._outcome(job)
         if fate(outcome) is WatchedJobAction.GOING:
             await self.steering.cancel(job.id)
         await self._settle(job, "run-failed")

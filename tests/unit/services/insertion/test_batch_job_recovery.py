@@ -16,6 +16,7 @@ from forestay.domain.sites.watched_job import (
     JobIdentity,
     JobKind,
     PayloadRecord,
+    Question,
     WatchedJob,
     WatchedJobAction,
     evidence,
@@ -46,6 +47,7 @@ class FakeSpool:
     """Elements of arrays that are settled."""
     told: bool = False
     """The job has written its exit code down for Nextflow."""
+    asks: dict[BatchId, Question] = field(default_factory=dict)
 
     def jobs(self) -> Sequence[WatchedJob]:
         return [*self.foreign, *self.words.values()]
@@ -57,9 +59,16 @@ class FakeSpool:
         if job.id != job.base:
             self.ended.add(job.id)
         self.words.pop(job.id, None)
+        self.asks.pop(job.id, None)
 
     def settled(self, array: WatchedJob) -> frozenset[BatchId]:
         return frozenset(self.ended)
+
+    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
+        return {name: question for name, question in self.asks.items() if name.partition("_")[0] in jobs}
+
+    def forget_questions(self, job: WatchedJob) -> None:
+        self.asks.pop(job.id, None)
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:
         self.promised = seconds
@@ -94,6 +103,8 @@ class FakeBatch:
     waits_for: tuple[BatchId, ...] = ()
     answers: dict[BatchId, tuple[BatchId, ...]] = field(default_factory=dict)
     """Jobs whose failure others wait for, by those."""
+    ended_starts: list[int | None] = field(default_factory=list)
+    """What was said of the start that failed when a job was held or run again."""
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -129,6 +140,7 @@ class FakeBatch:
                 logs,
                 requeue=self.requeue,
                 waits_in_vain_for=self.waits_for,
+                running=self.now.state is BatchState.RUNNING,
             )
             for job in jobs
         }
@@ -140,18 +152,27 @@ class FakeBatch:
         self.requeue = True
         self.done += [("allow", job) for job in jobs]
 
-    async def hold(self, job: BatchId) -> None:
+    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
+        self.ended_starts.append(failed_start)
         self.now = WAITS
         self.done.append(("hold", job))
 
     async def again(
-        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+        self,
+        job: BatchId,
+        *,
+        needs: Mapping[str, int],
+        wait: int,
+        mark: str,
+        avoid: Collection[str] = (),
+        failed_start: int | None = None,
     ) -> None:
         if self.away:
             raise Transient("no answer")
         if mark in self.marks:
             return
         self.marks.add(mark)
+        self.ended_starts.append(failed_start)
         self.now = replace(WAITS, restarts=self.now.restarts + 1)
         self.done.append(("again", (dict(needs), wait)))
         self.avoided = tuple(avoid)
@@ -406,7 +427,14 @@ class FakeArray(FakeBatch):
         return self.over
 
     async def again(
-        self, job: BatchId, *, needs: Mapping[str, int], wait: int, mark: str, avoid: Collection[str] = ()
+        self,
+        job: BatchId,
+        *,
+        needs: Mapping[str, int],
+        wait: int,
+        mark: str,
+        avoid: Collection[str] = (),
+        failed_start: int | None = None,
     ) -> None:
         self.states[job] = replace(WAITS, restarts=1)
         self.done.append(("again", job))
