@@ -28,12 +28,12 @@ install_slurm_version() { # install_slurm_version VERSION
 }
 
 slurm_clients() { # the commands of another release, for a PATH
-  local program suite; suite=$(slurm_suite)
-  rm -rf "$(slurm_dir)/bin"
+  local program suite folder; suite=$(slurm_suite) folder=$(slurm_dir)
+  rm -rf "${folder:?}/bin"
   [ -n "$suite" ] || return 0
   for program in $SLURM_COMMANDS; do
     in_rootfs "$suite" "/usr/bin/$program"
-    rootfs_client "$(slurm_dir)/bin/$program" "$program"
+    rootfs_client "$folder/bin/$program" "$program"
   done
 }
 
