@@ -119,6 +119,10 @@ insertion-matrix *args:
     uv run python -m tests.system.insertion.matrix "$@"
     uv run python scripts/insertion_matrix.py
 
+# Compare 200 forms of Slurm's commands bare and through the shim, on a real Slurm. Minutes.
+shim-forms:
+    eval "$(scripts/servers env)" && uv run python -m tests.system.shim.forms
+
 # Start the real servers that `live` needs, unless they run already.
 servers-up:
     scripts/servers start postgres

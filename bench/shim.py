@@ -6,6 +6,8 @@
 A server and an acting watcher run, and are killed with -9. Then sbatch is called bare and through the shim in turns, call by call; every job is submitted held, so that only
 sbatch is measured. Output is compared word for word, each id must follow on the one before, and every job must be in Slurm's queue. Then some of the shim's jobs
 are let go and fail, the others are cancelled, and Forestay is started again: it must find every job of the shim's in the spool, settle it, and have an incident of each that failed.
+Status calls are measured in the same way as if a watcher acted, and so is a sacct that prints 10,000 rows, of which one in twenty failed; the rows come from a file, so that what is
+measured is the shim alone.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ from tests.unit.apps.server.running import Domain, until
 from bench.harness import keep, leave
 
 SHIM = Path(__file__).parent.parent / "shim" / "forestay-shim"
-CPU_GOAL, WALL_GOAL = 5.0, 20.0
+CPU_GOAL, WALL_GOAL = 2.5, 20.0
+STATUS_GOAL = 1.5
+STATUS = (("squeue",), ("squeue", "-h", "-o", "%i %T"), ("sacct", "-X", "-n", "-P", "-o", "JobID,State"))
+"""What engines ask; while a watcher acts, so that the shim looks at each line."""
+ROWS = 10_000
 JOB = ("--hold", "--mem=10", "-o", "/dev/null", "--wrap", "exit 3")
 FAILING = 20
 """Jobs that fail while nobody watches."""
@@ -49,9 +55,9 @@ class Call(NamedTuple):
         return int(self.output.split()[-1])
 
 
-def call(known: dict[str, str]) -> Call:
+def call(known: dict[str, str], words: tuple[str, ...] = ("sbatch", *JOB)) -> Call:
     before, since = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    result = subprocess.run(["sbatch", *JOB], env=known, capture_output=True, text=True, check=True)
+    result = subprocess.run(words, env=known, capture_output=True, text=True, check=True)
     wall, after = time.perf_counter() - since, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Call(wall * 1000, cpu * 1000, result.stdout + result.stderr)
@@ -76,6 +82,8 @@ async def main() -> None:
         for started in await start(running, folder / "spool"):
             started.kill()
         calls = measure(asked.calls, folder)
+        status = measure_status(max(10, asked.calls // 20), folder)
+        long = measure_listing(20, folder)
         jobs = {arm: [other_call.job for other_call in call] for arm, call in calls.items()}
         queued = {int(part) for part in slurm("squeue", "-h", "-o", "%i").split()}
         spooled = {int(path.name.partition(".")[0]) for path in (folder / "spool" / "new").iterdir()}
@@ -87,7 +95,7 @@ async def main() -> None:
         learnt = time.monotonic() - since
         body = (await running.client(server, "viewer", tenant=TENANT).get("/v1/incidents?limit=500")).json()
     incidents = {int(incident["task"].rpartition(":")[2]) for incident in body["incidents"]}
-    report(asked.calls, calls, jobs, queued, spooled, learnt, set(failing), incidents)
+    report(asked.calls, calls, jobs, queued, spooled, learnt, set(failing), incidents, status, long)
 
 
 async def start(running: Processes, spool: Path) -> tuple[Started, Started]:
@@ -107,6 +115,45 @@ def measure(count: int, folder: Path) -> dict[str, list[Call]]:
         for arm, known in order if number % 2 else reversed(order):
             arms[arm].append(call(known))
     return arms
+
+
+def promise(spool: Path) -> None:
+    """As a watcher that acts writes it."""
+    now = int(time.time())
+    (spool / "new").mkdir(parents=True, exist_ok=True)
+    (spool / "watch").write_text(f"{now + 3600}\n{now}.000\n180\n")
+
+
+def measure_status(count: int, folder: Path) -> dict[str, float]:
+    """The CPU time of status calls through the shim by that of bare ones."""
+    promise(folder / "acting")
+    bare = dict(os.environ)
+    through = bare | {"PATH": f"{folder / 'bin'}:{bare['PATH']}", "FORESTAY_SHIM_SPOOL": str(folder / "acting")}
+    ratios = {}
+    for words in STATUS:
+        pairs = [(call(bare, words).cpu, call(through, words).cpu) for _ in range(count)]
+        ratios[" ".join(words[:2])] = sum(shim for _, shim in pairs) / sum(other for other, _ in pairs)
+    return ratios
+
+
+def measure_listing(count: int, folder: Path) -> float:
+    """Milliseconds of CPU that the shim adds to a sacct of many rows."""
+    promise(folder / "acting")
+    states = ["FAILED", *["COMPLETED"] * 19]
+    rows = (f"{100_000 + row}|wrap|main|pilots|1|{states[row % 20]}|0:0\n" for row in range(ROWS))
+    (folder / "rows").write_text("".join(rows))
+    real = folder / "stand-in"
+    real.mkdir()
+    (real / "sacct").write_text(f"#!/bin/sh\nexec cat {folder}/rows\n")
+    (real / "sacct").chmod(0o755)
+    through = dict(os.environ) | {"FORESTAY_SHIM_REAL": str(real), "FORESTAY_SHIM_SPOOL": str(folder / "acting")}
+    pairs = []
+    for _ in range(count):
+        before, after = (call(through, (str(place / "sacct"), "-X", "-n", "-P")) for place in (real, folder / "bin"))
+        if before.output != after.output:
+            sys.exit("a listing through the shim is another one")
+        pairs.append(after.cpu - before.cpu)
+    return statistics.fmean(pairs)
 
 
 async def end(failing: list[int], others: list[int]) -> None:
@@ -136,6 +183,8 @@ def report(
     learnt: float,
     failing: set[int],
     incidents: set[int],
+    status: dict[str, float],
+    long: float,
 ) -> None:
     every = sorted(jobs["bare"] + jobs["shim"])
     same = all(
@@ -155,18 +204,27 @@ def report(
         "spooled": len(spooled & set(jobs["shim"])),
         "incidents": len(incidents & failing),
         "learnt_seconds": learnt,
+        "listing_cpu": long,
+        **{f"ratio {name}": ratio for name, ratio in status.items()},
         "load": os.getloadavg()[0],
     }
     print(
         f"{count} calls each with Forestay killed: the shim adds {facts['wall_p50']:.1f} ms (p50) and {facts['wall_p99']:.1f} ms (p99; {facts['paired_p99']:.1f} ms call by call) of wall"
         f" time and {facts['cpu']:.2f} ms of CPU; {facts['queued']} of {2 * count} queued, ids in order: {in_order} ({facts['foreign_ids_between']} of others between), said the"
         f" same: {same}; afterwards all {facts['spooled']} of {count} were learnt from the spool and settled in {learnt:.1f} s, {facts['incidents']} of {len(failing)} that had"
-        f" failed are incidents; load {facts['load']:.1f}"
+        f" failed are incidents; status calls cost {', '.join(f'{ratio:.2f} times ({name})' for name, ratio in status.items())} the CPU of bare ones; {long:.0f} ms for"
+        f" {ROWS} rows; load {facts['load']:.1f}"
     )
     print(f"raw figures in {keep('shim', [], facts)}", file=sys.stderr)
     whole = facts["queued"] == 2 * count and facts["spooled"] == count and same and in_order
     learnt_all = facts["incidents"] == len(failing)
-    leave(reached=whole and learnt_all and facts["cpu"] <= CPU_GOAL and facts["wall_p99"] <= WALL_GOAL)
+    leave(
+        reached=whole
+        and learnt_all
+        and facts["cpu"] <= CPU_GOAL
+        and max(status.values()) <= STATUS_GOAL
+        and facts["wall_p99"] <= WALL_GOAL
+    )
 
 
 def percentile(calls: list[Call]) -> float:
