@@ -32,7 +32,7 @@ check-pilot:
 
 [private]
 check-shell:
-    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash shim/*
+    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash $(grep -l "^#!/bin/sh" shim/*)
 
 # Words and turns that the glossary replaced, by Vale.
 [private]

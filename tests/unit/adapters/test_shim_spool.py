@@ -104,6 +104,21 @@ def test_a_word_says_whether_its_user_allows_a_requeue(spool: ShimSpool) -> None
 
 
 @pytest.mark.finding("F-A7")
+def test_words_of_one_user_do_not_keep_out_those_of_another(spool: ShimSpool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that come first in any order, and are no words at all."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    monkeypatch.setattr("forestay.adapters.system.shim_spool.MOST_JOBS", 3)
+    for number in range(10):
+        leave(spool, str(number))
+        os.chown(spool.folder / "new" / f"{number}.0.4711", 65534, 65534)
+        (spool.folder / "new" / f"!{number}").write_text("")
+    leave(spool, "77777")
+    jobs = spool.jobs()
+    assert [job.id for job in jobs if job.owner == os.getuid()] == ["77777"]
+    assert sorted(job.id for job in jobs if job.owner == 65534) == ["0", "1", "2"]
+
+
 def test_a_question_is_read_of_a_watched_job_only_and_settled_with_it(tmp_path: Path) -> None:
     spool = ShimSpool(tmp_path / "spool", tmp_path / "records", before_end=True)
     spool.prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from forestay.adapters.slurm.controllers import controllers, why_unreached
 from forestay.adapters.slurm.reading import NodeWord, joined, read_accounting, read_queue, with_nodes
-from forestay.adapters.slurm.words import exit_of, nodes_of, one_line, state_of
+from forestay.adapters.slurm.words import NOT_SENT, PERHAPS_SENT, exit_of, nodes_of, one_line, state_of
 from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState, SubmitRefusal
 
 RUNS = "10|10|N/A|RUNNING|None|n1|0|0|2026-11-15T18:39:01|2027-11-15T18:39:01|fs-t2"
@@ -125,3 +126,17 @@ async def test_a_host_that_takes_connections_has_a_scheduler_that_does_not_answe
     async with server:
         port = server.sockets[0].getsockname()[1]
         assert await why_unreached([("127.0.0.1", port)]) is SubmitRefusal.SCHEDULER_DOWN
+
+
+def test_the_shim_takes_the_same_words_for_an_answer_that_may_have_been_lost() -> None:
+    """The shim is a shell script and cannot read them here."""
+    shim = (Path(__file__).parents[3] / "shim" / "forestay-shim").read_text()
+    body = shim.partition("\nperhaps_taken() {")[2].partition("\n}\n")[0]
+    surely_not, _, perhaps = body.partition("esac")
+    phrases = {phrase.lower() for phrase in re.findall(r'\*"([^"]+)"\*', perhaps)}
+    assert phrases == set(PERHAPS_SENT) - {"unspecified error"}
+    # What Slurm says when nobody listens contains one of them.
+    assert re.findall(r'\*"([^"]+)"\*', surely_not) == ["connect failure"]
+    away = shim.partition("\naway() {")[2].partition("\n}\n")[0]
+    always = away.partition("asked:")[0]
+    assert {phrase.lower() for phrase in re.findall(r'\*"([^"]+)"\*', always)} <= set(NOT_SENT)

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ WITH_OPTIONS = b"2"
 MOST_WORD = 16_384
 """Bytes of one word; paths and names are shorter."""
 MOST_TAIL = 32_768
-MOST_JOBS = 100_000
+MOST_JOBS = 50_000
+"""Words of one user that are read, the lowest ids first; the folder is open to all, and nobody's words must keep out another's."""
 MOST_SCRIPT = 1 << 20
 _WORK_FOLDER = re.compile(r"(?m)^###   - (/.+)$")
 """Where an element of an array runs, in the head of Nextflow's script."""
@@ -63,12 +65,16 @@ class ShimSpool:
     def jobs(self) -> Sequence[WatchedJob]:
         jobs: list[WatchedJob] = []
         try:
-            entries = sorted(os.scandir(self.folder / "new"), key=lambda entry: entry.name)[:MOST_JOBS]
+            entries = [entry for entry in os.scandir(self.folder / "new") if entry.name.partition(".")[0].isdecimal()]
         except FileNotFoundError:
             return ()
-        for entry in entries:
+        taken: Counter[int] = Counter()
+        for entry in sorted(entries, key=lambda entry: (len(entry.name.partition(".")[0]), entry.name)):
             with contextlib.suppress(OSError, ValueError):
-                jobs.append(_read(entry.path))
+                owner = entry.stat(follow_symlinks=False).st_uid
+                taken[owner] += 1
+                if taken[owner] <= MOST_JOBS:
+                    jobs.append(_read(entry.path))
         return sorted(jobs, key=lambda job: (job.since, job.id))
 
     def discard(self, job: WatchedJob) -> None:

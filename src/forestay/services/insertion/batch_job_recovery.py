@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple
 
 from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
@@ -327,8 +326,12 @@ class BatchJobRecovery:
                     pass
         await self._allow(going)
         if failed:
-            # The others at the next look: a storm does not keep us from what else there is to do.
-            failed = dict(islice(failed.items(), A_LOOK))
+            # The others at the next look: a storm does not keep us from what else there is to do. First those that wait to end, then those that have waited
+            # longest, for there is a time within which each must be decided on.
+            waits = sorted(
+                failed, key=lambda job: ((job.id, failed[job].restarts) not in self._asked, failed[job].ended or 0)
+            )
+            failed = {job: failed[job] for job in waits[:A_LOOK]}
             details = await self.steering.details([job.id for job in failed])
             for job, outcome in failed.items():
                 known = details.get(job.id)

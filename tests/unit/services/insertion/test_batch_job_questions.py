@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
 from tests.unit.services.insertion.test_batch_job_recovery import OOM, RUNS, WAITS, FakeBatch, FakeService, Room, order
 
-from forestay.domain.sites.batch import BatchOutcome, BatchState
+from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
 from forestay.domain.sites.watched_job import JobKind, Question, WatchedJobAction, as_asked, fate
+from forestay.services.insertion.batch_job_recovery import A_LOOK
 
 pytestmark = pytest.mark.finding("F-A2")
 
@@ -105,3 +107,20 @@ def test_only_what_runs_or_failed_is_as_it_asks(outcome: BatchOutcome, ended: in
     assert asked.ended == ended
     failed = outcome.restarts == 0 and outcome.state is not BatchState.WAITING and outcome.word != "COMPLETED"
     assert (fate(asked) is WatchedJobAction.FAILED) is failed
+
+
+async def test_in_a_storm_those_that_wait_to_end_come_first_and_then_those_that_waited_longest() -> None:
+    room = Room(Many(RUNS))
+    word = room.spool.words.pop("7")
+    room.spool.words = {str(number): word._replace(id=str(number)) for number in range(10, 10 + 2 * A_LOOK)}
+    room.spool.asks["59"] = ASKS._replace(ended=139)
+    await room.recovery().look()
+    told = [event["task"].rpartition(":")[2] for event in room.service.events]
+    assert told == ["59", *(str(number) for number in range(58, 58 - A_LOOK + 1, -1))]
+
+
+class Many(FakeBatch):
+    """All have failed, those with high numbers first, but for one that asks."""
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        return {job: RUNS if job == "59" else replace(OOM, ended=190 - int(job)) for job in jobs}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.unit.apps.cli.conftest import Shell
 
-from forestay.apps.cli.admin.shim import COMMANDS
+from forestay.apps.cli.admin.shim import COMMANDS, SPOOL
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.watcher.process import WatcherSettings
 
 
 @pytest.fixture
@@ -91,3 +92,10 @@ def test_whether_a_watcher_acts(forestay: Shell, place: Path) -> None:
 def test_records_go_where_they_shall(forestay: Shell, place: Path, tmp_path: Path) -> None:
     assert forestay("shim", "install", str(place), "--records", str(tmp_path / "records")).code == ExitCode.OK
     assert (place / "records").readlink() == tmp_path / "records"
+
+
+def test_shim_watcher_and_command_line_have_the_spool_at_the_same_place() -> None:
+    """The shim is a shell script, and the command line does not import what a watcher needs."""
+    shim = (Path(__file__).parents[5] / "shim" / "forestay-shim").read_text()
+    assert f"spool=${{FORESTAY_SHIM_SPOOL:-{SPOOL}}}" in shim
+    assert WatcherSettings().spool == SPOOL
