@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.schema import Column
 
@@ -234,6 +235,7 @@ class Sqlite:
         for engine in (self.writer, self.reader):
             event.listen(engine.sync_engine, "do_connect", partial(_make_private, url.database or ""))
             event.listen(engine.sync_engine, "connect", partial(_prepare_sqlite, patience=timeout))
+            event.listen(engine.sync_engine, "handle_error", _drop_unreadable)
         event.listen(self.writer.sync_engine, "begin", _begin_immediate)
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
@@ -295,6 +297,16 @@ def _has_write_ahead_log(cursor: Any, deadline: float) -> bool:
             raise
         return False
     return True
+
+
+_UNREADABLE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+
+
+def _drop_unreadable(context: ExceptionContext) -> None:
+    """A connection that met a file it could not read stays so when the file is repaired: the next statement gets a new one."""
+    code = getattr(context.original_exception, "sqlite_errorcode", None)
+    if isinstance(code, int) and code & 0xFF in _UNREADABLE and context.connection is not None:
+        context.is_disconnect = True
 
 
 def _begin_immediate(connection: Connection) -> None:
