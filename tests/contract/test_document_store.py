@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -81,6 +82,39 @@ async def test_documents_are_found_by_kind(stores: Stores) -> None:
     await stores.jobs.refresh()
     assert [stored.document.id for stored in await stores.documents.find("gate")] == ["a", "b"]
     assert await stores.documents.find("lease") == []
+
+
+async def test_documents_of_a_kind_are_those_of_one_tenant_or_all(stores: Stores) -> None:
+    await put(stores, document("a"))
+    await put(stores, document("b")._replace(tenant="beta"))
+    await stores.jobs.refresh()
+    assert [stored.document.id for stored in await stores.documents.find("delivery", tenant="beta")] == ["b"]
+    assert [stored.document.id for stored in await stores.documents.find("delivery")] == ["a", "b"]
+
+
+@pytest.mark.finding("F-E")
+async def test_more_documents_of_a_kind_than_a_page_are_all_found(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beyond a page was left out without a word."""
+    module = sys.modules[type(stores.documents).__module__]
+    monkeypatch.setattr(module, "MAX_PAGE", 3)
+    for number in range(7):
+        await put(stores, document(f"d{number}"))
+    await stores.jobs.refresh()
+    assert [stored.document.id for stored in await stores.documents.find("delivery")] == [f"d{n}" for n in range(7)]
+
+
+@pytest.mark.finding("F-E")
+async def test_a_document_is_removed_at_the_version_that_was_read(stores: Stores) -> None:
+    await put(stores, document("a"))
+    version = await put(stores, document("b"))
+    read = await stores.documents.get(["a", "b"])
+    await put(stores, document("b", n=1), version)
+    assert await stores.documents.remove(list(read.values())) == 1
+    assert set(await stores.documents.get(["a", "b"])) == {"b"}
+    assert await stores.documents.remove(()) == 0
+    await put(stores, document("a"))
 
 
 async def test_a_store_that_does_not_answer(unreachable: Stores) -> None:

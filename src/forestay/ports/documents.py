@@ -39,6 +39,10 @@ class DocumentStore(Protocol):
         """Realtime; a missing one is left out."""
         ...
 
-    async def find(self, kind: str) -> Sequence[StoredDocument]:
-        """Every document of a kind by name, at most 10,000; up to a second old."""
+    async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
+        """Every document of a kind, of one tenant or of all, by name; up to a second old."""
+        ...
+
+    async def remove(self, documents: Sequence[StoredDocument]) -> int:
+        """Remove those that are still at the version that was read; how many went. `Transient` if unsure: look again."""
         ...

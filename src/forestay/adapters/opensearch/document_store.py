@@ -26,16 +26,29 @@ class OpenSearchDocumentStore:
     async def get(self, documents: Sequence[str]) -> Mapping[str, StoredDocument]:
         return {hit["_id"]: _stored(hit) for hit in await self._cluster.get("documents", documents)}
 
-    async def find(self, kind: str) -> Sequence[StoredDocument]:
-        body = {
-            "query": {"bool": {"filter": [{"term": {"kind": kind}}]}},
+    async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
+        fields = {"kind": kind} if tenant is None else {"kind": kind, "tenant": tenant}
+        body: dict[str, Any] = {
+            "query": {"bool": {"filter": [{"term": {name: value}} for name, value in fields.items()]}},
             "sort": [{"id": {"order": "asc"}}],
             "size": MAX_PAGE,
             "seq_no_primary_term": True,
             "track_total_hits": False,
         }
-        answer = await self._cluster.search("documents", body)
-        return [_stored(hit) for hit in answer["hits"]["hits"]]
+        found: list[StoredDocument] = []
+        while True:
+            page = (await self._cluster.search("documents", body))["hits"]["hits"]
+            found += map(_stored, page)
+            if len(page) < MAX_PAGE:
+                return found
+            body["search_after"] = page[-1]["sort"]
+
+    async def remove(self, documents: Sequence[StoredDocument]) -> int:
+        if not documents:
+            return 0
+        return await self._cluster.remove_at(
+            "documents", [(stored.document.id, stored.version) for stored in documents]
+        )
 
 
 def _stored(hit: Mapping[str, Any]) -> StoredDocument:

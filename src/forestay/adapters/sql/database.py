@@ -119,14 +119,14 @@ class SqlDatabase:
         values = {place.name: statement.excluded[place.name] for place in table.columns if not place.primary_key}
         await self.run(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values))
 
-    async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any]) -> int:
+    async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any] | None = None) -> int:
         """Remove the rows that are at these versions, and those of another table that name them; how many went."""
 
         async def change() -> int:
             status = tuple_(table.c.id, table.c.version).in_(versions)
             async with self.dialect.writer.begin() as connection:
                 gone = (await connection.execute(delete(table).where(status).returning(table.c.id))).scalars().all()
-                if gone:
+                if gone and beside is not None:
                     await connection.execute(delete(beside.table).where(self.dialect.any_of(beside, gone)))
             return len(gone)
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
 from forestay.adapters.sql.rows import TERM, Row, body_of, check_key, escaped, to_json, unescaped
-from forestay.adapters.sql.tables import documents
+from forestay.adapters.sql.tables import documents as table
 from forestay.formats.text.readable import Readable
 from forestay.ports.documents import Document, StoredDocument
 from forestay.ports.errors import Unreadable
@@ -43,7 +43,7 @@ class SqlDocumentStore:
         if not creates and not rewrites:
             return [Conflicted("a version of another store") for _ in wanted]
         try:
-            done = await self.database.write(documents, creates, rewrites)
+            done = await self.database.write(table, creates, rewrites)
         except VENDOR_ERRORS as error:
             return [Unknown(str(meaning(error)))] * len(wanted)
         return [
@@ -58,16 +58,29 @@ class SqlDocumentStore:
         return {stored_document.document.id: stored_document for stored_document in stored_documents}
 
     async def _read(self, names: Sequence[str]) -> Sequence[StoredDocument]:
-        wanted = self.database.dialect.any_of(documents.c.id, [escaped(name) for name in names])
-        rows = ((unescaped(row[0]), row) for row in await self.database.rows(select(documents).where(wanted)))
+        wanted = self.database.dialect.any_of(table.c.id, [escaped(name) for name in names])
+        rows = ((unescaped(row[0]), row) for row in await self.database.rows(select(table).where(wanted)))
         read, spoilt = self.readable.split(rows, _stored)
         if spoilt:
             raise Unreadable(spoilt, "documents")
         return read
 
-    async def find(self, kind: str) -> Sequence[StoredDocument]:
-        wanted = select(documents).where(documents.c.kind == escaped(kind)).order_by(documents.c.id).limit(MAX_PAGE)
-        return self.readable.each(((unescaped(row[0]), row) for row in await self.database.rows(wanted)), _stored)
+    async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
+        wanted = select(table).where(table.c.kind == escaped(kind)).order_by(table.c.id).limit(MAX_PAGE)
+        if tenant is not None:
+            wanted = wanted.where(table.c.tenant == escaped(tenant))
+        rows = list(await self.database.rows(wanted))
+        page = len(rows)
+        while page == MAX_PAGE:
+            page = len(more := await self.database.rows(wanted.where(table.c.id > rows[-1][0])))
+            rows += more
+        return self.readable.each(((unescaped(row[0]), row) for row in rows), _stored)
+
+    async def remove(self, documents: Sequence[StoredDocument]) -> int:
+        at = [
+            (escaped(stored.document.id), stored.version.number) for stored in documents if stored.version.term == TERM
+        ]
+        return await self.database.remove(table, at) if at else 0
 
 
 def _next(expected: Version | None) -> int:

@@ -86,12 +86,8 @@ class StoredCatalogue:
         return await self._change(tenant, name, change)
 
     async def find(self, tenant: str, text: str = "", limit: int = 100) -> CatalogueListing:
-        documents = await self.documents.find(KIND)
-        files = [
-            file_from_plain(stored_document.document.body)
-            for stored_document in documents
-            if stored_document.document.tenant == tenant
-        ]
+        documents = await self.documents.find(KIND, tenant=tenant)
+        files = [file_from_plain(stored_document.document.body) for stored_document in documents]
         wanted = sorted((file for file in files if text in file.name and file.replicas), key=lambda file: file.name)
         return CatalogueListing(wanted[:limit], len(wanted) > limit)
 

@@ -38,16 +38,16 @@ class RunTimeline:
     engines: EngineCommands
     audit: AuditLog
 
-    async def events(self, run: str) -> Sequence[RunHistoryEvent]:
+    async def events(self, run: str, *, tenant: str) -> Sequence[RunHistoryEvent]:
         """What another engine reported of a run, the oldest first."""
-        records = await self.store.find_records(kind=EVENT, job=run, limit=MOST)
+        records = await self.store.find_records(kind=EVENT, job=run, tenant=tenant, limit=MOST)
         return [
             RunHistoryEvent(record.at, "event", {**record.body, "event": record.body["kind"]}) for record in records
         ]
 
     async def story(self, run: str, *, tenant: str, started: int, ours: bool) -> Sequence[RunHistoryEvent]:
         """Everything that is known of a run, the oldest first; `ours`: it is one of our own engine's."""
-        lines = list(await self._history(run) if ours else await self.events(run))
+        lines = list(await self._history(run) if ours else await self.events(run, tenant=tenant))
         page = await self.incidents.find(IncidentQuery(tenant=tenant, run=run), sort="at", limit=MOST_INCIDENTS)
         names = [stored.status.id for stored in page.statuses]
         known = await self.incidents.get_incidents(names)
@@ -59,7 +59,7 @@ class RunTimeline:
             if status.n:
                 lines.append(RunHistoryEvent(status.changed, "status", facts))
         for kind, name in ((ORDER, "order"), (ANSWER, "answer")):
-            records = await self.store.find_records(kind=kind, job=run, limit=1000)
+            records = await self.store.find_records(kind=kind, job=run, tenant=tenant, limit=1000)
             lines += [RunHistoryEvent(record.at, name, dict(record.body)) for record in records]
         lines += await self._audited(tenant, run, set(names), started)
         return sorted(lines, key=lambda line: (line.at, _place(line.kind)))[:MOST]

@@ -133,7 +133,7 @@ class UsageHistory:
         submitted = await self.store.tally(made, over="created", step=step, by="tenant")
         ended = await self.store.tally(over, over="changed", step=step, by="state")
         waits = [await self._waits(tenant, since + place * step, step, many) for place, many in enumerate(ended)]
-        status = await self._status(tenant)
+        status = await self.open_jobs(tenant)
         causes = await self.incidents.tally(happened, step=step, by="cause")
         states = await self.incidents.count(happened, by="state")
         newest = await self._newest(happened) if states else []
@@ -144,7 +144,7 @@ class UsageHistory:
             status=status, causes=causes, incidents=states, looked=len(newest), fates=fates, by_cause=by_cause,
         )  # fmt: skip
 
-    async def _status(self, tenant: str) -> dict[str, int]:
+    async def open_jobs(self, tenant: str) -> dict[str, int]:
         """The jobs that have not ended. What waits is counted by lane, as servers do to find work: stores have an index for that."""
         lanes = await self.store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
         queued = sum(many for lane, many in lanes.items() if lane_named(lane).tenant.split(">")[0] == tenant)

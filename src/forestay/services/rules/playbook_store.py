@@ -129,7 +129,7 @@ class PlaybookStore:
 
     async def all(self, tenant: str) -> Sequence[StoredPlaybook]:
         """Every playbook of a tenant, by name; up to a second old."""
-        playbooks = [_kept(stored) for stored in await self.documents.find(KIND) if stored.document.tenant == tenant]
+        playbooks = [_kept(stored) for stored in await self.documents.find(KIND, tenant=tenant)]
         return sorted(playbooks, key=lambda stored_playbook: stored_playbook.playbook.name)
 
     async def concluded(self, tenant: str, conclusion: Conclusion | None, kind: ExceptionType) -> Playbook | str:

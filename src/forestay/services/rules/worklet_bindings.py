@@ -90,7 +90,7 @@ class WorkletBindings:
 
     async def all(self, tenant: str) -> Sequence[WorkletBinding]:
         """Every place of a tenant that has a flow, by name; up to a second old."""
-        bindings = (_binding(stored) for stored in await self.documents.find(KIND) if stored.document.tenant == tenant)
+        bindings = (_binding(stored) for stored in await self.documents.find(KIND, tenant=tenant))
         return sorted((binding for binding in bindings if binding is not None), key=lambda binding: binding.late_bound)
 
     async def bind(self, tenant: str, binding: WorkletBinding) -> None:

@@ -76,11 +76,7 @@ class SiteRegistry:
 
     async def all(self, tenant: str) -> Sequence[Site]:
         """By name; up to a second old."""
-        return [
-            _site(stored.document.body)
-            for stored in await self.documents.find(KIND)
-            if stored.document.tenant == tenant
-        ]
+        return [_site(stored.document.body) for stored in await self.documents.find(KIND, tenant=tenant)]
 
 
 def _name(tenant: str, site: str) -> str:

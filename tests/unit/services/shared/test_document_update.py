@@ -30,7 +30,10 @@ class OneDocument:
             return {}
         return {documents[0]: StoredDocument(_document(self.value), Version(self.value, 1))}
 
-    async def find(self, kind: str) -> Sequence[StoredDocument]:
+    async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
+        raise NotImplementedError
+
+    async def remove(self, documents: Sequence[StoredDocument]) -> int:
         raise NotImplementedError
 
     async def put(self, documents: Sequence[tuple[Document, Version | None]]) -> Sequence[WriteResult]:

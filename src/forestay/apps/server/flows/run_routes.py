@@ -222,7 +222,7 @@ async def read_history(
     """What happened to a run, in words, the oldest first."""
     summary = await run_of_tenant(context, run, who)
     if not is_ours(summary):
-        events = await context.services.timeline.events(run)
+        events = await context.services.timeline.events(run, tenant=who.tenant)
         page, cursor = _page(events, limit, cursor)
         shown = [story_public(*event) for event in page]
         return json_answer({"history": [_without_incident(event) for event in shown], "cursor": cursor})

@@ -104,7 +104,9 @@ async def followed_log(context: RequestContext, stored: Stored, attempt: int | N
 
 async def _from_store(context: RequestContext, document: JobDocument, claim: str) -> list[tuple[int, str, bool]]:
     """Pieces that the pilot sent to another server."""
-    records = await context.services.components.store.find_records(job=document.id, kind="live-log", limit=1000)
+    records = await context.services.components.store.find_records(
+        job=document.id, kind="live-log", tenant=document.tenant, limit=1000
+    )
     pieces = [
         (int(str(record.body["offset"])), str(record.body["text"]), bool(record.body["last"]))
         for record in records

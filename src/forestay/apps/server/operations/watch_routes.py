@@ -22,14 +22,12 @@ from forestay.apps.server.jobs.job_filters import job_query, wanted
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.operations.watch_answers import AlertsOut, StatusOut
 from forestay.domain.jobs.hash_slots import own_hash_slots
-from forestay.domain.jobs.job_document import FINAL, State
 from forestay.formats.jobs.job_public import job_public, time_text, transition_public
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.services.jobs.job_events import EventCursor, JobEvent
 
 router = Router(tags=["watch"])
 PING = 10.0
-OPEN = tuple(state for state in State if state not in FINAL)
 
 
 @router.get("/v1/events", status_code=200, response_class=EventStream, responses=errors(400), openapi_extra=filters())
@@ -99,7 +97,7 @@ async def alerts(context: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1
 async def status(context: TheDesk, who: Viewer) -> Response:
     """How the domain stands, as this server sees it."""
     services = context.services
-    counts = await context.open_jobs.get(who.tenant, lambda: _open_jobs(context, who.tenant))
+    counts = await context.open_jobs.get(who.tenant, lambda: services.usage_history.open_jobs(who.tenant))
     alive = services.heartbeats.alive
     return json_answer(
         {
@@ -118,15 +116,6 @@ async def status(context: TheDesk, who: Viewer) -> Response:
             "jobs": dict(counts),
         }
     )
-
-
-async def _open_jobs(context: RequestContext, tenant: str) -> dict[str, int]:
-    """The jobs that are not over, by state. Those that are can be ten million, and to count them all takes seconds each time."""
-    counted: dict[str, int] = {}
-    for state in OPEN:  # one by one: each has an index of its own
-        query = JobQuery(tenant=tenant, states=frozenset({state}))
-        counted |= await context.services.components.store.count(query, by="state")
-    return counted
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors())

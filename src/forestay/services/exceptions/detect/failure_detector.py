@@ -130,7 +130,9 @@ class FailureDetector:
         last = document.last
         if last is None:
             return ""
-        for record in await self.store.find_records(kind="evidence", job=document.id, newest_first=True, limit=20):
+        for record in await self.store.find_records(
+            kind="evidence", job=document.id, tenant=document.tenant, newest_first=True, limit=20
+        ):
             ending = record.body.get("ending")
             if isinstance(ending, Mapping) and ending.get("claim") == last.claim:
                 return str(record.body.get("log_tail", ""))

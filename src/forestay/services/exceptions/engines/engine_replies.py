@@ -77,16 +77,16 @@ class EngineReplies:
     async def _follow(self, who: EngineReporter, order: EngineOrder, reply: CommandReply) -> None:
         if not order.step:
             if reply.outcome is OrderOutcome.DONE and order.instance and order.verb in SETTLING:
-                await self._settle(order)
+                await self._settle(who.tenant, order)
         elif not self.workflows:
             incident, n, _ = order.step.split(":")
             with suppress(NotFound, Unanswered):
                 await self.playbooks.do_only_step(incident, int(n))
         await self.commands.take_off(who, order.id)
 
-    async def _settle(self, order: EngineOrder) -> None:
+    async def _settle(self, tenant: str, order: EngineOrder) -> None:
         """A person ordered it: nothing of that task waits for anybody any more."""
-        query = IncidentQuery(run=order.run, instance=order.instance, states=frozenset({IncidentState.HELD}))
+        query = IncidentQuery(tenant, run=order.run, instance=order.instance, states=frozenset({IncidentState.HELD}))
         page = await self.incidents.find(query, limit=MOST_SETTLED)
         if not page.statuses:
             await asyncio.sleep(SHOWN_AFTER)

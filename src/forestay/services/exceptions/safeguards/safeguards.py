@@ -166,8 +166,7 @@ class ChainCounter:
         seen, at = list[str](), run
         while at and at not in self._above and len(seen) < DEEPEST:
             seen.append(at)
-            records = await self.store.find_records(kind="worklet", job=at, limit=1)
-            above = [record for record in records if record.tenant == tenant]
+            above = await self.store.find_records(kind="worklet", job=at, tenant=tenant, limit=1)
             at = str(above[0].body.get("run", "")) if above else ""
             if above and not at:
                 # Launched for a job that no run asked for: one playbook is above it, and nothing more.
