@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--token-file",
         metavar="PATH",
-        help=f"file with an enrolment token that is valid for many pilots; else the variable {_TOKEN_VARIABLE}",
+        help="file with an enrolment token that is valid for many pilots, which jobs can read if this user can; "
+        f"- for the standard input; else the variable {_TOKEN_VARIABLE}",
     )
     add("--launch", default="", metavar="ID", help="the site agent's name for the launch that started this pilot")
     add("--ca-file", metavar="PATH", help="CA certificates to trust instead of the system's")
@@ -179,6 +180,13 @@ def _enrol_token(arguments: argparse.Namespace) -> str:
 
 
 def _first_words(path: str) -> str:
+    if path == "-":
+        words = sys.stdin.read(8192)
+        # What was opened by another user stays closed to the payloads, which have this one.
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, sys.stdin.fileno())
+        os.close(null)
+        return words
     with open(path, encoding="utf-8") as source:
         return source.read(8192)
 

@@ -288,3 +288,22 @@ def test_a_server_may_open_as_many_files_as_its_plan_needs_with_one_server_down(
     assert str(OPEN_FILES) in (CHART / "templates/NOTES.txt").read_text()
     needed = plan(Load(1e7, pilots)).sockets_one_down + SPARE_FILES
     assert min(limits.values()) >= needed
+
+
+@pytest.mark.finding("F-C10")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_the_pilots_unit_is_closed_as_far_as_jobs_can_live_with_it() -> None:
+    path = DEPLOY / "systemd/forestay-pilot@.service"
+    words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
+    text = subprocess.run(words, check=False, capture_output=True, text=True).stdout
+    level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", text)
+    assert level is not None, text
+    assert float(level[1]) <= 4.0
+
+
+@pytest.mark.finding("F-C2")
+def test_no_unit_keeps_a_pilots_token_where_its_user_can_read_it() -> None:
+    service = dict(unit(DEPLOY / "systemd/forestay-pilot@.service")["Service"])
+    assert "LoadCredential" not in service
+    assert service["StandardInput"].startswith("file:/etc/forestay/")
+    assert "--token-file -" in service["ExecStart"]
