@@ -7,7 +7,7 @@ incidents, decisions and rules, which later rules are replayed over, the audit l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,8 +16,11 @@ from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.flows.flow_jobs import document_of
 from forestay.services.flows.run_liveness import RunLiveness
 from forestay.services.jobs.store_marks import PRUNED, pruned_until
+from forestay.services.operations.browser_sessions import KIND as LOGIN
+from forestay.services.pilots.pilot_enrolment import KIND as ENROLMENT
 from forestay.services.shared.document_update import update_document
 from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
@@ -26,6 +29,8 @@ DAY = 86_400_000
 BULK = 500
 """Jobs that go in one write."""
 EVERY = 3600.0
+EXPIRING = (LOGIN, ENROLMENT)
+"""Kinds of documents with the time after which nobody can use them."""
 
 
 class Pruned(NamedTuple):
@@ -59,7 +64,8 @@ class JobPruner:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Remove what is older than the domain keeps."""
+        """Remove what is older than the domain keeps, and secrets that have expired."""
+        await self.drop_expired()
         if self.keep_days:
             await self.prune(self.clock.now() - self.keep_days * DAY, pause=self.pause)
 
@@ -98,12 +104,30 @@ class JobPruner:
                 # By the versions that were found: one that was written since stays, however old the search was.
                 gone = await self.store.remove(old)
                 self.removed += gone
+                await self._drop_deliveries(old)
             so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
             on_progress(so_far)
             cursor = page.cursor
             if cursor is None:
                 return so_far
             await asyncio.sleep(pause * (self.clock.monotonic() - began))
+
+    async def _drop_deliveries(self, jobs: Sequence[Stored]) -> None:
+        """What was delivered to runs of which nothing is delivered any more: they have ended."""
+        refs = {stored.document.flow_ref for stored in jobs if stored.document.flow_ref is not None}
+        if refs:
+            names = [document_of(flow_ref.run, flow_ref.work, flow_ref.shard) for flow_ref in refs]
+            await self.documents.remove(list((await self.documents.get(names)).values()))
+
+    async def drop_expired(self) -> int:
+        """Remove the secrets of log-in links and enrolments that expired a day ago; how many went."""
+        removed = 0
+        for kind in EXPIRING:
+            found = await self.documents.find(kind)
+            old = [stored for stored in found if int(str(stored.document.body["expires"])) < self.clock.now() - DAY]
+            for start in range(0, len(old), BULK):
+                removed += await self.documents.remove(old[start : start + BULK])
+        return removed
 
     async def _mark(self, before: int) -> None:
         def change(stored: StoredDocument | None) -> tuple[Document | None, None]:

@@ -47,8 +47,11 @@ from forestay.ports.errors import Conflict, NotFound
 from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_store import ReferenceIncident, RuleStore
+from forestay.services.shared.recent import Recent
 
 TRIES = 5
+KNOWN_CONTEXTS = 20_000
+"""Reference incidents whose contexts are remembered."""
 """How often a change is made anew when somebody else changed the set meanwhile."""
 LONGEST_WORDS = 2_000
 
@@ -125,7 +128,7 @@ class RuleEditor:
     new_id: Callable[[], str]
     playbooks: PlaybookStore | None = None
     """Those that rules may conclude by their names; None: any name is taken to be one."""
-    _contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
+    _contexts: Recent[tuple[str, str], Context] = field(default_factory=lambda: Recent(KNOWN_CONTEXTS))
 
     async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Add a rule as a shadow."""
@@ -384,10 +387,12 @@ class RuleEditor:
         return overturned
 
     async def _read(self, tenant: str, names: Sequence[str]) -> Mapping[str, Context]:
-        missing = [name for name in names if (tenant, name) not in self._contexts]
+        known = {name: self._contexts[tenant, name] for name in names if (tenant, name) in self._contexts}
+        missing = [name for name in names if name not in known]
         for reference_incident in (await self.rules.reference_incidents(tenant, missing)).values():
-            self._contexts[tenant, reference_incident.id] = read_context(reference_incident.context)[0]
-        return {name: self._contexts[tenant, name] for name in names if (tenant, name) in self._contexts}
+            context = read_context(reference_incident.context)[0]
+            known[reference_incident.id] = self._contexts[tenant, reference_incident.id] = context
+        return known
 
     async def _reference_incident_of(self, rule_set: RuleSetId, rule: str) -> Context | None:
         pair = (await self.rules.load(rule_set)).find(rule)

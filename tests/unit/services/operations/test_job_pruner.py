@@ -21,6 +21,7 @@ from forestay.ports.documents import Document
 from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.flows.flow_engine import RunQuery
 from forestay.ports.jobs.job_store import DocumentChange, Stored
+from forestay.services.flows.flow_jobs import document_of
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.jobs.store_marks import pruned_before
 from forestay.services.operations.job_pruner import DAY, JobPruner, Pruned
@@ -242,3 +243,28 @@ async def test_a_store_that_does_not_answer_is_asked_another_time(desk: Desk, mo
         with pytest.raises(Transient):
             await desk.prune.prune(BEFORE)
     assert await desk.prune.prune(BEFORE) == Pruned(1, 0)
+
+
+@pytest.mark.finding("F-E")
+async def test_what_was_delivered_to_a_run_goes_with_its_jobs(desk: Desk) -> None:
+    """A thousand jobs were pruned and a thousand documents stayed."""
+    desk.engine.ended = {"over": OLD, "open": None}
+    for run in ("over", "open"):
+        ref = flow_ref(run)
+        name = document_of(ref.run, ref.work, ref.shard)
+        await desk.documents.put([(Document(name, "alpha", "delivery", {"run": run, "ended": "ff"}), None)])
+        await desk.put(job(run, state=State.COMPLETED, changed=OLD, flow_ref=ref))
+    await desk.prune.prune(BEFORE)
+    assert await desk.there("over", "open") == {"open"}
+    assert [stored.document.body["run"] for stored in await desk.documents.find("delivery")] == ["open"]
+
+
+@pytest.mark.finding("F-E")
+@pytest.mark.parametrize("kind", ["login", "enrolment"])
+async def test_secrets_that_expired_go_even_where_jobs_are_kept_for_ever(desk: Desk, kind: str) -> None:
+    now = SystemClock().now()
+    for name, expires in (("old", now - DAY - 1), ("yesterday", now - DAY + 60_000), ("new", now + 60_000)):
+        await desk.documents.put([(Document(name, "alpha", kind, {"expires": expires, "used": False}), None)])
+    assert desk.prune.keep_days == 0
+    await desk.prune.look()
+    assert [stored.document.id for stored in await desk.documents.find(kind)] == ["new", "yesterday"]

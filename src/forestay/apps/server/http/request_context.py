@@ -30,8 +30,11 @@ from forestay.ports.operations.identity import BadToken, Principal, Role
 from forestay.services.operations.browser_sessions import word_against_forgery
 from forestay.services.shared.checked_writer import Answer, JobMissing, WriteApplied
 from forestay.services.shared.coalescing_cache import CoalescingCache
+from forestay.services.shared.recent import Recent
 
 MAX_TOKEN = 8192
+KNOWN_PILOTS = 150_000
+"""Pilots of which a server remembers where they are: more than it can have at a time."""
 DOWNSTREAMS = "/v1/downstreams/"
 FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
 """Where other domains ask; nothing else here is any of their business."""
@@ -58,13 +61,13 @@ class RequestContext:
     """Who follows the log of which pilot's claim here."""
     logged: OrderedDict[tuple[str, str], str | None] = field(default_factory=OrderedDict)
     """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
-    hosts: dict[str, str] = field(default_factory=dict)
+    hosts: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """Where each pilot runs, as it said when it registered."""
-    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    places: Recent[str, tuple[str, int]] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The site and the slots of each pilot."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
     """Sources among pilots that have a file, for one pilot: the nearest first."""
-    views: dict[str, Viewpoint] = field(default_factory=dict)
+    views: Recent[str, Viewpoint] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """From where each pilot looks at storage elements."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
