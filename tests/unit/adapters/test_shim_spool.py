@@ -240,3 +240,21 @@ def test_what_nextflow_knows_of_a_job_is_what_the_job_wrote_down(spool: ShimSpoo
     assert spool.told_nextflow(single)
     assert [spool.told_nextflow(element) for element in elements] == [True, False, True]  # of the last nothing is known
     assert spool.told_nextflow(single._replace(directory="/nowhere/on/this/host"))
+
+
+@pytest.mark.finding("F-A3")
+def test_a_question_is_taken_once_by_whoever_is_first(tmp_path: Path) -> None:
+    spool = ShimSpool(tmp_path, tmp_path / "records", before_end=True)
+    spool.prepare()
+    asks = tmp_path / "records" / "asks"
+    job = WatchedJob("12", "", os.getuid(), "", "", 0)
+    (asks / "12.0").write_text("1 137 0 1000 2\n")
+    question = spool.questions(["12"])["12"]
+    assert (question.exit_code, question.oom_kills) == (137, 2)
+    assert spool.take(job, 0)
+    assert spool.take(job, 0)  # a decision that is carried out at the second look
+    assert list(spool.questions(["12"])) == ["12"]
+    spool.forget_questions(job)
+    assert not list(asks.iterdir())
+    (asks / "12.1.taken").touch()  # the job has withdrawn it
+    assert not spool.take(job, 1)

@@ -92,6 +92,18 @@ class ShimSpool:
         for place in self._shared():
             _remove(place, job)
 
+    def take(self, job: WatchedJob, start: int) -> bool:
+        if self.records is None:
+            return False
+        asked = self.records / "asks" / f"{job.id}.{start}"
+        try:
+            os.close(os.open(f"{asked}.taken", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        except FileExistsError:
+            return asked.exists()
+        except OSError:
+            return False
+        return asked.exists()
+
     def forget_questions(self, job: WatchedJob) -> None:
         if self.records is not None:
             _remove(self.records / "asks", job)
@@ -236,12 +248,13 @@ def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
 def _read_question(path: str, start: int) -> Question:
     with _plain(path) as source:
         owner = os.fstat(source.fileno()).st_uid
-        version, code, signal, ended = source.read(100).decode().split()
+        version, code, signal, ended, *more = source.read(100).decode().split()
     if version.encode() != FORMAT:
         raise ValueError(f"{path} is not a question")
+    kills = int(more[0]) if more else 0
     if int(signal):
-        return Question(owner, start, None, int(signal), int(ended))
-    return Question(owner, start, int(code), None, int(ended))
+        return Question(owner, start, None, int(signal), int(ended), kills)
+    return Question(owner, start, int(code), None, int(ended), kills)
 
 
 def _read(path: str) -> WatchedJob:

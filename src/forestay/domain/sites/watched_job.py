@@ -83,6 +83,8 @@ class Question(NamedTuple):
     signal: int | None
     ended: int
     """Seconds since 1970, by the node's clock."""
+    oom_kills: int = 0
+    """Processes of the job that the kernel killed for want of memory."""
 
 
 def as_asked(outcome: BatchOutcome, question: Question) -> BatchOutcome:
@@ -92,9 +94,9 @@ def as_asked(outcome: BatchOutcome, question: Question) -> BatchOutcome:
         return outcome
     if outcome.state is BatchState.RUNNING:
         code, signal = question.exit_code, question.signal
-        return replace(
-            outcome, state=BatchState.ENDED, word="FAILED", exit_code=code, signal=signal, ended=question.ended
-        )
+        # As the batch system itself will say it when the job has ended.
+        word = "OUT_OF_MEMORY" if question.oom_kills else "FAILED"
+        return replace(outcome, state=BatchState.ENDED, word=word, exit_code=code, signal=signal, ended=question.ended)
     return replace(outcome, ended=question.ended) if outcome.state in OVER else outcome
 
 

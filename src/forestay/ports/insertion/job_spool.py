@@ -35,6 +35,11 @@ class JobSpool(Protocol):
         answer that nothing more comes of it."""
         ...
 
+    def take(self, job: WatchedJob, start: int) -> bool:
+        """Whether that start of the job still waits for a decision; if so, it will wait until the decision is carried out. Others end as soon as
+        they have waited too long, and tell their engine."""
+        ...
+
     def forget_questions(self, job: WatchedJob) -> None:
         """It runs once more, and has nothing to ask."""
         ...

@@ -477,6 +477,8 @@ class BatchJobRecovery:
         avoid = known.nodes if known is not None and not order.needs else ()
         needs = needed(details, order.needs)
         start = self._failed_start(job)
+        if start is not None and not self.spool.take(job, start):
+            raise Permanent(f"job {job.id} has waited too long for a decision and has ended")
         await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid, failed_start=start)
         self.spool.forget_questions(job)
         # Its next failure is another one.

@@ -81,6 +81,7 @@ async def play(room: Room, ways: Sequence[Way], failure: str) -> list[dict[str, 
     fault = FAULTS[failure]
     name = f"{ways[0].engine}-{failure}".replace(" ", "-").replace(",", "").lower()
     async with round_in(room, name) as played:
+        played.asking = any(way.asking for way in ways)
         if fault.watched:
             await played.watch()
         running: dict[tuple[str, bool], asyncio.Task[Met]] = {}

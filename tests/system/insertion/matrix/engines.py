@@ -83,7 +83,9 @@ async def snakemake_arrays(arm: Arm, fault: Fault) -> Met:
 async def nextflow(arm: Arm, fault: Fault, config: str = "") -> Met:
     text = (HERE / "main.nf").read_text().replace("5 min", f"{fault.minutes} min")
     (arm.folder / "main.nf").write_text(text)
-    polls = "executor.pollInterval = '1 sec'\nexecutor.queueStatInterval = '2 sec'\n"
+    polls = (
+        "executor.pollInterval = '1 sec'\nexecutor.queueStatInterval = '2 sec'\nexecutor.exitReadTimeout = '60 sec'\n"
+    )
     (arm.folder / "nextflow.config").write_text(f"process.executor = 'slurm'\n{polls}{config}")
     arm.environment |= QUIET | {"NXF_HOME": str(arm.folder / "home")}
     if fault.requeue:  # Nextflow submits everything with --no-requeue
@@ -103,6 +105,8 @@ class Way(NamedTuple):
     run: Callable[[Arm, Fault], Coroutine[None, None, Met]]
     greed: int = 150
     """Megabytes that its first part wants where memory is short."""
+    asking: bool = False
+    """Its jobs ask before they end."""
     skips: Mapping[str, str] = {}
     """Failures, or kinds of Slurm, that it cannot meet, and why."""
 
@@ -116,10 +120,10 @@ WAYS = (
     Way("sbatch", "--wait", waited),
     Way("sbatch", "heterogeneous", het, skips={CGROUP: "each part of a heterogeneous job takes a node of its own"}),
     Way("sbatch", "a script that polls", script),
-    Way("Snakemake", "shim", snakemake, 700, OWN_STEP),
-    Way("Snakemake", "shim, --slurm-array-jobs", snakemake_arrays, 700, OWN_STEP),
-    Way("Nextflow", "shim", nextflow, 700, STEP),
-    Way("Nextflow", "shim, array", nextflow_arrays, 700, STEP),
+    Way("Snakemake", "shim", snakemake, 700, False, OWN_STEP),
+    Way("Snakemake", "shim, --slurm-array-jobs", snakemake_arrays, 700, False, OWN_STEP),
+    Way("Nextflow", "shim", nextflow, 700, True, STEP),
+    Way("Nextflow", "shim, array", nextflow_arrays, 700, True, STEP),
 )
 
 

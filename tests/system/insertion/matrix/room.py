@@ -70,12 +70,12 @@ class Arm:
     ours: bool
     spool: Path
     """Of the round."""
+    asking: bool = False
+    """Its jobs ask before they end (`forestay watcher --before-end`)."""
     environment: dict[str, str] = field(default_factory=dict)
-    said: str = ""
-    """What the command that the user waits for has said."""
 
     def settings(self) -> dict[str, str]:
-        front = f"{self.room.folder / 'bin'}:" if self.ours else ""
+        front = f"{self.room.folder / ('asking' if self.asking else 'bin')}:" if self.ours else ""
         path = f"{front}{self.folder / 'programs'}:{os.environ['PATH']}"
         return {**self.room.slurm.environment, "PATH": path, "FORESTAY_SHIM_SPOOL": str(self.spool), **self.environment}
 
@@ -166,6 +166,7 @@ class Round:
     folder: Path
     tenant: str
     arms: dict[tuple[str, bool], Arm] = field(default_factory=dict)
+    asking: bool = False
     watcher: Started | None = None
 
     @property
@@ -175,12 +176,14 @@ class Round:
     def arm(self, way: str, *, ours: bool) -> Arm:
         folder = self.folder / re.sub(r"[^a-z]+", "-", way.lower()).strip("-") / ("ours" if ours else "bare")
         folder.mkdir(parents=True)
-        self.arms[way, ours] = arm = Arm(self.room, folder, ours, self.spool)
+        self.arms[way, ours] = arm = Arm(self.room, folder, ours, self.spool, self.asking)
         return arm
 
     async def watch(self) -> None:
         """Start a watcher, and wait until it has vouched for a while."""
-        words = ("--act", "--every", "2")
+        words = ["--act", "--every", "2"]
+        if self.asking:
+            words += ["--records", str(self.room.folder / "records"), "--before-end"]
         self.watcher = self.room.running.watcher(self.tenant, self.room.server, self.spool, *words)
         mark = self.spool / "watch"
 
@@ -237,6 +240,7 @@ async def opened(kind: str, folder: Path) -> AsyncIterator[Room]:
     text = re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=2", conf.read_text())
     slurm.conf.write_text(text)
     install(folder / "bin")
+    install(folder / "asking", folder / "records")
     try:
         async with store_room("sqlite", folder) as url:
             domain = Domain(url, folder)

@@ -40,4 +40,4 @@ def test_a_job_that_slurm_itself_runs_again_is_none_of_ours() -> None:
 
 def test_a_part_that_had_ended_well_and_runs_again_is_harm() -> None:
     ours = replace(RECOVERED, ends={"1": 1, "2": 2}, starts={"1": (10.0, 22.0), "2": (10.0, 22.0)})
-    assert harms(replace(FAILED, ends={"2": 1}), ours) == ["part 2 had ended well and ran again"]
+    assert harms(replace(FAILED, ends={"2": 1}), ours) == ["part 2 had completed and ran again"]

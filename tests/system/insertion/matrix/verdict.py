@@ -43,10 +43,10 @@ def harms(bare: Met, ours: Met) -> list[str]:
     """Everything that is worse than without us."""
     found = []
     if bare.good and not ours.good:
-        found.append(f"ends well without Forestay, not with it: {ours.told}")
+        found.append(f"succeeds without Forestay, not with it: {ours.told}")
     for part, count in sorted(ours.ends.items()):
         if count > max(1, bare.ends.get(part, 0)):
-            found.append(f"part {part} had ended well and ran again")
+            found.append(f"part {part} had completed and ran again")
     for part, times in sorted(ours.starts.items()):
         late = [at for at in times if at > ours.alarm_at]
         first = min(bare.starts.get(part, (0.0,)))

@@ -124,3 +124,21 @@ class Many(FakeBatch):
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         return {job: RUNS if job == "59" else replace(OOM, ended=190 - int(job)) for job in jobs}
+
+
+@pytest.mark.finding("F-A3")
+async def test_a_job_that_did_not_wait_for_the_decision_is_not_run_again() -> None:
+    room = asking()
+    room.spool.waiting = False
+    room.service.orders = [order()]
+    await room.recovery().look()
+    assert not room.batch.done
+    assert room.service.answers["o-1"] == ("refused", "job 7 has waited too long for a decision and has ended")
+
+
+@pytest.mark.finding("F-A3")
+async def test_what_the_kernel_killed_in_a_job_that_asks_is_called_as_slurm_will_call_it() -> None:
+    room = asking(Question(1000, 0, 137, None, 130, oom_kills=1))
+    await room.recovery().look()
+    (event,) = room.service.events
+    assert event["evidence"]["scheduler_state"] == "OUT_OF_MEMORY"

@@ -48,6 +48,8 @@ class FakeSpool:
     told: bool = False
     """The job has written its exit code down for Nextflow."""
     asks: dict[BatchId, Question] = field(default_factory=dict)
+    waiting: bool = True
+    """Jobs that ask still wait for the answer."""
 
     def jobs(self) -> Sequence[WatchedJob]:
         return [*self.foreign, *self.words.values()]
@@ -66,6 +68,9 @@ class FakeSpool:
 
     def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
         return {name: question for name, question in self.asks.items() if name.partition("_")[0] in jobs}
+
+    def take(self, job: WatchedJob, start: int) -> bool:
+        return self.waiting
 
     def forget_questions(self, job: WatchedJob) -> None:
         self.asks.pop(job.id, None)

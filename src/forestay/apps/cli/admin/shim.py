@@ -19,7 +19,7 @@ from forestay.apps.cli.session import Session
 from forestay.formats.text.shipped_folder import shipped_folder
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol")
-PROGRAMS = ("forestay-shim", "forestay-payload", "forestay-record")
+PROGRAMS = ("forestay-shim", "forestay-payload", "forestay-record", "forestay-ask")
 SPOOL = Path("/var/spool/forestay/shim")
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the shim is, such as /opt/forestay/shim.")]

@@ -1,0 +1,125 @@
+"""What a script of Nextflow does before it tells Nextflow of its end: it asks a watcher, if one promised to answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ASK = Path(__file__).resolve().parents[3] / "shim" / "forestay-ask"
+TASK = """#!/bin/bash
+### name: 'part (1)'
+on_exit() {{
+    exit_status=${{nxf_main_ret:=$?}}
+    printf -- $exit_status > {work}/.exitcode
+    exit $exit_status
+}}
+trap on_exit EXIT
+trap 'set +e' TERM INT USR2
+nxf_main_ret=137
+"""
+ARRAY = """#!/bin/bash
+### array:
+###   work-dirs:
+###   - {work}
+### ...
+/bin/bash -ue {work}/array/.command.sh
+"""
+ELEMENTS = """#!/bin/bash -ue
+array=( {work} )
+export nxf_array_task_dir=${{array[SLURM_ARRAY_TASK_ID]}}
+bash $nxf_array_task_dir/.command.run 2>&1 > $nxf_array_task_dir/.command.log
+"""
+
+pytestmark = pytest.mark.finding("F-A3")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The program, installed beside records for which a watcher vouches, and a task of Nextflow that fails with 137."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "forestay-ask").write_bytes(ASK.read_bytes())
+    (tmp_path / "bin" / "forestay-ask").chmod(0o755)
+    (tmp_path / "bin" / "scontrol").write_text('#!/bin/sh\ncat "${0%/*}/state"\n')
+    (tmp_path / "bin" / "scontrol").chmod(0o755)
+    (tmp_path / "bin" / "state").write_text("JobState=PENDING Reason=job_requeued_in_held_state\n")
+    (tmp_path / "records" / "asks").mkdir(parents=True)
+    (tmp_path / "bin" / "records").symlink_to(tmp_path / "records")
+    (tmp_path / "records" / "watch").write_text(f"{int(time.time()) + 600}\n")
+    work = tmp_path / "work"
+    (work / "array").mkdir(parents=True)
+    (work / ".command.run").write_text(TASK.format(work=work))
+    (work / "array" / ".command.sh").write_text(ELEMENTS.format(work=work))
+    (work / "array" / ".command.run").write_text(ARRAY.format(work=work))
+    return tmp_path
+
+
+def start(folder: Path, script: str = ".command.run", **more: str) -> subprocess.Popen[bytes]:
+    """As the shim submits it."""
+    place = folder / "work" / script
+    patched = subprocess.run([folder / "bin" / "forestay-ask", "--patch", place], stdout=subprocess.PIPE, check=True)
+    (folder / "submitted").write_bytes(patched.stdout)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": "12", **more}
+    return subprocess.Popen(["bash", folder / "submitted"], env=environment, start_new_session=True)
+
+
+def question(folder: Path, name: str = "12.0") -> Path:
+    file = folder / "records" / "asks" / name
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline, "it does not ask"
+        time.sleep(0.02)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "name"),
+    [
+        pytest.param(".command.run", {"SLURM_RESTART_COUNT": "2"}, "12.2", id="task"),
+        pytest.param("array/.command.run", {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}, "7_0.0", id="element"),
+    ],
+)  # fmt: skip
+def test_nextflow_hears_nothing_before_the_watcher_has_answered(
+    folder: Path, script: str, more: dict[str, str], name: str
+) -> None:
+    with start(folder, script, **more) as job:
+        file = question(folder, name)
+        while not file.read_text().endswith("\n"):
+            time.sleep(0.02)
+        assert file.read_text().split()[:3] == ["1", "137", "0"]
+        assert not (folder / "work" / ".exitcode").exists()
+        file.unlink()
+        assert job.wait(60) == 137
+    assert (folder / "work" / ".exitcode").read_text() == "137"
+    assert not list((folder / "records" / "asks").iterdir())
+
+
+@pytest.mark.parametrize("state", ["PENDING", "CANCELLED"])
+def test_of_a_job_that_is_queued_again_nextflow_hears_nothing_and_of_a_cancelled_one_as_ever(
+    folder: Path, state: str
+) -> None:
+    (folder / "bin" / "state").write_text(f"JobState={state}\n")
+    with start(folder) as job:
+        question(folder)
+        os.killpg(job.pid, signal.SIGTERM)
+        job.wait(60)
+    assert (folder / "work" / ".exitcode").exists() == (state == "CANCELLED")
+
+
+@pytest.mark.parametrize("promise", ["", "0\n", "x\n"])
+def test_without_a_promise_it_does_not_ask(folder: Path, promise: str) -> None:
+    (folder / "records" / "watch").write_text(promise)
+    with start(folder) as job:
+        assert job.wait(60) == 137
+    assert (folder / "work" / ".exitcode").read_text() == "137"
+
+
+def test_a_script_that_is_not_nextflows_stays_as_it_is(folder: Path) -> None:
+    script = folder / "run.sh"
+    script.write_bytes(b"#!/bin/sh\nprintf -- $exit_status > out\nbash /x/.command.sh\n\xff")
+    done = subprocess.run([folder / "bin" / "forestay-ask", "--patch", script], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == script.read_bytes()
