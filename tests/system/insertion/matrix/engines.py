@@ -122,8 +122,8 @@ WAYS = (
     Way("sbatch", "a script that polls", script),
     Way("Snakemake", "shim", snakemake, 700, False, OWN_STEP),
     Way("Snakemake", "shim, --slurm-array-jobs", snakemake_arrays, 700, False, OWN_STEP),
-    Way("Nextflow", "shim", nextflow, 700, True, STEP),
-    Way("Nextflow", "shim, array", nextflow_arrays, 700, True, STEP),
+    Way("Nextflow", "shim, --before-end", nextflow, 700, True, STEP),
+    Way("Nextflow", "shim, --before-end, array", nextflow_arrays, 700, True, STEP),
 )
 
 
