@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from forestay.domain.jobs.claim import confirm
@@ -21,6 +22,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent, PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.ports.operations.callback_transport import CallbackTransport
+from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
 
 GIVE_UP_AFTER = 20
@@ -54,20 +56,25 @@ class CallbackSender:
     """For each receiver that is being served."""
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
+        serving = BackgroundTasks()
+        try:
             while True:
                 more = False
                 with suppress(PortError):
-                    more = await self._take_up(tasks)
+                    more = await self._take_up(serving.begin)
                 if not more:
                     await asyncio.sleep(self.every)
+        finally:
+            serving.stop()
 
     async def send_due(self) -> bool:
         """Send what is due now, and wait for every receiver; says whether there may be more."""
-        async with asyncio.TaskGroup() as tasks:
-            return await self._take_up(tasks)
+        serving: list[Coroutine[Any, Any, None]] = []
+        more = await self._take_up(serving.append)
+        await asyncio.gather(*serving)
+        return more
 
-    async def _take_up(self, tasks: asyncio.TaskGroup) -> bool:
+    async def _take_up(self, begin: Callable[[Coroutine[Any, Any, None]], None]) -> bool:
         """Hand what is due now to those who serve its receivers; says whether there may be more."""
         query = JobQuery(at_most={"notify_due": self.clock.now()})
         page = await self.store.search(query, sort="notify_due", limit=PAGE)
@@ -77,7 +84,7 @@ class CallbackSender:
             waiting = self._waiting.get(receiver)
             if waiting is None:
                 waiting = self._waiting[receiver] = deque()
-                tasks.create_task(self._serve(receiver, waiting))
+                begin(self._serve(receiver, waiting))
             if len(waiting) < MOST_WAITING:
                 waiting.append(job)
         return len(page.jobs) == PAGE and bool(due)

@@ -264,7 +264,11 @@ async def test_a_silent_receiver_delays_nobody_else(
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        assert not reconciler.callbacks._waiting
+
+        async def given_up() -> bool:
+            return not reconciler.callbacks._waiting
+
+        await until(given_up, "those who served the receivers to end")
         reconciler.callbacks.clock = LaterClock()
         assert not await reconciler.callbacks.send_due(), "what was taken up is not due for a while"
         reconciler.callbacks.clock = LaterClock(callback_sender.HOLD)
