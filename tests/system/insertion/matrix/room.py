@@ -234,7 +234,9 @@ async def opened(kind: str, folder: Path) -> AsyncIterator[Room]:
     nodes = "n1" if kind == CGROUP else "n[1-3]"
     # Two Slurms with control groups on one machine must not give two jobs one number.
     first = 10_000 + int(time.time()) % 50_000
-    conf.write_text(conf.read_text() + PREEMPTION.format(nodes=nodes, first=first))
+    # All arms of a round run at the same time, on one node if there is no other.
+    roomy = conf.read_text().replace("RealMemory=2000", "RealMemory=8000")
+    conf.write_text(roomy + PREEMPTION.format(nodes=nodes, first=first))
     slurm.stop_controller()
     slurm.order("launch", "slurm", "ctld")
     text = re.sub(r"(?m)^MessageTimeout=.*$", "MessageTimeout=2", conf.read_text())
