@@ -182,7 +182,7 @@ faults *args:
 # Stores that are killed, filled, split, lost and brought back: each test starts its own (minutes; small disks and networks of its own take root).
 faults-stores *args:
     [ -n "${FORESTAY_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
-    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/system/faults/test_own_opensearch.py tests/system/faults/test_own_postgres.py tests/system/faults/test_spoilt_ways.py tests/live/test_restored.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/system/faults/test_own_opensearch.py tests/system/faults/test_own_postgres.py tests/system/faults/test_spoilt_ways.py tests/system/faults/test_store_states.py tests/system/faults/test_crowd.py tests/unit/pilot/staging/test_outputs.py tests/live/test_restored.py {{ args }}
     uv run python -m tests.system.linearizability 5000 --stores split
 
 # Write the page "Proof" and its pictures from bench/results.
