@@ -13,7 +13,7 @@ from enum import IntEnum
 from forestay.domain.scheduling.host_health import HealthPolicy
 
 
-class Turn(IntEnum):
+class SlotTurn(IntEnum):
     """When a job may have a free slot of a host."""
 
     NOW = 0
@@ -51,14 +51,14 @@ def doubted(key: str, work: FailingWork, policy: HealthPolicy) -> bool:
 
 def turn(
     works: Mapping[str, FailingWork], names: Iterable[str], everywhere: Iterable[str], now: int, policy: HealthPolicy
-) -> Turn:
+) -> SlotTurn:
     """When a job of these names may have a slot of the host; `everywhere` are the names that fail on several hosts."""
-    worst = Turn.NOW
+    worst = SlotTurn.NOW
     for key in names:
         work = works.get(key)
         if work is None or not doubted(key, work, policy) or now - work.last >= 1000 * policy.doubt:
             continue
-        worst = max(worst, Turn.AFTER_OTHERS if key in everywhere else Turn.NOT_HERE)
+        worst = max(worst, SlotTurn.AFTER_OTHERS if key in everywhere else SlotTurn.NOT_HERE)
     return worst
 
 

@@ -19,7 +19,7 @@ from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
 from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
 from forestay.domain.jobs.resources import Resources, class_may_fit, fits
 from forestay.domain.pilots.lifetime import ends_in_time
-from forestay.domain.scheduling.failing_work import Turn
+from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
@@ -41,9 +41,9 @@ class _Asking(NamedTuple):
     pilot: str
     foreign: bool
     site: str = ""
-    turns: Callable[[JobDocument], Turn] | None = None
+    turns: Callable[[JobDocument], SlotTurn] | None = None
     """When each job may have a slot of the host; None: all of them now."""
-    turn: Turn = Turn.NOW
+    turn: SlotTurn = SlotTurn.NOW
     """What is given this time."""
 
     def gives(self, document: JobDocument) -> bool:
@@ -212,13 +212,13 @@ class CandidateBuffers:
         host: str = "",
         pilot: str = "",
         site: str = "",
-        turns: Callable[[JobDocument], Turn] | None = None,
+        turns: Callable[[JobDocument], SlotTurn] | None = None,
     ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
         match = self.match
         if match is None or not match.tenants or not match.weighs(tenant):
             match = None
-        for turn in (Turn.NOW,) if turns is None else (Turn.NOW, Turn.AFTER_OTHERS):
+        for turn in (SlotTurn.NOW,) if turns is None else (SlotTurn.NOW, SlotTurn.AFTER_OTHERS):
             asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn)
             stored = self._next(asking, match, last=match is None)
             if stored is None and match is not None:

@@ -18,7 +18,7 @@ from forestay.domain.jobs.job_document import JobDocument, State, downstream_of,
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources, fits, less
 from forestay.domain.pilots.lifetime import ends_in_time
-from forestay.domain.scheduling.failing_work import Turn
+from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write
@@ -197,7 +197,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         return FirstClaims(granted, self._close) if granted else None
 
     def _fresh_for(
-        self, request: ClaimRequest, fresh: list[JobDocument], turns: Callable[[JobDocument], Turn] | None
+        self, request: ClaimRequest, fresh: list[JobDocument], turns: Callable[[JobDocument], SlotTurn] | None
     ) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
             for place, document in enumerate(fresh[: self.settings.look]):
@@ -205,7 +205,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                     queue_named(document.tenant, downstream_of(document)) == request.queue
                     and fits(document.resources, free)
                     and ends_in_time(document, free.wall)
-                    and (turns is None or turns(document) is Turn.NOW)
+                    and (turns is None or turns(document) is SlotTurn.NOW)
                 ):
                     return fresh.pop(place)
             return None

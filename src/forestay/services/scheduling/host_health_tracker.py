@@ -17,7 +17,7 @@ from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
 from forestay.domain.scheduling import failing_work
 from forestay.domain.scheduling import host_health as health
-from forestay.domain.scheduling.failing_work import FailingWork, Turn
+from forestay.domain.scheduling.failing_work import FailingWork, SlotTurn
 from forestay.domain.scheduling.host_health import HealthPolicy, HostFailure, HostHealth, HostStatus
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
@@ -99,7 +99,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         may = health.allowance(host_health, proven=proven, out=out, now=self.clock.now(), policy=self.policy)
         return most if may is None else min(most, may)
 
-    def turns(self, tenant: str, host: str) -> Callable[[JobDocument], Turn] | None:
+    def turns(self, tenant: str, host: str) -> Callable[[JobDocument], SlotTurn] | None:
         """When each job may have a slot of a host; None: all of them now."""
         known = self._tenants.get(tenant)
         if known is None:
@@ -112,9 +112,9 @@ class HostHealthTracker(HostFailures, WriteListener):
         # What has gone well elsewhere shows whether it is the host; other work only if there is none.
         late = host_health is not None and now - host_health.probe_at >= 1000 * self.policy.probe_after
 
-        def turn(document: JobDocument) -> Turn:
+        def turn(document: JobDocument) -> SlotTurn:
             if probing and not self._well_elsewhere(document.specification, host):
-                return Turn.AFTER_OTHERS if late else Turn.NOT_HERE
+                return SlotTurn.AFTER_OTHERS if late else SlotTurn.NOT_HERE
             names = failing_work.keys(document.owner, document.specification)
             return failing_work.turn(works or {}, names, everywhere, now, self.policy)
 
