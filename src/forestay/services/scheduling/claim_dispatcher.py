@@ -242,23 +242,20 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         """Serve requests until cancelled."""
         try:
             while True:
-                await self._wait_for_work()
+                await self.signal.wait(self.settings.idle if self._waiting else 1.0)
+                if self._waiting and self.settings.gather and self.clock.monotonic() - self._took_off < BUSY:
+                    await asyncio.sleep(self.settings.gather)
                 self.buffers.promote_pending(self.clock.monotonic())
-                if self._worth_serving():
+                if self._waiting and self._worth_serving():
                     self._serve()
         finally:
             self.buffers.stop()
             self._background.stop()
 
-    async def _wait_for_work(self) -> None:
-        await self.signal.wait(self.settings.idle if self._waiting else 1.0)
-        if self._waiting and self.settings.gather and self.clock.monotonic() - self._took_off < BUSY:
-            await asyncio.sleep(self.settings.gather)
-
     def _worth_serving(self) -> bool:
-        """While a write is under way only a large one is worth another: few requests gather until the first lands, or is late."""
-        if not self._waiting or not self._flying:
-            return bool(self._waiting)
+        """Someone waits. While a write is under way only a large one is worth another: few requests gather until the first lands, or is late."""
+        if not self._flying:
+            return True
         if self._flying >= self.settings.flights:
             return False
         if self.clock.monotonic() - self._took_off >= self.settings.idle:
