@@ -53,7 +53,7 @@ class OwnSessions:
         """Start a program in a session of its own."""
         with self._lock:
             process = subprocess.Popen(argv, start_new_session=True, **options)  # noqa: S603 - the caller's own program
-            self._started = {pid: one for pid, one in self._started.items() if one.returncode is None}
+            self._started = {pid: known for pid, known in self._started.items() if known.returncode is None}
             self._started[process.pid] = process
             return process
 

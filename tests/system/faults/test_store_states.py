@@ -284,8 +284,8 @@ async def _try(domain: Domain, store: str, break_store: Break, doctor_says: str,
                 return await metric(ada, ENDS) >= before + 4
 
             await until(tried, "several deliveries of the completions", 120)
-            said = await asyncio.to_thread(_doctor, store, domain.state)
-            assert doctor_says in said, said
+            words = await asyncio.to_thread(_doctor, store, domain.state)
+            assert doctor_says in words, words
             assert await metric(ada, "forestay_store_errors_total") > 0
 
         async def completed() -> bool:

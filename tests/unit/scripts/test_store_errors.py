@@ -32,11 +32,13 @@ def test_only_errors_of_values_are_the_requests() -> None:
     assert theirs(rows_of_postgres()) == ["22", "23", "54"]
     assert theirs(rows_of_sqlite()) == ["`SQLITE_TOOBIG`", "`SQLITE_CONSTRAINT`", "`SQLITE_MISMATCH`"]
     fault = [row[2] for row in rows_of_opensearch()]
-    by_kind = {(status, kind, reason): said for (status, kind, reason, _), said in zip(STATUSES, fault, strict=False)}
-    assert {said for (status, _, _), said in by_kind.items() if status not in (400, 409, 413)} == {"the store"}
+    by_kind = {(status, kind, reason): words for (status, kind, reason, _), words in zip(STATUSES, fault, strict=False)}
+    assert {words for (status, _, _), words in by_kind.items() if status not in (400, 409, 413)} == {"the store"}
     for kind, word in (
         ("strict_dynamic_mapping_exception", ""),
         ("illegal_argument_exception", "mapper ["),
         ("index_closed_exception", ""),
     ):
-        assert [said for (_, name, reason), said in by_kind.items() if name == kind and word in reason] == ["the store"]
+        assert [words for (_, name, reason), words in by_kind.items() if name == kind and word in reason] == [
+            "the store"
+        ]

@@ -47,9 +47,9 @@ def test_a_lost_claim_of_a_job_with_external_effects_waits_for_a_person() -> Non
     lost = _lost(_claimed(_job()))
     assert lost.state is State.FAULTED
     assert "attempt 1 was stopped" in needs_person(lost)
-    said = words(lost.history[-1])
-    assert "external effects" in said
-    assert "attempt 1 may still be running" in said
+    sentence = words(lost.history[-1])
+    assert "external effects" in sentence
+    assert "attempt 1 may still be running" in sentence
     again = retry(lost, now=5, by="ann", reason="it had not paid")
     assert isinstance(again, JobDocument)
     assert claimable(again, 5)

@@ -40,6 +40,6 @@ def test_it_is_tried_now_and_then() -> None:
 
 
 def test_it_is_said() -> None:
-    said = explained_work(_works(*["s1"] * 5), {SPEC}, POLICY)
-    assert said == "specification s1: 5 fast failures, only when no other job waits, and one every 10 s"
+    sentence = explained_work(_works(*["s1"] * 5), {SPEC}, POLICY)
+    assert sentence == "specification s1: 5 fast failures, only when no other job waits, and one every 10 s"
     assert explained_work(_works("s1"), (), POLICY) == ""

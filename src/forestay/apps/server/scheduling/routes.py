@@ -54,8 +54,10 @@ async def hosts(context: TheDesk, who: Viewer) -> Response:
     """The hosts that ask for jobs, and those that get none, with why."""
     healths = await context.services.hosts.all(who.tenant)
     now = context.services.components.clock.now()
-    said = context.services.hosts.said_of_work
-    return json_answer({"hosts": [host_told(healths[name], now, said(who.tenant, name)) for name in sorted(healths)]})
+    work_words = context.services.hosts.said_of_work
+    return json_answer(
+        {"hosts": [host_told(healths[name], now, work_words(who.tenant, name)) for name in sorted(healths)]}
+    )
 
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))

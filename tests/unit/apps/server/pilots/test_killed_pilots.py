@@ -49,8 +49,8 @@ async def test_a_job_with_external_effects_is_not_run_again_after_its_pilot_was_
         await until(lambda: asyncio.to_thread(starts.exists), "the start of the job")
         running.pilot(tenant, server)
         pilot.kill_alone()
-        said = await _held(ada, job)
-        assert "external effects" in said
+        words = await _held(ada, job)
+        assert "external effects" in words
         # The other pilot is alive and takes what it may have.
         other = await submit_one(ada, command=["true"])
 
@@ -82,8 +82,8 @@ async def test_a_job_that_kills_its_pilots_is_held_after_the_second(
         command = ["bash", "-c", KILL_THE_PILOT.format(starts=starts)]
         job = await submit_one(ada, command=command, max_attempts=9)
         pilots = [running.pilot(tenant, server) for _ in range(3)]
-        said = await _held(ada, job)
-        assert "2 pilots died while they ran" in said
+        words = await _held(ada, job)
+        assert "2 pilots died while they ran" in words
         other = await submit_one(ada, command=["true"])
 
         async def done() -> bool:

@@ -112,7 +112,7 @@ async def test_a_crowd_that_fails_costs_others_less_than_a_tenth(
     # Each host has to see the failures for itself; after that what fails gets one job in ten seconds, or what is left.
     assert bad <= 0.1 * 200 + 2 * 5 * len(hosts)
     words = [(await _shown(server, tenant, host))["words"] for host in hosts]
-    assert all("fast failures" in said for said in words), words
+    assert all("fast failures" in sentence for sentence in words), words
 
 
 async def test_a_person_closes_and_opens_a_host(server: RunningServer, tenant: str) -> None:
