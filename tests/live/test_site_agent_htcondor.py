@@ -66,8 +66,8 @@ async def test_pilots_come_for_queued_jobs_run_them_and_go(tmp_path: Path, monke
                 *which,
             ]
             history = await SystemCommands().run(asked)
-            told = json.loads(history.out)
-            assert sorted(each["JobBatchName"] for each in told) == sorted(names), "each launch was one job"
-            assert {(each["NumJobStarts"], each["RequestCpus"], each["RequestMemory"]) for each in told} == {
+            jobs = json.loads(history.out)
+            assert sorted(each["JobBatchName"] for each in jobs) == sorted(names), "each launch was one job"
+            assert {(each["NumJobStarts"], each["RequestCpus"], each["RequestMemory"]) for each in jobs} == {
                 (1, 2, 200)
             }

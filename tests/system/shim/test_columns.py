@@ -86,9 +86,9 @@ def test_only_the_state_is_changed(
 ) -> None:
     if "%" in " ".join(words) and ";" not in " ".join(words) and "|" in name:
         name = "TO"
-    told, shown = (line.format(name=name, state=state) for state in states)
-    (folder / "listing").write_text(told)
-    widths = len(told) == len(shown)
+    listed, shown = (line.format(name=name, state=state) for state in states)
+    (folder / "listing").write_text(listed)
+    widths = len(listed) == len(shown)
     seen = call(folder, *words)
     assert (seen if widths else " ".join(seen.split())) == (shown if widths else " ".join(shown.split()))
 

@@ -39,8 +39,8 @@ def test_only_the_state_is_hidden_and_only_where_it_is_asked_for_as_text(folder:
         assert sacct("-s", "FAILED", "-o", "JobID,State") == [f"{job}|RUNNING"]
         shown = call(folder, "scontrol", "show", "job", job).stdout.split()
         assert {"JobState=RUNNING", "Reason=NonZeroExitCode", "ExitCode=3:0"} <= set(shown)
-        told = json.loads(call(folder, "sacct", "-j", job, "--json").stdout)["jobs"][0]["state"]["current"]
-        assert told in ("FAILED", ["FAILED"])  # a list since 23.11
+        state = json.loads(call(folder, "sacct", "-j", job, "--json").stdout)["jobs"][0]["state"]["current"]
+        assert state in ("FAILED", ["FAILED"])  # a list since 23.11
         assert call(folder, "scontrol", "wait_job", job).returncode != 0
         assert call(None, "squeue", "-h", "-j", waits, "-o", "%T").stdout.strip() == "PENDING"
         assert (

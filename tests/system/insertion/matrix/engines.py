@@ -132,11 +132,11 @@ async def _command(arm: Arm, *words: str, alarm: str = "") -> Met:
     began = time.time()
     ran = await arm.run(*words)
     ended = time.time()
-    said = ran.stdout + ran.stderr
-    (arm.folder / "said").write_text(said)
+    printed = ran.stdout + ran.stderr
+    (arm.folder / "said").write_text(printed)
     alarms = tuple(
         word
-        for word, there in ((f"exit {ran.returncode}", ran.returncode != 0), (alarm, alarm and alarm in said))
+        for word, there in ((f"exit {ran.returncode}", ran.returncode != 0), (alarm, alarm and alarm in printed))
         if there
     )
     await arm.over()
@@ -173,6 +173,6 @@ async def _submitted(arm: Arm, jobs: list[list[str]], *, chained: bool = False) 
             await asyncio.wait([over], timeout=1.5)
     ended = {job: state for job, state in states.items() if "[" not in job}
     good = bool(ended) and set(ended.values()) == {"COMPLETED"}
-    told = ", ".join(state for _, state in sorted(ended.items()))
+    states_shown = ", ".join(state for _, state in sorted(ended.items()))
     first = min(alarms.values(), default=float("inf"))
-    return Met(good, told, tuple(sorted(alarms)), first, arm.starts(), arm.ends(), time.time() - began)
+    return Met(good, states_shown, tuple(sorted(alarms)), first, arm.starts(), arm.ends(), time.time() - began)

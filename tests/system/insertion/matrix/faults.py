@@ -83,8 +83,8 @@ async def _preempted(played: Round) -> None:
     job = room.plain("sbatch", "--parsable", *words)
 
     async def over() -> bool:
-        said = await asyncio.to_thread(room.plain, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
-        return said == "COMPLETED"
+        state = await asyncio.to_thread(room.plain, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
+        return state == "COMPLETED"
 
     await until(over, "the urgent job to end", 120)
     played.go()

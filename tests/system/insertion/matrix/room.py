@@ -138,10 +138,10 @@ class Arm:
             return False
         active = re.compile(r"(PENDING|RUNNING|CONFIGURING|COMPLETING|SUSPENDED|REQUEUED?|REQUEUE_HOLD|SIGNALING) ")
         # With nothing else under way, whoever waits for another waits in vain.
-        if any(active.match(said) and not said.startswith("PENDING Dependency") for said in jobs.values()):
+        if any(active.match(state) and not state.startswith("PENDING Dependency") for state in jobs.values()):
             return False
         words = [path.name.partition(".")[0] for path in (self.spool / "new").glob("*.0.*")] if self.ours else []
-        stuck = {name for name, said in jobs.items() if said.startswith("PENDING Dependency")}
+        stuck = {name for name, state in jobs.items() if state.startswith("PENDING Dependency")}
         return not any(re.split(r"[_+]", name)[0] in words for name in jobs.keys() - stuck)
 
     async def over(self, still: float = 6.0) -> None:
@@ -276,7 +276,7 @@ async def round_in(room: Room, name: str) -> AsyncIterator[Round]:
     finally:
         if played.watcher is not None and played.watcher.process.poll() is None:
             played.watcher.kill()
-        left = {name: said for arm in played.arms.values() for name, said in arm.jobs().items()}
-        queued = [name for name, said in left.items() if re.match("PENDING|RUNNING|SUSPENDED|CONFIG", said)]
+        left = {name: state for arm in played.arms.values() for name, state in arm.jobs().items()}
+        queued = [name for name, state in left.items() if re.match("PENDING|RUNNING|SUSPENDED|CONFIG", state)]
         if queued:
             room.plain("scancel", *queued)

@@ -15,7 +15,7 @@ class Met:
 
     good: bool
     """The command, the flow or the job ended well for its user."""
-    told: str
+    shown: str
     """How it ended, in the words of the command or of Slurm."""
     alarms: tuple[str, ...] = ()
     """Failed states and error lines that were shown on the way, whatever came of it."""
@@ -31,7 +31,7 @@ class Met:
         """For the table of results."""
         return {
             "good": self.good,
-            "told": self.told,
+            "told": self.shown,
             "alarms": list(self.alarms),
             "starts": {part: len(times) for part, times in sorted(self.starts.items())},
             "ends": dict(sorted(self.ends.items())),
@@ -43,7 +43,7 @@ def harms(bare: Met, ours: Met) -> list[str]:
     """Everything that is worse than without us."""
     found = []
     if bare.good and not ours.good:
-        found.append(f"succeeds without Forestay, not with it: {ours.told}")
+        found.append(f"succeeds without Forestay, not with it: {ours.shown}")
     for part, count in sorted(ours.ends.items()):
         if count > max(1, bare.ends.get(part, 0)):
             found.append(f"part {part} had completed and ran again")

@@ -115,8 +115,8 @@ async def test_in_a_storm_those_that_wait_to_end_come_first_and_then_those_that_
     room.spool.words = {str(number): word._replace(id=str(number)) for number in range(10, 10 + 2 * A_LOOK)}
     room.spool.asks["59"] = ASKS._replace(ended=139)
     await room.recovery().look()
-    told = [event["task"].rpartition(":")[2] for event in room.service.events]
-    assert told == ["59", *(str(number) for number in range(58, 58 - A_LOOK + 1, -1))]
+    reported = [event["task"].rpartition(":")[2] for event in room.service.events]
+    assert reported == ["59", *(str(number) for number in range(58, 58 - A_LOOK + 1, -1))]
 
 
 class Many(FakeBatch):

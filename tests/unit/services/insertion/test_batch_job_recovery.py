@@ -45,7 +45,7 @@ class FakeSpool:
     foreign: list[WatchedJob] = field(default_factory=list)
     ended: set[BatchId] = field(default_factory=set)
     """Elements of arrays that are settled."""
-    told: bool = False
+    exit_code_written: bool = False
     """The job has written its exit code down for Nextflow."""
     asks: dict[BatchId, Question] = field(default_factory=dict)
     waiting: bool = True
@@ -89,7 +89,7 @@ class FakeSpool:
         return f"the end of {path}"
 
     def told_nextflow(self, job: WatchedJob) -> bool:
-        return self.told
+        return self.exit_code_written
 
 
 @dataclass
@@ -673,11 +673,13 @@ async def test_what_is_ordered_after_the_promise_was_broken_is_refused() -> None
 
 @pytest.mark.finding("F-A3")
 @pytest.mark.parametrize(
-    ("name", "told", "again"), [("nf-part_(1)", True, False), ("nf-part_(1)", False, True), ("align", True, True)]
+    ("name", "written", "again"), [("nf-part_(1)", True, False), ("nf-part_(1)", False, True), ("align", True, True)]
 )
-async def test_a_job_whose_end_nextflow_knows_is_not_run_again_for_nobody(name: str, told: bool, again: bool) -> None:
+async def test_a_job_whose_end_nextflow_knows_is_not_run_again_for_nobody(
+    name: str, written: bool, again: bool
+) -> None:
     room = Room(FakeBatch(OOM, name=name))
-    room.spool.told = told
+    room.spool.exit_code_written = written
     room.service.orders = [order()]
     await room.recovery().look()
     assert bool(room.batch.done) == again

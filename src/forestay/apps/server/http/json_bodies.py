@@ -132,10 +132,10 @@ async def _in_slices(text: str, model: type[BaseModel] | None, slices: LoopSlice
             return _decoded(text, place)
         check = _item_check(model, name)
         items: list[Any] = []
-        async for item, after in _items(text, place, slices):
+        async for member, after in _items(text, place, slices):
             place = after
-            if item is not _END:
-                items.append(check(item, (name, len(items)), errors))
+            if member is not _END:
+                items.append(check(member, (name, len(items)), errors))
             if len(errors) >= MOST_FIELDS:
                 raise invalid_fields(errors)
         return items, place
@@ -167,8 +167,8 @@ async def _items(text: str, place: int, slices: LoopSlices) -> AsyncIterator[tup
     """Each item of a list with where it ends; at last where the list ends."""
     place = _past_space(text, place + 1)
     while text[place : place + 1] != "]":
-        item, place = _decoded(text, place)
-        yield item, place
+        member, place = _decoded(text, place)
+        yield member, place
         await slices.pause()
         place = _next(text, place, "]")
     yield _END, place + 1
@@ -208,14 +208,14 @@ def _item_check(model: type[BaseModel] | None, name: str) -> Check:
     annotation = field.annotation if field is not None else None
     inner = get_args(annotation)[0] if get_origin(annotation) is list else None
     if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-        return lambda item, _where, _errors: item
+        return lambda member, _where, _errors: member
 
-    def check(item: Any, where: tuple[str, int], errors: list[Any]) -> Any:
+    def check(member: Any, where: tuple[str, int], errors: list[Any]) -> Any:
         try:
-            return inner.model_validate(item)
+            return inner.model_validate(member)
         except ValidationError as error:
             errors += [problem | {"loc": ("body", *where, *problem["loc"])} for problem in error.errors()]
-            return item
+            return member
 
     return check
 

@@ -80,14 +80,14 @@ class ExternalValues:
 def _read(text: bytes, fields: Mapping[str, FieldType]) -> Mapping[str, object]:
     """The declared values; `Transient` if the text is not as declared. What is not declared is left out."""
     try:
-        told = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Transient("its text is not JSON") from error
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise Transient("its text is not a JSON object")
     values: dict[str, object] = {}
     for name, kind in fields.items():
-        value = told.get(name)
+        value = document.get(name)
         if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not FieldType.TRUTH):
             raise Transient(f"{name} is not declared as {type(value).__name__} but as {kind}")
         values[name] = float(value) if kind is FieldType.NUMBER and isinstance(value, int) else value

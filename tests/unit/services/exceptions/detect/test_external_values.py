@@ -33,8 +33,8 @@ READ = {"left": 7, "open": True, "load": 1.0, "who": "ada"}
 
 
 def values_of(source: ExternalSource, fields: Mapping[str, FieldType] = FIELDS, fresh: float = 60.0) -> ExternalValues:
-    said: list[str] = []
-    return ExternalValues([RegisteredSource("quota", source, fields, fresh)], SystemClock(), said.append)
+    reports: list[str] = []
+    return ExternalValues([RegisteredSource("quota", source, fields, fresh)], SystemClock(), reports.append)
 
 
 @pytest.fixture

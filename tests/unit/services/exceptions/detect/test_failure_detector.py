@@ -68,7 +68,7 @@ async def test_a_failure_knows_its_earlier_attempts_and_the_failures_of_the_last
     await desk.handler().handle_failures([(await fail_again(desk, "one", 3, "n17"), LOST_NODE)])
     second, wrong = read_context(told_by(await incident_at(desk, "one", 2)))
     assert wrong == ()
-    ((attempt, before),) = [(told["attempt"], told) for told in _attempts(second)]
+    ((attempt, before),) = [(failed["attempt"], failed) for failed in _attempts(second)]
     assert attempt == 1
     assert {name: before[name] for name in ("cause", "host", "exit_code")} == {
         "cause": "memory",
@@ -81,7 +81,7 @@ async def test_a_failure_knows_its_earlier_attempts_and_the_failures_of_the_last
     assert (second["run.id"], second["run.depth"]) == ("run-1", 1)
     assert (second["task.name"], second["task.round"], second["exception.task"]) == ("align", 2, "align")
     third, _ = read_context(told_by(await incident_at(desk, "one", 3)))
-    assert [told["host"] for told in _attempts(third)] == ["n17", "n18"]
+    assert [failed["host"] for failed in _attempts(third)] == ["n17", "n18"]
     assert (third["history.same_cause"], third["history.same_host"], third["host.closed"]) == (0, 1, False)
 
 
