@@ -143,8 +143,8 @@ def test_the_memory_of_one_call_is_not_in_the_evidence_of_the_next(server: FakeS
 
 @pytest.mark.finding("F-D15")
 def test_without_a_reset_of_the_peak_no_earlier_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_highest", lambda: 900 << 20)
+    monkeypatch.setattr(runner, "_highest", lambda: 900 << 40)
     memory = runner._CallMemory()
     memory.begin()
     memory._reset = False
-    assert memory.peak() < 500 << 20
+    assert memory.peak() < 500 << 40

@@ -172,7 +172,9 @@ def revoke(
     subjects: Annotated[list[str], typer.Argument(metavar="WHO...", help="People or programs of your tenant.")],
     reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the audit log.")],
 ) -> None:
-    """Take back all tokens and browser sessions of people (administrators). Tokens created later are good.
+    """Revoke all tokens and sessions of people (administrators).
+
+    Tokens that are created later are valid.
 
     forestay revoke bob --reason "lost laptop"
     """
