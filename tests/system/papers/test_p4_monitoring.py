@@ -92,7 +92,10 @@ async def test_a_job_whose_pilot_fell_silent_is_found_and_released(own_domain: D
             assert shown["overlap_possible"], "its death is not proven"
             line = (await story(ada, orphan["job"]))[-1]
             assert (line["event"], line["by"]) == ("release", "orphan watch")
-            assert line["words"] == "orphan watch released the claim of attempt 1: its pilot fell silent; attempt 1 may still be running."
+            assert (
+                line["words"]
+                == "orphan watch released the claim of attempt 1: its pilot fell silent; attempt 1 may still be running."
+            )
             assert reconciler.orphans.silent_found == 1
             assert (await read(ada, kept["job"]))["state"] == "running"
 

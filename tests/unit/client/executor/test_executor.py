@@ -37,7 +37,8 @@ def test_a_call_gives_a_real_future(pool: Executor) -> None:
     future.add_done_callback(results.append)
     assert future.result(PATIENCE) == 5
     assert future.done()
-    until(lambda: results == [future], "the callback")  # who waits for the result may be woken before callbacks are called
+    # Whoever waits for the result may be woken before callbacks are called.
+    until(lambda: results == [future], "the callback")
 
 
 def test_many_calls_in_order_and_as_they_come(pool: Executor) -> None:
