@@ -125,7 +125,8 @@ class Executor(RemoteExecutor):
                 "environment": {name: os.environ[name] for name in PASSED if name in os.environ},
                 "resources": needs(job),
                 # It writes into the folder of the flow: two runs of it must not overlap, so it ends with its pilot's lease.
-                "effects": "external",
+                # A further run is no harm: Snakemake removes what an earlier one left of its outputs.
+                "effects": "resumable",
                 "max_attempts": 1,
                 "when_exhausted": self._given.when_exhausted or "fail",
             },
