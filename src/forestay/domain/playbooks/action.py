@@ -306,15 +306,16 @@ KINDS: Mapping[ActionKind, type[Action]] = {
 }
 """The record of arguments that belongs to each action."""
 
+_IN_RUN = frozenset({ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN})
 INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
     ActionTarget.SUBJECT: frozenset({ActionTarget.SUBJECT, ActionTarget.JOB}),
     ActionTarget.JOB: frozenset({ActionTarget.JOB}),
-    ActionTarget.TASK: frozenset({ActionTarget.JOB, ActionTarget.TASK}),
-    ActionTarget.RUN: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN}),
-    ActionTarget.ANCESTORS: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN, ActionTarget.ANCESTORS}),
-    ActionTarget.ALL_RUNS: frozenset({ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN, ActionTarget.ALL_RUNS}),
+    ActionTarget.TASK: frozenset({ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.TASK}),
+    ActionTarget.RUN: _IN_RUN,
+    ActionTarget.ANCESTORS: _IN_RUN | {ActionTarget.ANCESTORS},
+    ActionTarget.ALL_RUNS: _IN_RUN | {ActionTarget.ALL_RUNS},
 }
-"""What is part of each target: what ends a run ends its tasks."""
+"""What is part of each target: what ends a run ends its tasks, and the job or task that the exception is about."""
 
 RESENDING = frozenset({ActionKind.RESTART, ActionKind.RESUBMIT, ActionKind.RESTAGE, ActionKind.RETRY})
 """Those that send the work off again; a playbook has at most one of them."""

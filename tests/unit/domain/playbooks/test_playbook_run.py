@@ -21,6 +21,8 @@ from forestay.domain.playbooks.action import (
     CompensateAction,
     Hold,
     Notify,
+    Rollback,
+    Steer,
     Worklet,
     target_of,
 )
@@ -217,6 +219,16 @@ def _could_not_end(made: Playbook, refused: set[int], target: ActionTarget) -> b
         and step.action in (ActionKind.REMOVE, ActionKind.FORCE_COMPLETE, ActionKind.FORCE_FAIL, ActionKind.ROLLBACK)
         for place, step in enumerate(made.steps)
     ) and any(step.action is ActionKind.SUSPEND and target_of(step.do) is target for step in made.steps)
+
+
+def test_what_undoes_the_run_holds_the_subject_of_the_exception_no_longer() -> None:
+    """Found by a search: the job or task that an exception is about is part of its run."""
+    suspend = Steer(ActionKind.SUSPEND, ActionTarget.SUBJECT)
+    run, _ = start_playbook("i1", 1, Playbook("undo", (PlaybookStep(suspend), PlaybookStep(Rollback()))))
+    run, _ = advance(run, StepDone(0, stage=StepStage.ACT))
+    assert run.held.keys() == {ActionTarget.SUBJECT}
+    run, _ = advance(run, StepDone(1, stage=StepStage.ACT))
+    assert (run.state, run.held) == (PlaybookRunState.COMPLETE, {})
 
 
 @given(st.data())
