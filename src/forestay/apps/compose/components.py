@@ -233,7 +233,6 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     )
     classifiers = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text))
     decision_log = DecisionLog(stores.incidents, audit, clock)
-    external = build_external_values(settings, clock)
     pipeline = ExceptionPipeline(
         store,
         stores.incidents,
@@ -242,10 +241,11 @@ def make_components(settings: Settings, process: str = "server") -> Components:
             stores.pilots,
             batch,
             classifiers,
-            FailureHistory(stores.incidents, documents, RunStates(engine, clock), external, clock),
+            FailureHistory(
+                stores.incidents, documents, RunStates(engine, clock), build_external_values(settings, clock), clock
+            ),
             flows,
         ),
-        external,
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),
             playbooks,

@@ -44,13 +44,6 @@ class DownstreamTable(BaseModel):
         return self
 
 
-def check_downstreams(tables: Sequence[DownstreamTable]) -> None:
-    """`ValueError` if two have one name."""
-    names = [table.name for table in tables]
-    if double := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"several downstreams have the name {', '.join(double)}")
-
-
 def downstream_for(tables: Sequence[DownstreamTable], tenant: str, wanted: str) -> str | None:
     """Where a job of a tenant goes that wants to go there, or says nothing: a name, `any`, empty for pilots; None: there is no such downstream."""
     able = [table for table in tables if tenant in table.tenants]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -41,10 +40,3 @@ class ExternalSourceTable(BaseModel):
         if self.name == RESERVED:
             raise ValueError(f"an external source cannot be named {RESERVED}: rules find there who raised a trigger")
         return self
-
-
-def check_sources(tables: Sequence[ExternalSourceTable]) -> None:
-    """`ValueError` if two have one name."""
-    names = [table.name for table in tables]
-    if double := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"several external sources have the name {', '.join(double)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -74,10 +73,3 @@ class NotificationChannelTable(BaseModel):
             self.window * 1000,
             self.most,
         )
-
-
-def check_channels(tables: Sequence[NotificationChannelTable]) -> None:
-    """`ValueError` if two have one name."""
-    names = [table.name for table in tables]
-    if double := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"several notification channels have the name {', '.join(double)}")

@@ -12,12 +12,13 @@ from typing import Annotated, Literal, Self
 from platformdirs import user_cache_path, user_state_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from forestay.apps.config.downstream_settings import DownstreamTable, check_downstreams
-from forestay.apps.config.external_settings import ExternalSourceTable, check_sources
+from forestay.apps.config.downstream_settings import DownstreamTable
+from forestay.apps.config.external_settings import ExternalSourceTable
 from forestay.apps.config.identity_settings import OidcTable
-from forestay.apps.config.notification_settings import NotificationChannelTable, check_channels
+from forestay.apps.config.notification_settings import NotificationChannelTable
 from forestay.apps.config.retry_settings import BudgetsTable, RetryPolicyTable, dispatcher_of, retry_policies_of
 from forestay.apps.config.storage_settings import ElementTable, elements_of
+from forestay.apps.config.unique_names import check_unique
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -214,13 +215,13 @@ class Settings(BaseModel):
     def _read_tables(self) -> Self:
         dispatcher_of(self.unanswered, retry_policies_of(self.retry_policies))
         elements_of(self.storage)
-        check_downstreams(self.downstreams)
+        check_unique((table.name for table in self.downstreams), "downstreams")
         if self.certificate is None and (self.certificate_key or self.client_ca):
             raise ValueError("certificate_key and client_ca need certificate")
         if self.client_crl and self.client_ca is None:
             raise ValueError("client_crl needs client_ca")
-        check_channels(self.notification_channels)
-        check_sources(self.external_sources)
+        check_unique((table.name for table in self.notification_channels), "notification channels")
+        check_unique((table.name for table in self.external_sources), "external sources")
         return self
 
     @property

@@ -41,7 +41,6 @@ from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.exceptions.act.action_executor import ActionExecutor, ActionTaken
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
-from forestay.services.exceptions.detect.external_values import ExternalValues
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector, PastFailures
 from forestay.services.exceptions.pending_exception import PendingException
 from forestay.services.exceptions.record.decision_log import DecisionLog
@@ -81,7 +80,6 @@ class ExceptionPipeline(FailureHandling):
     store: JobStore
     incidents: IncidentStore
     detector: FailureDetector
-    external: ExternalValues
     decider: Decider
     safeguards: Safeguards
     executor: ActionExecutor
@@ -171,7 +169,7 @@ class ExceptionPipeline(FailureHandling):
         return handled
 
     async def _record(self, events: Sequence[ExceptionEvent], now: int, due: int | None) -> list[HandledException]:
-        external = await self.external.values()
+        external = await self.detector.history.external.values()
         incidents = {event.id: incident_raised(event, external) for event in events}
         decisions = {name: await self._decide_or_hold(incident, now) for name, incident in incidents.items()}
         kept = {name: decision for name, decision in decisions.items() if not _forgettable(decision)}

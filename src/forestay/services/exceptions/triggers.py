@@ -109,7 +109,7 @@ class Triggers:
             answer = None  # the order stands, and its engine obeys it when it asks the next time
         if answer is not None and not answer.accepted:
             raise Conflict(answer.detail)
-        incident = incident_raised(raised, await self.pipeline.external.values())
+        incident = incident_raised(raised, await self.pipeline.detector.history.external.values())
         note = f"{what.trigger}; the run is suspended until a person decides"
         status = replace(status_of(incident), state=IncidentState.HELD, due=None, note=note[:1000])
         await self.pipeline.incidents.add_incidents([(incident, status)])

@@ -10,6 +10,7 @@ from typing import Any
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Transient
 from forestay.ports.flows.flow_engine import FlowEngine
+from forestay.services.shared.recent import Recent
 
 MOST_INSTANCES = 400
 """Tasks of which the status is told: those that have not ended come first."""
@@ -37,7 +38,7 @@ class RunStates:
 
     engine: FlowEngine | None
     clock: Clock
-    _known: dict[str, tuple[float, Mapping[str, Any]]] = field(default_factory=dict)
+    _known: Recent[str, tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: Recent(MOST_KEPT))
     _away_until: float = 0.0
 
     async def ask(self, runs: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -55,9 +56,8 @@ class RunStates:
             self._away_until = at + AWAY
             return known
         new = {run: state for run, state in zip(missing, states, strict=True) if state is not None}
-        if len(self._known) + len(new) > MOST_KEPT:
-            self._known.clear()
-        self._known |= {run: (at, state) for run, state in new.items()}
+        for run, state in new.items():
+            self._known[run] = at, state
         return known | new
 
     @staticmethod

@@ -21,6 +21,7 @@ from forestay.domain.sites.watched_job import (
     JobDetails,
     JobIdentity,
     JobKind,
+    Question,
     Vouching,
     WatchedJob,
     WatchedJobAction,
@@ -147,10 +148,8 @@ class BatchJobRecovery:
         questions = self.spool.questions({job.base for job in jobs})
         result: dict[WatchedJob, BatchOutcome] = {}
         for job in sorted(jobs, key=lambda job: job.id):
-            question = questions.get(job.id)
-            outcome = outcomes[job.id]
-            asks = question is not None and question.owner == job.owner
-            result[job] = as_asked(outcome, question) if question is not None and asks else outcome
+            question = _own(questions, job)
+            result[job] = outcomes[job.id] if question is None else as_asked(outcomes[job.id], question)
         return result
 
     async def vouch(self) -> None:
@@ -486,8 +485,8 @@ class BatchJobRecovery:
 
     def _failed_start(self, job: WatchedJob) -> int | None:
         """Which start of a job has failed by its own word, though it may still run."""
-        question = self.spool.questions([job.base]).get(job.id)
-        return question.restarts if question is not None and question.owner == job.owner else None
+        question = _own(self.spool.questions([job.base]), job)
+        return None if question is None else question.restarts
 
     async def _give_up(self, job: WatchedJob) -> None:
         outcome = await self._outcome(job)
@@ -499,3 +498,9 @@ class BatchJobRecovery:
 def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
     """Whether the batch system has the job in its queue already: what is told is a start of it that was lost."""
     return outcome.state is BatchState.LOST and details is not None and details.waiting
+
+
+def _own(questions: Mapping[BatchId, Question], job: WatchedJob) -> Question | None:
+    """What a job asks; what another user has put there in its name is nothing."""
+    question = questions.get(job.id)
+    return question if question is not None and question.owner == job.owner else None

@@ -8,7 +8,6 @@ happens whoever dies meanwhile, and to let go twice is harmless.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
@@ -24,6 +23,7 @@ from forestay.services.insertion.task_states import completion_record, state_of
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import JobSubmitter, NewJobListener
 from forestay.services.shared.checked_writer import WriteApplied, WriteListener
+from forestay.services.shared.recent import Recent
 
 CANCELING = 30_000
 """Milliseconds for which a cancelled task whose pilot has not told its end is shown as being cancelled."""
@@ -178,7 +178,7 @@ class TaskCache(NewJobListener):
     """
 
     clock: Clock
-    _known: OrderedDict[str, _CachedTask] = field(default_factory=OrderedDict)
+    _known: Recent[str, _CachedTask] = field(default_factory=lambda: Recent(MOST))
 
     def recall(self, job: str) -> Stored | None:
         """The job as it was a moment ago, if that is known."""
@@ -201,10 +201,5 @@ class TaskCache(NewJobListener):
                 self._put(stored, since)
 
     def _put(self, stored: Stored, since: float) -> None:
-        job = stored.document.id
-        if stored.document.labels.get(MARK) != TASK:
-            return
-        self._known[job] = _CachedTask(since, stored)
-        self._known.move_to_end(job)
-        while len(self._known) > MOST:
-            self._known.popitem(last=False)
+        if stored.document.labels.get(MARK) == TASK:
+            self._known[stored.document.id] = _CachedTask(since, stored)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakValueDictionary
 
@@ -25,8 +24,7 @@ from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
 from forestay.services.jobs.store_marks import generation_of, pruned_before
 from forestay.services.shared.checked_writer import TRIES
 from forestay.services.shared.loop_slices import LoopSlices
-
-Value = TypeVar("Value")
+from forestay.services.shared.recent import Recent
 
 BULK = 1000
 SHARED_BULK = 100
@@ -65,9 +63,9 @@ class JobSubmitter:
     """The trace in which jobs are submitted by our own flows."""
     pilots: FirstClaimer | None = None
     """Gives jobs to waiting pilots in the write that creates them; None: they are claimed later."""
-    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _known: Recent[str, None] = field(default_factory=lambda: Recent(KNOWN_SPECIFICATIONS))
     """Specifications that stand."""
-    _accepted: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    _accepted: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_KEYS))
     """Keys whose jobs were all acknowledged here, with the digest of what was asked."""
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _generation: int | None = None
@@ -100,7 +98,7 @@ class JobSubmitter:
                 return [AcceptedJob(job, created=False) for job in names]
             await self._keep_key(name, tenant, digest, names)
             accepted = await self._accept(submissions, names, by, trace)
-            _remember(self._accepted, name, digest, KNOWN_KEYS)
+            self._accepted[name] = digest
             return accepted
 
     async def submit_named(
@@ -169,7 +167,7 @@ class JobSubmitter:
         if new:
             await self.store.put_specifications(new)
         for name in specifications:
-            _remember(self._known, name, None, KNOWN_SPECIFICATIONS)
+            self._known[name] = None
 
     async def _create(self, documents: Sequence[JobDocument]) -> list[AcceptedJob]:
         """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed.
@@ -223,13 +221,6 @@ def _unclaimed() -> FirstClaims[Any]:
 def _settling(wanted: JobDocument, stored: Stored | None) -> DocumentChange:
     """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
     return DocumentChange(wanted, None) if stored is None else DocumentChange(confirm(stored.document), stored.version)
-
-
-def _remember(known: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:
-    known[name] = value
-    known.move_to_end(name)
-    while len(known) > most:
-        known.popitem(last=False)
 
 
 def job_named(tenant: str, by: str, key: str, place: int) -> str:

@@ -77,7 +77,6 @@ def build_pipeline(
     storms = StormTracker(documents, store, clock)
     log = DecisionLog(incidents, AuditLog(SqlAuditStore(store.database), clock, ids), clock)
     batch = BatchStatus(pilots, PilotLaunches(documents, clock), ClaimReleaser(store, pilots, writer, clock))
-    external = ExternalValues((), clock)
     return ExceptionPipeline(
         store,
         incidents,
@@ -86,10 +85,9 @@ def build_pipeline(
             pilots,
             batch,
             PATTERNS,
-            FailureHistory(incidents, documents, RunStates(None, clock), external, clock),
+            FailureHistory(incidents, documents, RunStates(None, clock), ExternalValues((), clock), clock),
             flows,
         ),
-        external,
         Decider(
             RuleCache(RuleStore(documents), CONDITIONS),
             PlaybookStore(documents, flows, clock),

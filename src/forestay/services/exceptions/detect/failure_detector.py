@@ -41,6 +41,7 @@ from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import RUN_FIELDS, RunStates, run_context
 from forestay.services.pilots.batch_status import BatchStatus
 from forestay.services.scheduling.host_health_tracker import document_of
+from forestay.services.shared.recent import Recent
 
 READERS = 16
 """Logs that are read at the same time."""
@@ -226,7 +227,7 @@ class FailureHistory:
     runs: RunStates
     external: ExternalValues
     clock: Clock
-    _hours: dict[str, tuple[float, _LastHour]] = field(default_factory=dict)
+    _hours: Recent[str, tuple[float, _LastHour]] = field(default_factory=lambda: Recent(TENANTS))
 
     async def before(self, documents: Sequence[JobDocument]) -> PastFailures:
         """What happened before these failures; what only other jobs can say may be seconds old."""
@@ -270,8 +271,6 @@ class FailureHistory:
                 self._closed_hosts(tenant),
             )
         )
-        if len(self._hours) >= TENANTS:
-            self._hours.clear()
         self._hours[tenant] = (at, hour)
         return hour
 
