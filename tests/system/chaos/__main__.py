@@ -79,6 +79,7 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "verdict": asdict(verdict),
         "submitter": dict(site.submitter.tally),
         "storms let through": site.let_through,
+        "suspects let through": site.suspects,
         "faults": _counted(site),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),

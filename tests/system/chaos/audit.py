@@ -14,6 +14,8 @@ from tests.system.chaos.evidence import Evidence, Job, Line
 from tests.system.chaos.faults import Fault
 from tests.system.chaos.ledger import Mark
 
+from forestay.domain.jobs.claim import SUSPECTED
+
 FINAL = frozenset({"completed", "failed"})
 CLOSING = frozenset({"complete", "failure", "release", "quarantine", "adopt", "keep-completion"})
 """Events by which a story says what became of a claim."""
@@ -285,7 +287,7 @@ class Audit:
         details = {mark.claim: mark.detail for mark in marks if mark.word == "END"}
         for claim, lines in closings.items():
             for line in lines:
-                if line.event == "quarantine":
+                if line.event == "quarantine" and SUSPECTED not in line.note:
                     self.verdict.odd.append(f"{job.id} was set aside: {line.note}")
                 if line.event != "failure":
                     continue

@@ -240,7 +240,7 @@ class Campaign:
     async def _operator(self) -> None:
         while True:
             await asyncio.sleep(15.0)
-            await self.site.look_at_storms()
+            await self.site.operate()
 
     async def _speed(self) -> None:
         """Write down how slow the machine is at each moment: its load is part of what is timed."""

@@ -27,6 +27,7 @@ from tests.system.chaos.submitter import Submitter
 from forestay.adapters.private_file import write_private
 from forestay.apps.config.settings import load
 from forestay.apps.operations.tokens import make_token
+from forestay.domain.jobs.claim import SUSPECTED
 from forestay_pilot.process import libc
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,6 +57,7 @@ class Site:
     """Of the gate."""
     tokens: dict[str, str] = field(default_factory=dict)
     let_through: int = 0
+    suspects: int = 0
     """How often a person let a storm's group through."""
 
     def __post_init__(self) -> None:
@@ -216,8 +218,8 @@ class Site:
                             break
         return total
 
-    async def look_at_storms(self) -> None:
-        """What an operator does here: jobs that fail once by design come in numbers that look like a storm; whatever waits for a person is let through."""
+    async def operate(self) -> None:
+        """What an operator does here: jobs that fail once by design come in numbers that look like a storm, and pilots are killed by others than their jobs; whatever waits for a person is let through."""
         async with httpx.AsyncClient(timeout=20) as client:
             for token in self.tokens.values():
                 url, headers = self.chance.choice(self.urls()), {"Authorization": f"Bearer {token}"}
@@ -229,6 +231,14 @@ class Site:
                             order = {"group": name, "rule": entry["rule"], "do": "all", "reason": "they fail once"}
                             done = await client.post(f"{url}/v1/safeguards/groups", json=order, headers=headers)
                             self.let_through += done.status_code == 200
+                    answer = await client.get(f"{url}/v1/jobs?state=faulted", headers=headers)
+                    for job in answer.json()["jobs"] if answer.status_code == 200 else ():
+                        path = f"{url}/v1/jobs/{job['id']}"
+                        story = (await client.get(f"{path}/story", headers=headers)).json().get("story")
+                        if story and SUSPECTED in story[-1]["words"]:
+                            order = {"reason": "the campaign kills pilots"}
+                            done = await client.post(f"{path}/retry", json=order, headers=headers)
+                            self.suspects += done.is_success
 
     async def stories(self, most: int = 50) -> dict[str, list[tuple[str, int]]]:
         """The stories of jobs that ran more than once, as the servers tell them."""

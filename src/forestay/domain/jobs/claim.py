@@ -6,7 +6,7 @@ store acknowledged makes it so, and `confirm` is what is written when the store 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,8 +28,9 @@ MAX_RELEASES = 8
 """So many claims may be lost before the job itself is suspected of killing its pilots."""
 NOT_STARTED = "not-started"
 """The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
-MAX_PILOT_DEATHS = 2
-"""So many pilots may die while they run a job before it is suspected of killing them."""
+MAX_PILOT_DEATHS = 3
+"""So many pilots may die while they run a job before it waits for a person. From the first on it is kept apart from other suspects."""
+SUSPECTED = "it is suspected of killing them"
 PILOT_STOPPED = "pilot-stopped"
 """The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
 
@@ -194,7 +195,7 @@ def _lose(
     if executed and has_external_effects(document):
         why = "it has external effects, and what it did before is not known"
     elif pilot_deaths(document) >= MAX_PILOT_DEATHS:
-        why = "it is suspected of killing them"
+        why = SUSPECTED
     elif releases >= MAX_RELEASES:
         why = f"{releases} claims were lost"
     return step(
@@ -219,6 +220,12 @@ def pilot_deaths(document: JobDocument) -> int:
     """How many pilots died while they ran it, one after the other."""
     deaths = document.extra.get(PILOT_DEATHS) if document.extra else None
     return deaths if isinstance(deaths, int) else 0
+
+
+def blamed(jobs: Sequence[JobDocument]) -> frozenset[str]:
+    """Which of the jobs that a pilot had when it died may have killed it: those under which one died before, or else all of them."""
+    suspects = [document for document in jobs if pilot_deaths(document)]
+    return frozenset(document.id for document in suspects or jobs)
 
 
 def needs_person(document: JobDocument) -> str:

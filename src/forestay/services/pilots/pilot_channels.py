@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from forestay.domain.jobs.claim import blamed
 from forestay.domain.pilots.pilot import PilotState, newest_session
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
@@ -189,9 +190,20 @@ class PilotChannels:
         }
 
     async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
-        jobs = [stored for stored in held if stored.document.claim is not None and stored.document.claim.pilot in dead]
+        jobs: dict[str, list[Stored]] = {}
+        for stored in held:
+            if stored.document.claim is not None and stored.document.claim.pilot in dead:
+                jobs.setdefault(stored.document.claim.pilot, []).append(stored)
+        suspects: set[str] = set()
+        if len(dead) <= TOGETHER:
+            suspects.update(*(blamed([stored.document for stored in lost]) for lost in jobs.values()))
         reason = "its pilot died: its channel closed"
-        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False, died=len(dead) <= TOGETHER)
+        for died in (True, False):
+            lost = [
+                stored for of_pilot in jobs.values() for stored in of_pilot if (stored.document.id in suspects) is died
+            ]
+            if lost:
+                await self.release.release(lost, by="server", reason=reason, overlap_possible=False, died=died)
 
     async def _order_loop(self) -> None:
         since = self.clock.now() - 5000

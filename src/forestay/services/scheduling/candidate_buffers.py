@@ -123,6 +123,8 @@ class CandidateBuffers:
         self._looking = {False: False, True: False}
         self._background = BackgroundTasks()
         self._turn = 0
+        self._leftovers = False
+        """Something was given, since the last look, that is given only when no other job waits."""
 
     def stop(self) -> None:
         self._background.stop()
@@ -225,6 +227,7 @@ class CandidateBuffers:
                 # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
                 stored = self._next(asking, match, last=True)
             if stored is not None:
+                self._leftovers |= turn is SlotTurn.AFTER_OTHERS
                 return stored
         return None
 
@@ -359,9 +362,10 @@ class CandidateBuffers:
             self._background.begin(self._read(buffer))
         fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs or buffer.ended_at is None}
         # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
-        pause = self.settings.look_again if unmet <= fed else self.settings.settle
+        # Soon if someone got what is given only when no other job waits: there may be another by now.
+        pause = self.settings.look_again if unmet <= fed and not self._leftovers else self.settings.settle
         if waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
-            self._looking[False] = True
+            self._looking[False], self._leftovers = True, False
             self._background.begin(self._look(foreign=False))
         all_mine = self._slots is None or len(self._slots) == SLOTS
         if foreign and not all_mine and now - self._looked_at[True] >= self.settings.settle and not self._looking[True]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from forestay.domain.jobs.claim import claim, claimable
+from forestay.domain.jobs.claim import claim, claimable, pilot_deaths
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources, fits, less
@@ -315,9 +315,18 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     def _queued_for(self, request: ClaimRequest, now: float) -> Callable[[Resources], Stored | None]:
         foreign = now - request.since >= self.settings.foreign_after
         turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
-        return lambda free: self.buffers.next(
-            request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site, turns=turns
-        )
+
+        def next_queued(free: Resources) -> Stored | None:
+            nonlocal turns
+            stored = self.buffers.next(
+                request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site,
+                turns=turns,
+            )  # fmt: skip
+            if stored is not None and pilot_deaths(stored.document):
+                turns = _unless_suspect(turns)
+            return stored
+
+        return next_queued
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -384,3 +393,14 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 for job in jobs
             ]
         )
+
+
+def _unless_suspect(turns: Callable[[JobDocument], SlotTurn] | None) -> Callable[[JobDocument], SlotTurn]:
+    """No further job under which a pilot died: of two on one pilot it could not be told which of them kills pilots."""
+
+    def turn(document: JobDocument) -> SlotTurn:
+        if pilot_deaths(document):
+            return SlotTurn.NOT_HERE
+        return SlotTurn.NOW if turns is None else turns(document)
+
+    return turn

@@ -131,14 +131,14 @@ def test_every_job_of_a_scatter_knows_its_effects() -> None:
 
 
 @pytest.mark.finding("F-B5")
-def test_a_job_under_which_pilots_die_is_held_after_the_second() -> None:
+def test_a_job_under_which_pilots_die_is_held_after_the_third() -> None:
     document = _job(Effects.INTERNAL)
     for death in range(MAX_PILOT_DEATHS):
         assert claimable(document, 3), death
         document = _lost(_claimed(document, f"c{death}"), reason="its pilot died", overlap_possible=False, died=True)
     assert document.state is State.FAULTED
-    assert "2 pilots died while they ran the job" in needs_person(document)
-    assert "2 pilots died while they ran it; it is suspected of killing them" in words(document.history[-1])
+    assert "3 pilots died while they ran the job" in needs_person(document)
+    assert "3 pilots died while they ran it; it is suspected of killing them" in words(document.history[-1])
     for again in (retry(document, now=4, by="ann"), resubmit(document, now=4, by="ann")):
         assert isinstance(again, JobDocument)
         assert claimable(again, 4)

@@ -119,7 +119,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 @pytest.mark.finding("F-B2", "F-B5")
-@pytest.mark.parametrize("why", [{EFFECTS: "external"}, {PILOT_DEATHS: 2}], ids=lambda why: next(iter(why)))
+@pytest.mark.parametrize("why", [{EFFECTS: "external"}, {PILOT_DEATHS: 3}], ids=lambda why: next(iter(why)))
 async def test_what_needs_a_person_is_held_whatever_rules_say(desk: Desk, why: dict[str, object]) -> None:
     await desk.add_rule("confidence >= 0.0", {"action": "retry"})
     last = AttemptResult(Token(0, 1), "claim-one", AttemptOutcome.FAILURE, reason="signal", signal=9, host="n17")

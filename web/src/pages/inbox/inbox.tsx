@@ -107,10 +107,13 @@ function Cards({ groups, open }: { groups: InboxGroup[]; open(group: InboxGroup)
 
 function Nothing() {
   const texts = useTexts();
-  const status = useQuery({ queryKey: ["status"], queryFn: () => told(api.GET("/v1/status")) });
-  if (status.data === undefined) return null;
-  const ran = Object.values(status.data.jobs).some((n) => n > 0);
-  if (ran) {
+  const newest = useQuery({
+    queryKey: ["newest-job"],
+    queryFn: () => told(api.GET("/v1/jobs", { params: { query: { limit: 1 } } })),
+    refetchInterval: (query) => (query.state.data?.jobs.length === 0 ? 5_000 : false),
+  });
+  if (newest.data === undefined) return null;
+  if (newest.data.jobs.length > 0) {
     return (
       <Center p="xl">
         <Stack align="center" gap="xs" maw={440}>

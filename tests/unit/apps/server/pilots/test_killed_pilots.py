@@ -1,4 +1,4 @@
-"""What becomes of a job when real pilots are killed under it: one with external effects waits for a person at once, one that kills its pilots after the second."""
+"""What becomes of a job when real pilots are killed under it: one with external effects waits for a person at once, one that kills its pilots after the third, without its neighbours."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.unit.apps.server.asks import read, submit_one
+from tests.unit.apps.server.asks import read, submit, submit_one
 from tests.unit.apps.server.processes import processes
-from tests.unit.apps.server.running import Domain, until
+from tests.unit.apps.server.running import Domain, RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 KILL_THE_PILOT = "echo started >> {starts}; read -r _ _ _ pilot _ < /proc/$PPID/stat; kill -9 $pilot; sleep 300"
 """The payload's parent is the guard, and that one's the pilot."""
@@ -71,7 +72,7 @@ async def test_a_job_with_external_effects_is_not_run_again_after_its_pilot_was_
 
 
 @pytest.mark.finding("F-B5")
-async def test_a_job_that_kills_its_pilots_is_held_after_the_second(
+async def test_a_job_that_kills_its_pilots_is_held_after_the_third(
     own_domain: Domain, tenant: str, tmp_path: Path
 ) -> None:
     starts = tmp_path / "starts"
@@ -81,9 +82,9 @@ async def test_a_job_that_kills_its_pilots_is_held_after_the_second(
         ada = running.client(server, "submitter", "viewer", tenant=tenant)
         command = ["bash", "-c", KILL_THE_PILOT.format(starts=starts)]
         job = await submit_one(ada, command=command, max_attempts=9)
-        pilots = [running.pilot(tenant, server) for _ in range(3)]
+        pilots = [running.pilot(tenant, server) for _ in range(4)]
         words = await _held(ada, job)
-        assert "2 pilots died while they ran" in words
+        assert "3 pilots died while they ran" in words
         other = await submit_one(ada, command=["true"])
 
         async def done() -> bool:
@@ -91,4 +92,39 @@ async def test_a_job_that_kills_its_pilots_is_held_after_the_second(
 
         await until(done, "another job on the pilot that is left")
         assert sum(pilot.process.poll() is None for pilot in pilots) == 1
-    assert starts.read_text().splitlines() == ["started"] * 2
+    assert starts.read_text().splitlines() == ["started"] * 3
+
+
+@pytest.mark.finding("F-B5")
+async def test_the_neighbours_of_a_job_that_kills_pilots_are_not_blamed(server: RunningServer, tenant: str) -> None:
+    """Whatever ran beside it comes to another pilot; of what runs there, only what has lost a pilot before is counted."""
+    ada = server.person("submitter", tenant=tenant)
+
+    async def die_with(count: int) -> list[str]:
+        pilot = await ScriptedPilot.register(server, tenant, host="n1", slots=8)
+        async with pilot.channel():
+            jobs: list[str] = []
+            while len(jobs) < count and (claims := await pilot.claim(most=count - len(jobs), wait=5)):
+                jobs += [claim["job"] for claim in claims]
+
+        async def released() -> bool:
+            return all([(await read(ada, job))["state"] != "running" for job in jobs])
+
+        await until(released, "the release of what the pilot had")
+        return jobs
+
+    first = await submit(ada, *[{}] * 4, command=["true"])
+    assert set(await die_with(4)) == set(first)
+    survivors = [await ScriptedPilot.register(server, tenant, host="n1", slots=8) for _ in range(3)]
+    given = [await pilot.claim(most=8, wait=5) for pilot in survivors]
+    assert [len(claims) for claims in given] == [1, 1, 1], "each is apart from the others"
+    for pilot, (claim,) in zip(survivors, given, strict=True):
+        await pilot.end(claim, host="n1")
+    (killer,) = set(first) - {claim["job"] for (claim,) in given}
+    neighbours = await submit(ada, *[{}] * 5, command=["true"])
+    assert set(await die_with(6)) == {killer, *neighbours}
+    others = await submit(ada, *[{}] * 2, command=["true"])
+    assert set(await die_with(8)) == {killer, *neighbours, *others}
+    assert (await read(ada, killer))["state"] == "faulted"
+    for job in (*neighbours, *others):
+        assert (await read(ada, job))["state"] == "available", job
