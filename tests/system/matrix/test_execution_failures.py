@@ -295,13 +295,13 @@ def test_a_host_that_dies_is_no_failure_of_the_job(site: FailureSite, tmp_path: 
 
 @pytest.mark.ledger("P0-25")
 def test_a_job_whose_hosts_die_again_and_again_is_held_with_the_cause(site: FailureSite) -> None:
-    """It kills its own pilot; after two of them it is no longer handed out."""
+    """It kills its own pilot; after three of them it is no longer handed out."""
     tenant = site.tenant()
     with site.client(tenant) as client:
         # The parent is the guard, and its parent is the pilot.
         (accepted,) = client.submit([{}], spec("kill -9 $(ps -o ppid= -p $PPID); sleep 600"))
         job = accepted["id"]
-        for lost in range(1, 3):
+        for lost in range(1, 4):
             site.host(tenant, f"doomed-{lost}")
             until(lambda lost=lost: client.job(job)["releases"] == lost, f"loss {lost}")  # type: ignore[misc]
         until(lambda: client.find_incidents({"job": job, "state": "held"}).incidents, "the incident", 90)

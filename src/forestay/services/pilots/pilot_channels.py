@@ -202,8 +202,7 @@ class PilotChannels:
             lost = [
                 stored for of_pilot in jobs.values() for stored in of_pilot if (stored.document.id in suspects) is died
             ]
-            if lost:
-                await self.release.release(lost, by="server", reason=reason, overlap_possible=False, died=died)
+            await self.release.release(lost, by="server", reason=reason, overlap_possible=False, died=died)
 
     async def _order_loop(self) -> None:
         since = self.clock.now() - 5000
