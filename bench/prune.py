@@ -50,7 +50,7 @@ async def main(args: argparse.Namespace) -> bool:
         async with store_room(args.store, Path(folder)) as url:
             stores = open_stores(url)
             await stores.jobs.open()
-            service = JobPruner(stores.jobs, stores.documents, SystemClock())
+            service = JobPruner(stores.jobs, stores.documents, stores.pilots, SystemClock())
             await write(stores.jobs, "stays", args.beside, now)
 
             async def pruned() -> int:

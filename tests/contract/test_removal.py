@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.contract.examples import job, record
+from tests.contract.examples import job, pilot, record
 from tests.contract.room import Stores
 
+from forestay.domain.pilots.pilot import PilotState
 from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Written
 
 NAMES = ("one", "two", "three é\0")
@@ -61,3 +62,33 @@ async def test_many_go_at_once(stores: Stores) -> None:
     stored_jobs = await stores.jobs.get(names)
     assert await stores.jobs.remove(list(stored_jobs.values())) == 1000
     assert not await stores.jobs.get(names)
+
+
+async def test_old_records_go_by_kind_or_by_whom_they_are_beside(stores: Stores) -> None:
+    kinds = ("alert", "log", "key")
+    every = [
+        record(f"{kind}-{name}-{at}", kind=kind, job=name, at=at) for kind in kinds for name in NAMES for at in (1, 5)
+    ]
+    await stores.jobs.add_records(every)
+    await stores.jobs.refresh()
+    assert await stores.jobs.drop_records(5, kinds=["alert"], jobs=[NAMES[2]]) == 5
+    await stores.jobs.refresh()
+    assert {found.id for found in await stores.jobs.find_records()} == {
+        old.id for old in every if old.at == 5 or (old.kind != "alert" and old.job != NAMES[2])
+    }
+    assert await stores.jobs.drop_records(5) == 0
+    assert await stores.jobs.drop_records(5, kinds=["alert"]) == 0
+
+
+async def test_pilots_that_are_gone_for_long_go(stores: Stores) -> None:
+    for name, state, registered in (
+        ("gone", PilotState.GONE, 1),
+        ("silent", PilotState.SILENT, 1),
+        ("gone since", PilotState.GONE, 5),
+    ):
+        assert isinstance(await stores.pilots.put_pilot(pilot(name, state=state, registered=registered), None), Written)
+    await stores.jobs.refresh()
+    assert await stores.pilots.drop_gone(5) == 1
+    assert await stores.pilots.drop_gone(5) == 0
+    await stores.jobs.refresh()
+    assert {found.id for found in await stores.pilots.find_pilots()} == {"silent", "gone since"}

@@ -43,6 +43,9 @@ def _nobody(name: str, before: Entry[Any] | None, after: Entry[Any]) -> None:
     """Nothing is watched on this shard."""
 
 
+TOO_SHORT = "a simulation is too short for what ended long ago"
+
+
 class Cluster:
     """The shards, the network before them, and the true history behind them."""
 
@@ -287,7 +290,13 @@ class Client:
         await self._read("jobs", look)
 
     async def remove(self, jobs: Sequence[Stored]) -> int:
-        raise NotImplementedError("a simulation is too short for jobs that ended long ago")
+        raise NotImplementedError(TOO_SHORT)
+
+    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
+        raise NotImplementedError(TOO_SHORT)
+
+    async def drop_gone(self, before: int) -> int:
+        raise NotImplementedError(TOO_SHORT)
 
     # -- specifications and records ----------------------------------------------------------------------------
 

@@ -129,13 +129,13 @@ class Cluster:
             raise Transient("OpenSearch did not remove everything; try again")
         return statuses
 
-    async def remove_by(self, kind: str, field: str, values: Sequence[str]) -> None:
-        """Remove the documents with one of these values that a search can see, whatever their version: those that are written once. Harmless to repeat."""
+    async def remove_where(self, kind: str, query: Mapping[str, Any]) -> int:
+        """Remove the documents that a search finds, unless one is written meanwhile; how many went. Harmless to repeat."""
         params = {"conflicts": "proceed", "wait_for_active_shards": self._write_params["wait_for_active_shards"]}
-        body = {"query": {"terms": {field: list(values)}}}
-        answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_delete_by_query", body, params=params)
+        answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_delete_by_query", {"query": query}, params=params)
         if answer["timed_out"] or answer["failures"]:
             raise Transient("OpenSearch did not remove everything; try again")
+        return int(answer["deleted"])
 
     async def _send(self, kind: str, body: list[bytes]) -> Any:
         lines = b"".join(body)

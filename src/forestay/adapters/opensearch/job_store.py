@@ -100,7 +100,7 @@ class OpenSearchJobStore:
     async def remove(self, jobs: Sequence[Stored]) -> int:
         if not jobs:
             return 0
-        await self.cluster.remove_by("records", "job", [job.document.id for job in jobs])
+        await self.cluster.remove_where("records", {"terms": {"job": [job.document.id for job in jobs]}})
         return await self.cluster.remove_at("jobs", [(job.document.id, job.version) for job in jobs])
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
@@ -117,6 +117,11 @@ class OpenSearchJobStore:
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
         hits = await self.cluster.get("specifications", ids)
         return {hit["_id"]: specification_from_json(hit["_source"]) for hit in hits}
+
+    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
+        either = [{"terms": {"kind": list(kinds)}}, {"terms": {"job": list(jobs)}}]
+        old = {"bool": {"filter": {"range": {"at": {"lt": before}}}, "should": either, "minimum_should_match": 1}}
+        return await self.cluster.remove_where("records", old)
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
         lines = [(record.id, None, to_json(record._asdict(), f"record {record.id!r}")) for record in records]

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
-from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot, PilotState
 from forestay.formats.jobs.pilot_json import (
     heartbeat_page_from_json,
     heartbeat_page_to_json,
@@ -52,6 +52,10 @@ class OpenSearchPilotStore:
         answer = await self._cluster.search("pilots", body)
         hits = ((hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"])
         return self.readable.each(hits, pilot_from_json)
+
+    async def drop_gone(self, before: int) -> int:
+        gone = [{"term": {"state": PilotState.GONE.value}}, {"range": {"registered": {"lt": before}}}]
+        return await self._cluster.remove_where("pilots", {"bool": {"filter": gone}})
 
     async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
         name = f"{heartbeat_page.server}/{heartbeat_page.bucket}"

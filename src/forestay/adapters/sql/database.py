@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Executable,
     Inspector,
@@ -33,6 +34,8 @@ ANSWER_SECONDS = 30.0
 
 
 Value = TypeVar("Value")
+REMOVED_AT_ONCE = 1000
+"""Rows that go in one transaction."""
 
 
 class SqlDatabase:
@@ -132,6 +135,21 @@ class SqlDatabase:
 
         with translated():
             return await self._unbroken(change())
+
+    async def remove_where(self, table: Table, condition: ColumnElement[bool]) -> int:
+        """Remove the rows of which that is true, some at a time: whoever writes meanwhile must not wait for all of them; how many went."""
+
+        async def change() -> int:
+            some = select(table.c.id).where(condition).limit(REMOVED_AT_ONCE)
+            async with self.dialect.writer.begin() as connection:
+                gone = (await connection.execute(delete(table).where(table.c.id.in_(some)).returning(table.c.id))).all()
+            return len(gone)
+
+        removed = 0
+        with translated():
+            while count := await self._unbroken(change()):
+                removed += count
+        return removed
 
     async def _unbroken(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Carry work out to its end even if the caller is cancelled: a connection that is given up halfway is lost to the pool."""

@@ -156,6 +156,11 @@ class SqlJobStore:
         wanted = self.database.dialect.any_of(jobs.c.id, [escaped(identifier) for identifier in ids])
         return select(jobs.c.id, jobs.c.version, jobs.c.document).where(wanted)
 
+    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
+        of = self.database.dialect.any_of(records.c.kind, [escaped(kind) for kind in kinds])
+        beside = self.database.dialect.any_of(records.c.job, [escaped(job) for job in jobs])
+        return await self.database.remove_where(records, (of | beside) & (records.c.at < before))
+
     async def _remove_at(self, versions: Sequence[tuple[str, int]]) -> int:
         return await self.database.remove(jobs, versions, records.c.job)
 

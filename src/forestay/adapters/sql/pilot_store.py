@@ -12,7 +12,7 @@ from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning
 from forestay.adapters.sql.rows import TERM, check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.tables import heartbeat_pages, pilots
-from forestay.domain.pilots.pilot import HeartbeatPage, Pilot
+from forestay.domain.pilots.pilot import HeartbeatPage, Pilot, PilotState
 from forestay.formats.jobs.pilot_json import (
     heartbeat_page_from_json,
     heartbeat_page_to_json,
@@ -64,6 +64,10 @@ class SqlPilotStore:
             wanted = wanted.where(pilots.c.state == escaped(state))
         rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
         return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
+
+    async def drop_gone(self, before: int) -> int:
+        gone = pilots.c.state == escaped(PilotState.GONE.value)
+        return await self.database.remove_where(pilots, gone & (pilots.c.registered < before))
 
     async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
         check_key(heartbeat_page.server, heartbeat_page.server)

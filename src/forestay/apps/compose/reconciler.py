@@ -102,6 +102,7 @@ class ReconcilerComponents:
         self.pruning = JobPruner(
             components.store,
             components.documents,
+            components.pilots,
             components.clock,
             components.engine,
             keep_days=settings.keep_days,

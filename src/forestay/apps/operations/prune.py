@@ -37,7 +37,7 @@ async def prune_store(
             closing.push_async_callback(engine.close)
         counts = await stores.jobs.count(JobQuery(states=FINAL, at_most={"changed": before}), by="state")
         many = sum(counts.values())
-        service = JobPruner(stores.jobs, stores.documents, clock, engine)
+        service = JobPruner(stores.jobs, stores.documents, stores.pilots, clock, engine)
         done = await service.prune(before, dry_run=dry_run, on_progress=lambda so_far: on_progress(sum(so_far), many))
         if done.removed and not dry_run:
             note = AuditNote(getpass.getuser(), "store.prune", "store", "", {"before": before, **done._asdict()})

@@ -221,6 +221,10 @@ class JobStore(Protocol):
         """By search, oldest first, or the newest ones newest first; ties by id."""
         ...
 
+    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
+        """Remove records older than that (milliseconds since 1970), of these kinds or beside these jobs or runs; how many went. `Transient` if unsure: drop again."""
+        ...
+
     async def refresh(self, *, only_jobs: bool = False) -> None:
         """Make everything acknowledged so far visible to searches and counts; only jobs: records may stay hidden, which is quicker."""
         ...

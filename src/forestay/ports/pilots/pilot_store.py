@@ -31,6 +31,10 @@ class PilotStore(Protocol):
         """By search, newest registered first, at most 10,000."""
         ...
 
+    async def drop_gone(self, before: int) -> int:
+        """Remove pilots that are gone and registered before then (milliseconds since 1970); how many went. `Transient` if unsure: drop again."""
+        ...
+
     async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
         """Store a server's heartbeat page, unchecked: only that server writes it. `Transient` if unsure: put again."""
         ...

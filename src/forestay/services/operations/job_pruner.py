@@ -1,4 +1,4 @@
-"""Removes jobs that ended long ago, and what is kept beside them: else the store grows for as long as a domain lives.
+"""Removes jobs that ended long ago, what is kept beside them, and pilots that are gone: else the store grows for as long as a domain lives.
 
 What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of runs that have not, ends of which a submitter is still to be told. So do
 incidents, decisions and rules, which later rules are replayed over, the audit log, and the files that jobs made.
@@ -16,6 +16,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.flows.flow_jobs import document_of
 from forestay.services.flows.run_liveness import RunLiveness
 from forestay.services.jobs.store_marks import PRUNED, pruned_until
@@ -33,6 +34,10 @@ EXPIRING = (LOGIN, ENROLMENT)
 """Kinds of documents with the time after which nobody can use them."""
 
 
+PASSING = ("alert", "order")
+"""Kinds of records that nobody needs once they are old, whatever job or pilot they are about."""
+
+
 class Pruned(NamedTuple):
     """What became of the jobs that were old enough."""
 
@@ -47,6 +52,7 @@ class JobPruner:
 
     store: JobStore
     documents: DocumentStore
+    pilots: PilotStore
     clock: Clock
     engine: FlowEngine | None = None
     """Who knows of runs whether they have ended; None: nothing of any run is removed."""
@@ -104,20 +110,26 @@ class JobPruner:
                 # By the versions that were found: one that was written since stays, however old the search was.
                 gone = await self.store.remove(old)
                 self.removed += gone
-                await self._drop_deliveries(old)
+                await self._drop_records_of_runs(old, before)
             so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
             on_progress(so_far)
             cursor = page.cursor
             if cursor is None:
-                return so_far
+                break
             await asyncio.sleep(pause * (self.clock.monotonic() - began))
 
-    async def _drop_deliveries(self, jobs: Sequence[Stored]) -> None:
-        """What was delivered to runs of which nothing is delivered any more: they have ended."""
+        if not dry_run:
+            await self.store.drop_records(before, kinds=PASSING)
+            await self.pilots.drop_gone(before)
+        return so_far
+
+    async def _drop_records_of_runs(self, jobs: Sequence[Stored], before: int) -> None:
+        """What was delivered to runs of which nothing is delivered any more, and what is told of them: they have ended."""
         refs = {stored.document.flow_ref for stored in jobs if stored.document.flow_ref is not None}
         if refs:
             names = [document_of(flow_ref.run, flow_ref.work, flow_ref.shard) for flow_ref in refs]
             await self.documents.remove(list((await self.documents.get(names)).values()))
+            await self.store.drop_records(before, jobs=sorted({flow_ref.run for flow_ref in refs}))
 
     async def drop_expired(self) -> int:
         """Remove the secrets of log-in links and enrolments that expired a day ago; how many went."""

@@ -9,14 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.contract.examples import job, record, specification
+from tests.contract.examples import job, pilot, record, specification
 
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.jobs.job_document import FINAL, Delivery, FlowRef, JobDocument, State
 from forestay.domain.jobs.submission import Submission
 from forestay.domain.peers.placing import Placing
+from forestay.domain.pilots.pilot import PilotState
 from forestay.ports.documents import Document
 from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.flows.flow_engine import RunQuery
@@ -72,7 +74,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'prune.db'}")
     await store.open()
     documents, engine = SqlDocumentStore(store.database), FakeEngine()
-    yield Desk(store, documents, engine, JobPruner(store, documents, SystemClock(), engine))  # type: ignore[arg-type]
+    pruner = JobPruner(store, documents, SqlPilotStore(store.database), SystemClock(), engine)  # type: ignore[arg-type]
+    yield Desk(store, documents, engine, pruner)
     await store.close()
 
 
@@ -268,3 +271,29 @@ async def test_secrets_that_expired_go_even_where_jobs_are_kept_for_ever(desk: D
     assert desk.prune.keep_days == 0
     await desk.prune.look()
     assert [stored.document.id for stored in await desk.documents.find(kind)] == ["new", "yesterday"]
+
+
+async def test_what_is_told_of_an_ended_run_and_old_alerts_and_pilots_go_with_its_jobs(desk: Desk) -> None:
+    desk.engine.ended = {"over": 5}
+    await desk.put(job("one", state=State.COMPLETED, changed=OLD, flow_ref=flow_ref("over")))
+    await desk.store.add_records(
+        [
+            record("told", kind="run-event", job="over", at=OLD),
+            record("told-since", kind="run-event", job="over", at=BEFORE),
+            record("of-another", kind="run-event", job="open", at=OLD),
+            record("old-alert", kind="alert", job="", at=OLD),
+            record("alert", kind="alert", job="", at=BEFORE),
+            record("key", kind="key", job="", at=OLD),
+        ]
+    )
+    for name, state, registered in (
+        ("gone", PilotState.GONE, OLD),
+        ("alive", PilotState.ALIVE, OLD),
+        ("gone-since", PilotState.GONE, BEFORE),
+    ):
+        await desk.prune.pilots.put_pilot(pilot(name, state=state, registered=registered), None)
+    assert await desk.prune.prune(BEFORE, dry_run=True) == Pruned(1, 0)
+    assert len(await desk.store.find_records()) == 6
+    assert await desk.prune.prune(BEFORE) == Pruned(1, 0)
+    assert {found.id for found in await desk.store.find_records()} == {"told-since", "of-another", "alert", "key"}
+    assert {found.id for found in await desk.prune.pilots.find_pilots()} == {"alive", "gone-since"}
