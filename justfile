@@ -174,6 +174,10 @@ metadata-value *args:
     uv run python -m tests.system.metadata {{ args }}
     just proof
 
+# The hostile campaign: what somebody may try, what must happen, whether it did; writes docs/reference/hostile.md.
+hostile *args:
+    eval "$(scripts/servers env)" && uv run python -m tests.system.hostile {{ args }}
+
 # The fault table: every test and campaign that its rows name, `small`, or `full` for a release (hours); `just faults list` says what is shown and what is not.
 faults *args:
     eval "$(scripts/servers env)" && uv run python -m tests.system.faults {{ args }}

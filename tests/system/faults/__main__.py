@@ -10,50 +10,19 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 import time
-import xml.etree.ElementTree as ET
-from pathlib import Path
 from typing import Any
 
-from bench.harness import commit, keep
+from bench.harness import keep
 from bench.report.results import result
 from tests.system.faults.table import CAMPAIGNS, FULL, TABLE
+from tests.system.verdicts import ROOT, record, run_tests
 
-ROOT = Path(__file__).parents[3]
 TESTS = "tests"
 
 
 def say(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-
-
-def run_tests(rows: set[int]) -> dict[str, dict[str, Any]]:
-    """Every test of these rows once, one after the other; of all when none is named."""
-    names = sorted({test for row in TABLE for test in row.tests if not rows or row.number in rows})
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "verdicts.xml"
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={place}"]
-        words += ["-o", "junit_family=xunit1", *names]  # the newer one has no place for what a test measured
-        subprocess.run(words, cwd=ROOT, check=False, stdout=sys.stderr)
-        runs = list(ET.parse(place).iter("testcase"))  # noqa: S314 - pytest has just written it
-    tests = {}
-    for name in names:
-        path, _, test = name.partition("::")
-        module = path.removesuffix(".py").replace("/", ".")
-        of = [run for run in runs if run.get("classname") == module and str(run.get("name")).split("[")[0] == test]
-        bad = [element for element in of if element.find("failure") is not None or element.find("error") is not None]
-        left_out = bool(of) and all(element.find("skipped") is not None for element in of)
-        verdict = "not run" if not of or left_out else "failed" if bad else "passed"
-        values = [
-            str(word.get("value"))
-            for element in of
-            for word in element.iter("property")
-            if word.get("name") == "figures"
-        ]
-        measured = "; ".join(values) or f"{len(of)} runs"
-        tests[name] = _told(verdict, sum(float(element.get("time") or 0) for element in of), measured)
-    return tests
 
 
 def run_campaign(words: tuple[str, ...]) -> dict[str, Any]:
@@ -65,13 +34,9 @@ def run_campaign(words: tuple[str, ...]) -> dict[str, Any]:
     )
     last = (done.stdout.strip().splitlines() or [""])[-1]
     say(last)
-    return _told("failed" if done.returncode else "passed", time.monotonic() - began, last) | {"words": " ".join(words)}
-
-
-def _told(verdict: str, seconds: float, words: str) -> dict[str, Any]:
-    return {
-        "verdict": verdict, "seconds": round(seconds, 1), "figures": words, "day": time.strftime("%Y-%m-%d"), "commit": commit(),
-    }  # fmt: skip
+    return record("failed" if done.returncode else "passed", time.monotonic() - began, last) | {
+        "words": " ".join(words)
+    }
 
 
 def write(figures: dict[str, dict[str, Any]], *, kept: bool) -> None:
@@ -103,7 +68,7 @@ def main() -> int:
     }
     now: dict[str, dict[str, Any]] = {}
     if TESTS in wanted:
-        now |= run_tests(rows)
+        now |= run_tests(test for row in TABLE for test in row.tests if not rows or row.number in rows)
         fields["tests"] = fields["tests"] | now if rows else dict(now)
         write(fields, kept=not args.no_keep)
     for name, words in campaigns.items():

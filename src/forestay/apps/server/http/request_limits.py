@@ -102,7 +102,10 @@ class RequestLimits:
             return problems.HttpProblem(
                 431, f"the limit for the head of a request is {MAX_HEAD} bytes and {MAX_HEADERS} headers"
             )
-        length = dict(headers).get(b"content-length", b"0")
+        known = dict(headers)
+        if known.get(b"content-encoding", b"identity") != b"identity":
+            return problems.HttpProblem(400, "a body is not unpacked: send it without a Content-Encoding")
+        length = known.get(b"content-length", b"0")
         return self._too_large() if not length.isdigit() or int(length) > self.most else None
 
     def _large(self, scope: Scope) -> bool:

@@ -1,0 +1,3 @@
+"""The fixtures of the servers."""
+
+from tests.unit.apps.server.fixtures import *  # noqa: F403 - pytest finds fixtures by name

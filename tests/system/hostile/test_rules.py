@@ -1,0 +1,96 @@
+"""Rules that fight each other, err, or meet hundreds of failures at once: what they may do is bounded, and whoever waits is not forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.services.exceptions.building import recovery_of
+from tests.unit.services.exceptions.test_failures import MORE_MEMORY, OLD, Desk
+
+from forestay.adapters.sql.incident_store import SqlIncidentStore
+from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.domain.exceptions.incidents.default_policy import NEVER
+from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
+from forestay.domain.jobs.claim import Applied, claim, end, leave_failure
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import DocumentChange, Written
+
+LOG = "Killed\nslurmstepd: error: Detected 1 oom_kill event in StepId=811.batch.\n"
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    store = SqlJobStore(f"sqlite:///{tmp_path / 'rules.db'}")
+    await store.open()
+    yield Desk(store, SqlIncidentStore(store.database))
+    await store.close()
+
+
+async def _fail_again(desk: Desk, document: JobDocument) -> None:
+    """The job is claimed and fails as before."""
+    name = f"claim-{document.attempt + 1}"
+    claimed = claim(document, claim_id=name, pilot="p", host="n17", now=NEVER)
+    assert isinstance(claimed, JobDocument)
+    result = AttemptResult(claimed.token, name, AttemptOutcome.FAILURE, exit_code=137, oom_kills=1, host="n17")
+    failed = end(claimed, result, now=OLD, by="p", answer=leave_failure)
+    assert isinstance(failed, Applied)
+    version = (await desk.store.get([document.id]))[document.id].version
+    (written,) = await desk.store.write([DocumentChange(failed.document, version)])
+    assert isinstance(written, Written)
+
+
+async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
+    """Each acts on what the other one left. (No rule may ask for less than a job had, so they cannot undo each other's resources.)"""
+    await desk.add_rule("job.attempt % 2 == 1", {"action": "resubmit", "how": "same"})
+    await desk.add_rule("job.attempt % 2 == 0 || history.owner_1h == 5", MORE_MEMORY)
+    await desk.put("one", retry=RetryPolicy(max_attempts=99), resources=Resources(cpus=1, memory=1 << 30))
+    pipeline, acts = desk.handler(), 0
+    for _ in range(40):
+        stored = (await desk.store.get(["one"]))["one"]
+        await pipeline.handle_failures([(stored, LOG)])
+        document = await desk.now("one")
+        if document.state is State.FAULTED:
+            break
+        acts += 1
+        await _fail_again(desk, document)
+    assert acts == 2 * SafeguardPolicy().max_by_rule, "each as often as one rule may"
+    statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
+    (held,) = [status for status in statuses if status.state is IncidentState.HELD]
+    assert held.note, "the inbox says why"
+
+
+async def test_a_rule_that_is_promoted_over_five_hundred_open_failures_is_tried_on_one(desk: Desk) -> None:
+    """It is tried on one of them first; none of the others is lost or answered twice."""
+    many = 500
+    for number in range(many):
+        stored = await desk.put(f"job-{number}", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
+        await desk.handler().handle_failures([(stored, LOG)])
+    waiting = await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})), limit=1000)
+    assert len(waiting.statuses) == many
+    await desk.add_rule('cause == "memory"', {"action": "resubmit", "how": "same"})
+    pipeline = desk.handler()
+    for _ in range(3):
+        await recovery_of(pipeline).look_at_failures()
+    states = Counter([(await desk.now(f"job-{number}")).state for number in range(many)])
+    assert states[State.AVAILABLE] == 1, states
+    assert states[State.AVAILABLE] + states[State.FAULTED] == many, "none is lost"
+    for number in range(many):
+        history = (await desk.now(f"job-{number}")).history
+        assert sum(line.event == "retry" for line in history) <= 1, "none is answered twice"
+
+
+async def test_a_rule_whose_condition_errs_acts_on_nothing_and_says_so(desk: Desk) -> None:
+    await desk.add_rule("external.quota.left > 1", {"action": "resubmit", "how": "same"})
+    stored = await desk.put("one", retry=RetryPolicy(max_attempts=5))
+    await desk.handler().handle_failures([(stored, LOG)])
+    assert (await desk.now("one")).state is State.FAULTED
+    (status,) = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
+    assert status.state is IncidentState.HELD
+    assert "quota" in status.note, status.note
