@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "bin" / "forestay-ask").chmod(0o755)
     (tmp_path / "bin" / "scontrol").write_text('#!/bin/sh\ncat "${0%/*}/state"\n')
     (tmp_path / "bin" / "scontrol").chmod(0o755)
-    (tmp_path / "bin" / "state").write_text("JobState=PENDING Reason=job_requeued_in_held_state\n")
+    say(tmp_path)
     (tmp_path / "records" / "asks").mkdir(parents=True)
     (tmp_path / "bin" / "records").symlink_to(tmp_path / "records")
     (tmp_path / "records" / "watch").write_text(f"{int(time.time()) + 600}\n")
@@ -56,6 +56,12 @@ def folder(tmp_path: Path) -> Path:
     (work / "array" / ".command.sh").write_text(ELEMENTS.format(work=work))
     (work / "array" / ".command.run").write_text(ARRAY.format(work=work))
     return tmp_path
+
+
+def say(folder: Path, state: str = "RUNNING", *, restarts: int = 0, time_run: str = "00:00:05") -> None:
+    """What Slurm says of the job from now on."""
+    line = f"JobId=12 JobName=nf-part JobState={state} Reason=None Requeue=1 Restarts={restarts} RunTime={time_run} x=1"
+    (folder / "bin" / "state").write_text(line)
 
 
 def start(folder: Path, script: str = ".command.run", **more: str) -> subprocess.Popen[bytes]:
@@ -102,12 +108,63 @@ def test_nextflow_hears_nothing_before_the_watcher_has_answered(
 def test_of_a_job_that_is_queued_again_nextflow_hears_nothing_and_of_a_cancelled_one_as_ever(
     folder: Path, state: str
 ) -> None:
-    (folder / "bin" / "state").write_text(f"JobState={state}\n")
     with start(folder) as job:
         question(folder)
+        say(folder, state, restarts=1)
         os.killpg(job.pid, signal.SIGTERM)
         job.wait(60)
     assert (folder / "work" / ".exitcode").exists() == (state == "CANCELLED")
+
+
+@pytest.mark.parametrize("promise", ["", "2000000000\n"])
+@pytest.mark.parametrize(
+    ("state", "restarts", "time_run", "hears"),
+    [
+        ("COMPLETING", 3, "00:00:00", False),  # Slurm ends its processes before it queues the job again
+        ("PENDING", 3, "00:00:00", False),  # its node is given up
+        ("RUNNING", 3, "00:00:07", False),  # and it runs elsewhere
+        ("COMPLETING", 3, "00:00:07", True),  # cancelled on its way to the queue
+        ("CANCELLED", 3, "00:00:07", True),
+    ],
+)
+def test_of_an_attempt_after_which_slurm_itself_runs_the_job_again_nextflow_hears_nothing(
+    folder: Path, state: str, restarts: int, time_run: str, hears: bool, promise: str
+) -> None:
+    (folder / "records" / "watch").write_text(promise)
+    say(folder, state, restarts=restarts, time_run=time_run)
+    with start(folder, SLURM_RESTART_COUNT="2") as job:
+        if hears and promise:
+            question(folder, "12.2").unlink()
+        assert job.wait(60) == (137 if hears else -9)
+    assert (folder / "work" / ".exitcode").exists() == hears
+    assert not list((folder / "records" / "asks").iterdir())
+
+
+def test_of_a_task_that_fails_in_its_third_start_nextflow_hears(folder: Path) -> None:
+    (folder / "records" / "watch").unlink()
+    say(folder, restarts=2)
+    with start(folder, SLURM_RESTART_COUNT="2") as job:
+        assert job.wait(60) == 137
+    assert (folder / "work" / ".exitcode").read_text() == "137"
+
+
+def test_slurm_is_asked_again_if_the_question_met_a_signal(folder: Path) -> None:
+    """Slurm signals every process of the job, also one that just asks it."""
+    say(folder, "COMPLETING", restarts=1, time_run="00:00:00")
+    first = 'mkdir "${0%/*}/asked" 2>/dev/null && kill -TERM $$\n'
+    (folder / "bin" / "scontrol").write_text(f'#!/bin/sh\n{first}cat "${{0%/*}}/state"\n')
+    with start(folder) as job:
+        assert job.wait(60) == -9
+    assert not (folder / "work" / ".exitcode").exists()
+
+
+@pytest.mark.parametrize("program", ["exit 1", "exit 127", "echo Invalid job id specified"])
+def test_without_a_word_of_slurm_nextflow_hears_of_it(folder: Path, program: str) -> None:
+    (folder / "records" / "watch").unlink()
+    (folder / "bin" / "scontrol").write_text(f"#!/bin/sh\n{program}\n")
+    with start(folder) as job:
+        assert job.wait(60) == 137
+    assert (folder / "work" / ".exitcode").read_text() == "137"
 
 
 @pytest.mark.parametrize("promise", ["", "0\n", "x\n"])

@@ -1,0 +1,136 @@
+"""Tasks of Nextflow that Slurm itself queues again, on a real Slurm: Nextflow hears of the last start only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from tests.live.own_slurm import OwnSlurm
+from tests.servers import address
+from tests.system.insertion.shell import install
+from tests.system.shim.test_ask import ARRAY, ELEMENTS
+from tests.system.shim.test_before_end import spool_of, wait_for
+from tests.system.shim.test_transparent import call, ended
+
+pytestmark = [pytest.mark.live, pytest.mark.finding("F-A3")]
+
+TASK = """#!/bin/bash
+on_exit() {{
+    exit_status=${{nxf_main_ret:=$?}}
+    printf -- $exit_status > {work}/.exitcode
+    exit $exit_status
+}}
+on_term() {{
+    set +e
+    [[ "$pid" ]] && kill $pid
+}}
+trap on_exit EXIT
+trap on_term TERM INT USR2
+echo begun >> {work}/starts
+sleep $(cat {work}/seconds) & pid=$!
+wait $pid || nxf_main_ret=$?
+"""
+PREEMPTION = """
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=urgent Nodes=n1 MaxTime=INFINITE PriorityTier=10 State=UP
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """The shim, installed with records; by a short name, for it stands in the first line of scripts."""
+    with TemporaryDirectory(prefix="fs", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        install(place / "bin", place / "records")
+        spool_of(place).prepare()
+        yield place
+
+
+def task(folder: Path, name: str) -> Path:
+    """The work folder of one that runs for minutes."""
+    work = folder / name
+    work.mkdir()
+    (work / ".command.run").write_text(TASK.format(work=work))
+    (work / "seconds").write_text("300")
+    return work
+
+
+def submit(folder: Path, script: Path, *words: str, **more: str) -> str:
+    out = ("--parsable", "--requeue", "--mem=50", "-o", "/dev/null")
+    result = call(folder, "sbatch", *out, *words, str(script), **more)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def starts(work: Path) -> int:
+    place = work / "starts"
+    return place.read_text().count("begun") if place.exists() else 0
+
+
+def waits(job: str, **more: str) -> bool:
+    return call(None, "squeue", "-h", "-j", job, "-o", "%T", **more).stdout.strip() == "PENDING"
+
+
+def test_a_task_and_an_element_that_are_requeued(folder: Path) -> None:
+    """Nobody watches. The last element has the number of its array, whose other elements are another matter."""
+    address("SLURM_CONF")
+    one, two, three = (task(folder, name) for name in ("one", "two", "three"))
+    (one / "array").mkdir()
+    (one / "array" / ".command.sh").write_text(ELEMENTS.format(work=f"{one} {two}"))
+    (one / "array" / ".command.run").write_text(ARRAY.format(work=one))
+    array = submit(folder, one / "array" / ".command.run", "--array=0-1")
+    single = submit(folder, three / ".command.run")
+    wait_for(lambda: [starts(work) for work in (one, two, three)] == [1, 1, 1])
+    call(None, "scancel", "--batch", "--signal=TERM", single)
+    wait_for((three / ".exitcode").exists)
+    call(None, "scancel", f"{array}_0")
+    again = f"{array}_1"
+    call(None, "scontrol", "requeue", again)
+    wait_for(lambda: waits(again))
+    assert not (two / ".exitcode").exists()
+    (two / "seconds").write_text("0")
+    call(None, "scontrol", "update", f"JobId={again}", "StartTime=now")
+    assert (ended(again), ended(single)) == ("COMPLETED", "FAILED")
+    assert (starts(two), (two / ".exitcode").read_text()) == (2, "0")
+    assert (three / ".exitcode").read_text() == "143"
+
+
+@pytest.mark.slow
+@pytest.mark.pair
+def test_a_task_that_is_preempted_and_one_that_is_cancelled(folder: Path) -> None:
+    """While a watcher promises to answer: it is not asked about what Slurm does by itself."""
+    slurm = OwnSlurm(folder)
+    slurm.start("--nodes", "1")
+    try:
+        conf = folder / "slurm" / "etc" / "slurm.conf"
+        text = re.sub(r"(?m)^KillWait=.*$", "KillWait=30", conf.read_text()) + PREEMPTION
+        conf.write_text(text)
+        slurm.stop_controller()
+        slurm.order("launch", "slurm", "ctld")
+        slurm.slurm("scontrol", "reconfigure")
+        spool_of(folder).vouch(600, hide=100)
+        preempted, cancelled = task(folder, "preempted"), task(folder, "cancelled")
+        more = {"SLURM_CONF": str(slurm.conf)}
+        jobs = [submit(folder, work / ".command.run", **more) for work in (preempted, cancelled)]
+        wait_for(lambda: (starts(preempted), starts(cancelled)) == (1, 1))
+        slurm.slurm("scancel", jobs[1])
+        asks = folder / "records" / "asks"
+        wait_for((asks / f"{jobs[1]}.0").exists)
+        (asks / f"{jobs[1]}.0").unlink()
+        wait_for((cancelled / ".exitcode").exists)
+        urgent = ("-p", "urgent", "--exclusive", "--mem=0", "-o", "/dev/null", "--wrap", "sleep 1")
+        slurm.slurm("sbatch", *urgent)
+        wait_for(lambda: waits(jobs[0], **more))
+        assert not list(asks.iterdir())
+        assert not (preempted / ".exitcode").exists()
+        (preempted / "seconds").write_text("0")
+        slurm.slurm("scontrol", "update", f"JobId={jobs[0]}", "StartTime=now")
+        wait_for((preempted / ".exitcode").exists, 180)
+        assert (starts(preempted), (preempted / ".exitcode").read_text()) == (2, "0")
+        assert (cancelled / ".exitcode").read_text() == "143"
+    finally:
+        slurm.order("stop")
