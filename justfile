@@ -50,7 +50,7 @@ live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tes
 live_measured_folders := "tests/live tests/system/papers"
 
 # What depends on the words of a release of Slurm: its states and columns, JSON, requeues, dependencies, arrays, what a job sees of the shim.
-slurm_release_folders := "tests/contract/test_batch.py tests/live/test_slurm_dependencies.py tests/live/test_slurm_steering.py tests/system/shim/test_payload.py tests/system/shim/test_what_is_seen.py tests/unit/apps/server/insertion/test_watcher.py"
+slurm_release_folders := "tests/contract/test_batch.py tests/live/test_slurm_dependencies.py tests/live/test_slurm_steering.py tests/system/shim/test_payload.py tests/system/shim/test_queued_again.py tests/system/shim/test_what_is_seen.py tests/unit/apps/server/insertion/test_watcher.py"
 slurm_release_tests := "not psij and not base_id and not ten_thousand and not leaves_alone and not somebody_else and not cannot_be_written and not many_jobs and not cancelled_again"
 
 # The first command: linters, and the tests of what decides (domain, formats, services, client). Under a minute on two cores.
