@@ -135,6 +135,7 @@ MANY = [
         f"i{place:03}", tenant=("alpha", "beta")[place % 2], owner=("ada", "bob", ODD_TEXTS[2])[place % 3],
         cause=("memory", "node", "unknown")[place // 2 % 3], flow=("f1", "f2")[place // 3 % 2], at=NOW + place // 4,
         kind=(ExceptionType.ABORT, ExceptionType.TIMEOUT)[place // 5 % 2], run=f"c{place % 4}", job=f"j{place}",
+        context={"finding": {"pattern": "p", "lines": [f"error of kind {'abcd'[place % 4]} at line {place}"]}},
     )
     for place in range(60)
 ]  # fmt: skip
@@ -161,6 +162,10 @@ class TestSearch:
             (IncidentQuery(cause="node", flow="f2"), lambda status: status.cause == "node" and status.flow == "f2"),
             (IncidentQuery(run="c1", instance="align"), lambda status: status.run == "c1"),
             (IncidentQuery(job="j7"), lambda status: status.job == "j7"),
+            (
+                IncidentQuery(fingerprint=statuses[3].fingerprint),
+                lambda status: status.title == statuses[3].title and status.cause == statuses[3].cause,
+            ),
             (IncidentQuery(group="memory"), lambda status: status.group == "memory"),
             (IncidentQuery(since=NOW + 3, until=NOW + 9), lambda status: NOW + 3 <= status.at < NOW + 9),
             (IncidentQuery(changed=NOW + 4), lambda status: status.changed >= NOW + 4),
@@ -206,6 +211,22 @@ class TestSearch:
         counts = await stores.incidents.count(IncidentQuery(kind="timeout", flow="f2"), by="owner")
         assert counts == owners
         assert list(counts.values()) == sorted(owners.values(), reverse=True)
+
+    async def test_counts_by_fingerprint(self, stores: Stores) -> None:
+        """Also of incidents that have none: those of a release before."""
+        statuses = [status_of(incident) for incident in MANY]
+        for place in range(10):
+            statuses[place] = replace(statuses[place], fingerprint="", title="")
+        await stores.incidents.add_incidents(list(zip(MANY, statuses, strict=True)))
+        await stores.jobs.refresh()
+        expected = Counter(status.fingerprint for status in statuses)
+        assert expected[""] == 10
+        assert len(expected) > 5
+        assert await stores.incidents.count(IncidentQuery(), by="fingerprint") == expected
+        error = max(expected)
+        found = await stores.incidents.count(IncidentQuery(fingerprint=error), by="owner")
+        assert found == Counter(status.owner for status in statuses if status.fingerprint == error)
+        assert (await stores.incidents.get_statuses([statuses[0].id]))[statuses[0].id].status == statuses[0]
 
     async def test_piles(self, stores: Stores) -> None:
         statuses = [

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from forestay.domain.exceptions.incidents.incident import IncidentStatus
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Written
 
 RULES = "rules"
 """How the names of documents begin that are written with rules: they are no part of what is compared."""
+FOLLOWS = frozenset({"fingerprint", "title"})
+"""Of a status: they follow from the incident, which is compared."""
 Subjects = Callable[[Any], Sequence[tuple[str, object]]]
 """From what is written to the names of what it is about, each with its content."""
 
@@ -26,7 +29,8 @@ def plain(value: object) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+        left_out = FOLLOWS if isinstance(value, IncidentStatus) else frozenset()
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value) if item.name not in left_out}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(content) for name, content in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -92,7 +92,9 @@ class OpenSearchIncidentStore:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")
         order = [{"_count": "desc"}, {"_key": "asc"}]
-        terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order}}}
+        # A document that was written before there were fingerprints has none.
+        missing = {"missing": ""} if by == "fingerprint" else {}
+        terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order, **missing}}}
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
         answer = await self._cluster.search("incident_status", body)
         return {str(bucket["key"]): bucket["doc_count"] for bucket in answer["aggregations"]["by"]["buckets"]}

@@ -115,7 +115,9 @@ class SqlIncidentStore:
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")
-        place, many = statuses.c[by], func.count()
+        # A row that was written before there were fingerprints has none.
+        place: ColumnElement[Any] = statuses.c[by] if by != "fingerprint" else func.coalesce(statuses.c[by], "")
+        many = func.count()
         wanted = select(place, many).where(*_conditions(query)).group_by(place)
         rows = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
         return {unescaped(value): total for value, total in rows}
@@ -231,7 +233,7 @@ def _row(status: IncidentStatus, version: int) -> Row:
         check_key(data[name], status.id)
     texts = [escaped(data[name]) for name in STATUS_TEXT]
     numbers = [data[name] for name in STATUS_NUMBERS]
-    counted = (asks_approval(status), status.core_seconds)
+    counted = (asks_approval(status), status.core_seconds, escaped(status.fingerprint))
     return (
         escaped(status.id),
         version,

@@ -168,6 +168,7 @@ statuses = Table(
     *(Column(name, BigInteger, nullable=name == "due") for name in STATUS_NUMBERS),
     Column("second", Boolean),
     Column("core_seconds", BigInteger),
+    Column("fingerprint", _TEXT),
     Column("document", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
@@ -183,6 +184,7 @@ Index(
     *(statuses.c[name] for name in ("tenant", "state", "second", "group", "cause", "owner", "at", "id", "core_seconds")),
     postgresql_where=_WAITS, sqlite_where=_WAITS,
 )  # fmt: skip
+Index("incident_status_fingerprint", statuses.c.tenant, statuses.c.fingerprint, statuses.c.at, statuses.c.id)
 Index("incident_status_changed", statuses.c.tenant, statuses.c.changed, statuses.c.id)
 Index("incident_status_run", statuses.c.run)
 # For those who look after every tenant: what is held or unsettled, of one kind or any.
@@ -212,10 +214,12 @@ audit = Table(
 """Pages of the audit log, written once; `last` is the number of a page's last entry."""
 Index("audit_last", audit.c.tenant, audit.c.last)
 
-ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds)
+ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds, statuses.c.fingerprint)
 ADDED_INDEXES = frozenset(
-    {"jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed", "incident_status_open"}
-)
+    {
+        "jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
+    }
+)  # fmt: skip
 """Columns and indexes that came later than their tables; whole tables are made where they are missing."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

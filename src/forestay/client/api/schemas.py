@@ -66,6 +66,8 @@ class IncidentJson(TypedDict):
     task: str
     job: str
     group: str
+    fingerprint: str
+    title: str
     note: str
 
 
@@ -82,6 +84,8 @@ class IncidentWhole(TypedDict):
     task: str
     job: str
     group: str
+    fingerprint: str
+    title: str
     note: str
     attempt: int
     engine: str

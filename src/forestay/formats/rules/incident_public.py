@@ -23,6 +23,8 @@ def status_public(status: IncidentStatus) -> dict[str, Any]:
         "task": status.instance,
         "job": status.job,
         "group": status.group,
+        "fingerprint": status.fingerprint,
+        "title": status.title,
         "note": status.note,
     }
 

@@ -18,7 +18,9 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident, In
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Version, WriteResult, steps_between
 
-TEXT_FIELDS = frozenset({"tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group"})
+TEXT_FIELDS = frozenset(
+    {"tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group", "fingerprint"}
+)
 COUNT_FIELDS = TEXT_FIELDS - {"run", "instance", "job"}
 TALLY_FIELDS = frozenset({"state", "cause", "kind"})
 """Fields with few values: a tally has one number a step for each."""
@@ -52,6 +54,8 @@ class IncidentQuery:
     instance: str | None = None
     job: str | None = None
     group: str | None = None
+    fingerprint: str | None = None
+    """Its id."""
     jobs: frozenset[str] = frozenset()
     """They are about one of these jobs."""
     since: int | None = None
@@ -65,7 +69,7 @@ class IncidentQuery:
 
     def texts(self) -> Mapping[str, str]:
         """The fields that must have exactly a value."""
-        names = ("tenant", "owner", "kind", "cause", "flow", "run", "instance", "job", "group")
+        names = ("tenant", "owner", "kind", "cause", "flow", "run", "instance", "job", "group", "fingerprint")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -115,7 +119,10 @@ class IncidentStore(Protocol):
         ...
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
-        """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values."""
+        """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values.
+
+        Those without a fingerprint count under the empty one.
+        """
         ...
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:

@@ -132,7 +132,7 @@ def incident_json(number: int, **fields: Any) -> dict[str, Any]:
     """An incident that waits for a person, with one decision."""
     return {
         "id": f"{number:08x}-0000-4000-9000-000000000000", "owner": "alice", "type": "abort", "at": "2026-05-01T10:00:00.000Z", "state": "held",
-        "due": None, "cause": "unknown", "flow": "", "run": "", "task": "", "job": "", "group": "", "note": "1 of 1 attempts used", "attempt": 1,
+        "due": None, "cause": "unknown", "flow": "", "run": "", "task": "", "job": "", "group": "", "fingerprint": "1-0a1b2c3d4e5f", "title": "exit code 1", "note": "1 of 1 attempts used", "attempt": 1,
         "context": {
             "evidence": {"exit_code": 7, "log_tail": "starting\nquux: all seats are taken\n"},
             "finding": {"confidence": 0.2, "words": "No pattern matches.", "lines": [], "advice": "Look at the log.", "retry": "no"},

@@ -40,6 +40,10 @@ class IncidentOut(Out):
     task: str
     job: str
     group: str
+    fingerprint: str
+    """Which error it is; the same for the same error of the same task, whatever the paths, hosts and ids are. Empty: it was recorded before there were fingerprints."""
+    title: str
+    """The error in one line, with placeholders for what varies."""
     note: str
 
 
@@ -136,11 +140,13 @@ async def find_incidents(
     run: Word = "",
     job: Word = "",
     group: Word = "",
+    fingerprint: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """Find incidents, the newest first."""
-    query = _query(who.tenant, state, cause=cause, owner=owner, flow=flow, run=run, job=job, group=group)
+    wanted = {"cause": cause, "owner": owner, "flow": flow, "run": run, "job": job, "group": group}
+    query = _query(who.tenant, state, fingerprint=fingerprint, **wanted)
     try:
         page = await context.services.components.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:
@@ -195,12 +201,14 @@ async def read_inbox(
 async def count_incidents(
     context: TheDesk,
     who: Viewer,
-    by: Literal["cause", "owner", "state", "flow", "kind", "group"] = "cause",
+    by: Literal["cause", "owner", "state", "flow", "kind", "group", "fingerprint"] = "cause",
     state: Annotated[str, Query(max_length=200)] = "",
     owner: Word = "",
+    fingerprint: Word = "",
 ) -> Response:
     """How many incidents there are of each kind."""
-    counts = await context.services.components.incidents.count(_query(who.tenant, state, owner=owner), by=by)
+    query = _query(who.tenant, state, owner=owner, fingerprint=fingerprint)
+    counts = await context.services.components.incidents.count(query, by=by)
     return json_answer({"counts": dict(counts)})
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID, uuid5
 
+from forestay.domain.exceptions.causes.fingerprint import Fingerprint, deciding_line, fingerprint
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.jobs.job_document import JobDocument, State, instance_of
+from forestay.domain.jobs.job_document import JobDocument, State, instance_of, task_of
 
 _SPACE = UUID("3d0a52fb-63ce-5b0c-9d55-4ba1a2f7a1c0")
 MAX_DOCUMENT = 65_536
@@ -116,6 +117,10 @@ class IncidentStatus:
     changed: int = 0
     note: str = ""
     """Why it stands there, for people."""
+    fingerprint: str = ""
+    """The id of its fingerprint, as it was made when the incident was recorded. Empty: it was recorded before there were fingerprints."""
+    title: str = ""
+    """The error in one line, with placeholders for what varies between failures of one fingerprint."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Small things that whoever handles it wants to remember: a retry policy's ledger, a canary's place."""
 
@@ -124,13 +129,29 @@ class IncidentStatus:
         return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
 
 
+def fingerprint_of(incident: Incident) -> Fingerprint:
+    """Which error it is. An exception without evidence is known by its type and by who raised it."""
+    finding, evidence, exception, job = (_part(incident, name) for name in ("finding", "evidence", "exception", "job"))
+    line = deciding_line(finding, evidence)
+    if not line:
+        line = ": ".join(part for part in (incident.kind.value, str(exception.get("trigger") or "")) if part)
+    task = str(exception.get("task") or "") or task_of(incident.instance) or str(job.get("name") or "")
+    return fingerprint(line, task, incident.cause)
+
+
+def _part(incident: Incident, name: str) -> Mapping[str, object]:
+    part = incident.context.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
 def status_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> IncidentStatus:
     """Where a new incident stands: open, and due."""
+    error = fingerprint_of(incident)
     return IncidentStatus(
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
         due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, run=incident.run,
         instance=incident.instance, job=incident.job, group=group, core_seconds=core_seconds,
-        changed=incident.at,
+        changed=incident.at, fingerprint=error.id, title=error.title,
     )  # fmt: skip
 
 

@@ -37,6 +37,17 @@ async def test_a_failure_is_an_incident_that_explains_itself(server: RunningServ
     assert (second["decisions"][0]["verdict"], second["state"]) == ("fail", "failed")
     counts = (await ada.get("/v1/incidents/counts", params={"by": "cause"})).json()["counts"]
     assert counts == {"node": 1, "unknown": 1}
+    assert first["title"].endswith(
+        "*** JOB <n> ON <id> CANCELLED AT <time> DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
+    )
+    assert second["title"] == "exit code 1"
+    alike = {"fingerprint": first["fingerprint"]}
+    assert [incident["id"] for incident in (await ada.get("/v1/incidents", params=alike)).json()["incidents"]] == [
+        first["id"]
+    ]
+    counts = (await ada.get("/v1/incidents/counts", params={"by": "fingerprint"})).json()["counts"]
+    assert counts == {first["fingerprint"]: 1, second["fingerprint"]: 1}
+    assert (await ada.get("/v1/incidents/counts", params={"by": "cause", **alike})).json()["counts"] == {"node": 1}
     other = server.person("operator", tenant=f"{tenant}-other")
     assert (await other.get("/v1/incidents")).json()["incidents"] == []
     assert problem(await other.get(f"/v1/incidents/{ids[0]}"), 404)
