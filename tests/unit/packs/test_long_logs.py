@@ -1,0 +1,77 @@
+"""Failures in long logs: how they are made, and the floors that the classifier holds on them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.packs.long_logs import (
+    CONSEQUENCES,
+    ORDINARY,
+    RECOVERED,
+    Fold,
+    Share,
+    Surroundings,
+    collected,
+    fold_of,
+    is_harmful,
+    long_logs,
+    scored,
+)
+
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.evidence.evidence import MOST_LINES
+
+
+@pytest.mark.parametrize("surroundings", list(Surroundings))
+def test_a_seed_makes_the_same_logs_again(surroundings: Surroundings) -> None:
+    once = [log.evidence.log_tail for log in long_logs(Fold.REPORT, surroundings, 3, every=9)]
+    assert once == [log.evidence.log_tail for log in long_logs(Fold.REPORT, surroundings, 3, every=9)]
+    if surroundings is Surroundings.EXCERPT:
+        return
+    assert {len(tail) for tail in once} == {MOST_LINES}
+    assert once != [log.evidence.log_tail for log in long_logs(Fold.REPORT, surroundings, 4, every=9)]
+
+
+@pytest.mark.parametrize(("surroundings", "between"), [(Surroundings.RECOVERED_3, 3), (Surroundings.RECOVERED_20, 20)])
+def test_the_survived_error_stands_so_many_ordinary_lines_before_the_failure(
+    surroundings: Surroundings, between: int
+) -> None:
+    excerpts = [log.evidence.log_tail for log in long_logs(Fold.REPORT, Surroundings.EXCERPT, 3, every=3)]
+    logs = long_logs(Fold.REPORT, surroundings, 3, every=3)
+    assert {log.kind for log in logs} == set(RECOVERED[Fold.REPORT])
+    for log, excerpt in zip(logs, excerpts, strict=True):
+        begins = MOST_LINES - between - len(excerpt)
+        survived = RECOVERED[Fold.REPORT][log.kind].split("\n")
+        assert list(log.evidence.log_tail[begins - len(survived) : begins]) == survived
+
+
+def test_folds_share_neither_a_repository_nor_a_word_around_the_failures() -> None:
+    repositories = {fold: {record["source"].split("#")[0] for record in collected() if fold_of(record) is fold} for fold in Fold}  # fmt: skip
+    assert not repositories[Fold.TUNE] & repositories[Fold.REPORT]
+    assert min(len(names) for names in repositories.values()) > 200
+    assert not set(ORDINARY[Fold.TUNE]) & set(ORDINARY[Fold.REPORT])
+    for kinds in (RECOVERED, CONSEQUENCES):
+        assert not set(kinds[Fold.TUNE].values()) & set(kinds[Fold.REPORT].values())
+        assert min(len(fold) for fold in kinds.values()) >= 10
+
+
+def test_answers_are_scored() -> None:
+    logs = long_logs(Fold.REPORT, Surroundings.EXCERPT, 3)
+    score = scored(logs, lambda _evidence: CauseFinding(Cause.NODE, 0.9, RetryNeed.ELSEWHERE))
+    nodes = sum("node" in log.causes for log in logs)
+    assert score.accepted.of == nodes
+    assert score.sure_and_wrong.of == len(score.wrong) == len(logs) - nodes
+    assert 0 < score.harmful.of < score.sure_and_wrong.of
+
+
+@pytest.mark.parametrize(
+    ("expected", "verdict", "harmful"),
+    [("no", "same", True), ("no", "no", False), ("changed", "elsewhere", True), ("changed", "changed", False), ("same", "no", False)],
+)  # fmt: skip
+def test_a_retry_that_fails_for_sure_is_harmful(expected: str, verdict: str, *, harmful: bool) -> None:
+    assert is_harmful(expected, verdict) is harmful
+
+
+def test_an_interval_holds_its_share() -> None:
+    low, high = Share(90, 100).interval
+    assert (round(low, 3), round(high, 3)) == (0.826, 0.945)
+    assert Share(0, 50).interval[0] == 0.0
