@@ -4,14 +4,14 @@ How they are weighed:
 
 - **Weight first.** A pattern's weight says how near the root of the matter it is. That a task exited with 1 (10) is a consequence; that memory ran out
   (60) is why; that the kernel says it killed the process for it (90) is proof. Its confidence makes it lighter or heavier.
-- **Earlier before later, among the errors that ended it.** Where several lines point to different causes, the first error is mostly the root and the others
-  follow from it: no space left, then a file that cannot be parsed. So later lines lose a few points. In a Java trace it is the other way round: what stands behind
-  ``Caused by:`` is the root, wherever it stands.
-- **But not what did not stop anything.** A line that only warns, says that something is tried again or is only information counts for much less. So does an error with ordinary output behind it: the program
-  went on. Lines that quote (source in a traceback, the script that ran) do not count at all. When nothing but a warning points anywhere, the answer is ``unknown`` and names it.
+- **The end of the log counts.** A log ends with a block of errors: a traceback, a chain of causes, a tool's own summary. An error with ordinary output between it and that block was survived: the program went on. It
+  counts for much less, and when nothing else points anywhere, the answer is ``unknown`` and names it. So it is with a line that only warns. A line that says that something is tried again or is only information counts for less.
+  Lines that quote (source in a traceback, the script that ran) do not count at all.
+- **Earlier before later, inside the block.** The first error is mostly the root and the others follow from it, so later lines lose points; most of all a missing file or an exception behind an error of the disk, the memory, the network or
+  the node. Never the reverse: a missing file fills no disk. In a Java trace, what stands behind ``Caused by:`` is the root, wherever it stands.
 - **Tellers that agree.** When another teller (the batch system, the log, the exit code, a measure) points to the same cause on its own, confidence rises.
-- **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the answer is ``unknown`` and names both. A wrong answer that is sure of
-  itself costs more than none.
+- **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the stronger one is the answer, below the confidence at which a rule acts. When both are weak, the answer
+  is ``unknown`` and names both. A wrong answer that is sure of itself costs more than none.
 
 The order in which patterns are given does not matter.
 """
@@ -32,10 +32,10 @@ from forestay.domain.exceptions.causes.failure_pattern import (
 from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence, only_informs, tells_trouble, warns
 from forestay.domain.exceptions.evidence.redaction import redacted
 
-LATER = 8.0
+LATER = 14.0
 """What the last of several errors loses to the first; one right behind it loses `NEXT`."""
 NEXT = 2.0
-ROOT = 8.0
+ROOT = 14.0
 """What a line behind ``Caused by:`` gains."""
 WARNING = 0.2
 """What is left of the points of a line that warns."""
@@ -47,14 +47,32 @@ FEW = 4
 """So many lines of ordinary output behind an error say nothing yet."""
 AGES, OLD = 0.5, 25.0
 """What an error loses for each such line, and at most."""
+GAP = 3
+"""So many ordinary lines in a row part two blocks of errors."""
+SURVIVED = 0.4
+"""What is left of the points of an error with ordinary output between it and the block that ends the log."""
+EXPLAINED, TELLING = 20.0, 0.7
+"""What a missing file or an exception loses behind an error of a resource, beyond what every later error loses; and how sure of itself the earlier one must be."""
+OUTPUT_FOLLOWS = "the output (if any) follows"
+"""LSF's report stands before the output of the job, and is about its end."""
+MISSING = frozenset({Cause.DATA_MISSING, Cause.OUTPUT_MISSING})
+CONSEQUENCES = MISSING | {Cause.CODE, Cause.BAD_INPUT, Cause.DATA_CORRUPT}
+RESOURCES = frozenset({Cause.DISK, Cause.MEMORY, Cause.NETWORK, Cause.NODE})
 AGREE = 6.0
 EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
 """Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
 FALLBACK = 20
 """Patterns up to this weight speak only when no heavier one does."""
+TIED = 0.6
+"""The most confidence in the stronger of two equal causes."""
+WEAK = 0.5
+"""Two equal causes below this confidence are no answer."""
 SUREST = 0.99
 MOST_OTHERS = 5
 
+_NEITHER = re.compile(r":\s*$|^\s*\S+$|^\W+$|^\s*(?:shutting down|tip: |complete log|feature: )")
+"""Headings, rules, single words, and what engines say in farewell: neither an error nor a sign that the program went on."""
+_TABLE = re.compile(r"\s+[-+]?[0-9.]+(?:e[-+]?\d+)?\s+[-+]?[0-9.]")
 _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
 
 
@@ -66,6 +84,10 @@ class _PatternReading:
     confidence: float
     warned: bool = False
     """The line only warns, or says that it is tried again."""
+    mild: bool = False
+    """The line warns or informs, also where nothing shows that it went on: it explains no other error."""
+    survived: bool = False
+    """Ordinary output stands between it and the errors that end the log."""
 
     @property
     def pattern(self) -> FailurePattern:
@@ -91,30 +113,38 @@ class Classifier:
     def classify(self, evidence: Evidence) -> CauseFinding:
         """What the evidence points to; `unknown` rather than a guess."""
         seen = PreparedEvidence(evidence)
-        readings = _weighed(seen, self.matches(seen))
-        if not readings:
-            return _nothing(evidence)
-        groups = _by_cause(readings)
-        best = groups[0]
-        others = tuple(_finding(group.readings[0], seen, group.confidence) for group in groups[1 : 1 + MOST_OTHERS])
-        rivals = (
-            groups[1:]
-            if best.readings[0].points <= FALLBACK
-            else [group for group in groups[1:] if group.readings[0].points > FALLBACK]
-        )
-        apart = best.strength - rivals[0].strength if rivals else 100.0
-        chosen = _finding(best.readings[0], seen, best.confidence)
-        if best.readings[0].warned and chosen.cause is not Cause.UNKNOWN:
-            return _only_warned(chosen, others)
-        if apart < EQUAL and chosen.cause is not Cause.UNKNOWN:
-            return _both(chosen, others)
-        factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
-        return replace(chosen, confidence=round(min(SUREST, best.confidence * factor), 2), also=others)
+        return weigh(seen, self.matches(seen))
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
         matches = (pattern.match(seen) for pattern in self._index.candidates(seen))
         return [match for match in matches if match is not None]
+
+
+def weigh(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> CauseFinding:
+    """The cause that the matches of one record of evidence point to together."""
+    readings = _weighed(seen, matches)
+    if not readings:
+        return _nothing(seen.evidence)
+    groups = _by_cause(readings)
+    best = groups[0]
+    others = tuple(_finding(group.readings[0], seen, group.confidence) for group in groups[1 : 1 + MOST_OTHERS])
+    rivals = (
+        groups[1:]
+        if best.readings[0].points <= FALLBACK
+        else [group for group in groups[1:] if group.readings[0].points > FALLBACK]
+    )
+    apart = best.strength - rivals[0].strength if rivals else 100.0
+    chosen = _finding(best.readings[0], seen, best.confidence)
+    if best.readings[0].warned and chosen.cause is not Cause.UNKNOWN:
+        return _only_warned(chosen, others)
+    if best.readings[0].survived and chosen.cause is not Cause.UNKNOWN:
+        return _only_survived(chosen, others)
+    if apart < EQUAL and chosen.cause is not Cause.UNKNOWN:
+        weak = best.readings[0].points <= FALLBACK or best.confidence < WEAK
+        return _two_readings(chosen, others) if weak else _stronger_of_two(chosen, others)
+    factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
+    return replace(chosen, confidence=round(min(SUREST, best.confidence * factor), 2), also=others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,68 +178,134 @@ def _group(readings: list[_PatternReading]) -> _Group:
 
 
 def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> list[_PatternReading]:
-    went_on = _ordinary_behind(seen, matches)
-    readings = [_judged(seen, match, went_on) for match in matches]
-    # Only errors that ended it are put in order: a warning is neither the root of anything nor its consequence.
-    placed = [
-        reading.place
-        for reading in readings
-        if reading.place is not None
-        and reading.place < seen.log_lines
-        and reading.points > FALLBACK
-        and not went_on[reading.place] > FEW
-    ]
-    errors = sorted(set(placed))
+    end = _log_end(seen, matches)
+    readings = [_judged(seen, match, end) for match in matches]
+    # Only errors that ended it are put in order: what the program survived is neither the root of anything nor its consequence.
+    strongest: dict[int, _PatternReading] = {}
+    for reading in readings:
+        place = reading.place
+        if place is None or place >= seen.log_lines or reading.points <= FALLBACK or reading.survived or reading.mild:
+            continue
+        if place not in strongest or reading.order < strongest[place].order:
+            strongest[place] = reading
+    errors = sorted(strongest.items())
     if len(errors) < 2:
         return readings
-    first, span = errors[0], errors[-1] - errors[0]
-    return [_put_in_order(seen, reading, first, span) for reading in readings]
+    return [_put_in_order(seen, reading, errors) for reading in readings]
 
 
-def _put_in_order(seen: PreparedEvidence, reading: _PatternReading, first: int, span: int) -> _PatternReading:
-    if reading.place is None or reading.place >= seen.log_lines or reading.place <= first:
+def _put_in_order(
+    seen: PreparedEvidence, reading: _PatternReading, errors: Sequence[tuple[int, _PatternReading]]
+) -> _PatternReading:
+    place = reading.place
+    if place is None or place >= seen.log_lines or reading.survived or reading.warned:
         return reading
-    if _ROOT.search(seen.lines[reading.place]):
+    first, last = errors[0][0], errors[-1][0]
+    if place > first and _ROOT.search(seen.lines[place]):
         return replace(reading, points=reading.points + ROOT)
-    return replace(reading, points=reading.points - NEXT - (LATER - NEXT) * min(1.0, (reading.place - first) / span))
+    cause, head = reading.pattern.cause, _head(seen, place)
+    earlier = [error for error in errors if error[0] < head and _may_explain(error[1].pattern.cause, cause)]
+    if not earlier:
+        return reading
+    lost = NEXT + (LATER - NEXT) * min(1.0, (place - earlier[0][0]) / (last - first))
+    if any(_surely_explains(error, cause) for _, error in earlier):
+        lost += EXPLAINED
+    return replace(reading, points=max(1.0, reading.points - lost))
 
 
-def _judged(seen: PreparedEvidence, match: PatternMatch, went_on: Sequence[int]) -> _PatternReading:
+def _head(seen: PreparedEvidence, place: int) -> int:
+    """The line to which an indented one belongs."""
+    while place and (not seen.lines[place] or seen.lines[place][0].isspace()):
+        place -= 1
+    return place
+
+
+def _may_explain(earlier: Cause, later: Cause) -> bool:
+    """Whether one error may have led to another: a full disk to a missing file, never a missing file to a full disk."""
+    return earlier in RESOURCES or later not in RESOURCES
+
+
+def _surely_explains(earlier: _PatternReading, later: Cause) -> bool:
+    """Whether the later one would hardly stand there without the earlier: whatever broke, its results are missing."""
+    cause = earlier.pattern.cause
+    return earlier.confidence >= TELLING and (
+        (later in CONSEQUENCES and cause in RESOURCES) or (later in MISSING and cause not in MISSING)
+    )
+
+
+def _judged(seen: PreparedEvidence, match: PatternMatch, end: _LogEnd) -> _PatternReading:
     pattern = match.pattern
     if not match.places:
         return _PatternReading(match, match.beside[0] if match.beside else None, pattern.weight, pattern.confidence)
     best = None
     for place in match.places:
         points, confidence = float(pattern.weight), pattern.confidence
-        if place < seen.log_lines and went_on[place] > FEW:
-            points, confidence = points - min(OLD, AGES * went_on[place]), confidence * 0.85
+        survived = False
+        if place < seen.log_lines:
+            if end.between[place]:
+                points, confidence, survived = points * SURVIVED, confidence * 0.6, True
+            elif end.behind > FEW:
+                points, confidence = points - min(OLD, AGES * end.behind), confidence * 0.85
         line = seen.lowered[place]
-        warned = warns(line)
+        mild = warned = warns(line)
         if warned and place >= seen.log_lines - LAST:
             # The last that was said: nothing shows that it went on.
             points, confidence, warned = points * LAST_WARNING, confidence * 0.7, False
         elif warned:
             points, confidence = points * WARNING, confidence * 0.6
         elif only_informs(line):
-            points, confidence = points * TOLD, confidence * 0.7
+            points, confidence, mild = points * TOLD, confidence * 0.7, True
         # Of equals the first line stands.
         if best is None or points > best.points:
-            best = _PatternReading(match, place, max(points, 1.0), confidence, warned)
+            best = _PatternReading(match, place, max(points, 1.0), confidence, warned, mild, survived)
     assert best is not None  # noqa: S101 - there are places
     return best
 
 
-def _ordinary_behind(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> Sequence[int]:
-    """How many lines of ordinary output stand behind each line of the log: behind an error they say that the program went on."""
-    counts = [0] * len(seen.lines)
-    first = min((match.places[0] for match in matches if match.places), default=len(counts))
-    behind = 0
+@dataclass(frozen=True, slots=True)
+class _LogEnd:
+    """The block of errors that ends a log: a traceback, a chain of causes, a tool's own summary."""
+
+    between: Sequence[int]
+    """How many ordinary lines stand between each line and the block: behind an error they say that the program went on."""
+    behind: int
+    """How many ordinary lines stand behind the block."""
+
+
+def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> _LogEnd:
+    between = [0] * len(seen.lines)
+    told = 0
+    first = seen.log_lines
+    for match in matches:
+        if match.places:
+            first = min(first, match.places[0])
+            if match.pattern.weight > FALLBACK:
+                for place in match.places:
+                    told |= 1 << place
+    behind = -1
+    total = run = indented = 0
     for place in range(seen.log_lines - 1, first - 1, -1):
-        counts[place] = behind
         line = seen.lowered[place]
-        if line and not line[0].isspace() and not seen.quoted >> place & 1 and not tells_trouble(line):
-            behind += 1
-    return counts
+        if not line or seen.quoted >> place & 1:
+            continue
+        between[place] = total + (run if run >= GAP and behind >= 0 else 0)
+        if told >> place & 1 or tells_trouble(line):
+            if warns(line):
+                continue
+            if behind < 0:
+                behind, run = run, 0
+            total, run, indented = between[place], 0, 0
+        elif _NEITHER.search(line):
+            indented = 0
+            if line.startswith(OUTPUT_FOLLOWS):
+                total = run = 0
+        elif line[0].isspace() and not _TABLE.match(line):
+            # It belongs to the line above it, be it ordinary or not.
+            indented += 1
+        else:
+            run += 1 + indented
+            indented = 0
+    return _LogEnd(between, max(behind, 0))
 
 
 def _finding(reading: _PatternReading, seen: PreparedEvidence, confidence: float) -> CauseFinding:
@@ -247,14 +343,38 @@ def _only_warned(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> Cau
     )
 
 
-def _both(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+def _only_survived(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+    return CauseFinding(
+        cause=Cause.UNKNOWN,
+        confidence=0.3,
+        retry=RetryNeed.NO,
+        lines=finding.lines,
+        words=f"No pattern knows the errors at the end of the log; an earlier one indicates {finding.cause} ({finding.pattern}), but the program went on after it.",
+        advice="Read the end of the log; a pattern written from it recognises the next such failure.",
+        also=(finding, *others)[:MOST_OTHERS],
+    )
+
+
+def _stronger_of_two(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
+    other = others[0]
+    return replace(
+        finding,
+        confidence=min(TIED, finding.confidence),
+        retry=finding.retry if finding.retry is other.retry else RetryNeed.NO,
+        lines=(*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN],
+        words=f"{finding.words} {other.cause.capitalize()} ({other.pattern}) is almost as likely.",
+        also=others,
+    )
+
+
+def _two_readings(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> CauseFinding:
     other = others[0]
     return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.4,
         retry=finding.retry if finding.retry is other.retry else RetryNeed.NO,
         lines=(*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN],
-        words=f"The evidence indicates two different causes: {finding.cause} ({finding.pattern}) and {other.cause} ({other.pattern}).",
+        words=f"Two readings: the evidence indicates {finding.cause} ({finding.pattern}) and {other.cause} ({other.pattern}), both weakly.",
         advice="Read the log, and write a pattern that distinguishes them.",
         also=(finding, *others)[:MOST_OTHERS],
     )

@@ -30,6 +30,9 @@ patterns:
   - {name: key-error, cause: code, retry: no, confidence: 0.9, weight: 60, when: {lines: ['KeyError']}, words: w, matches: [{log_tail: KeyError}], passes: [{}]}
   - {name: out-of-memory, cause: memory, retry: changed, confidence: 0.8, weight: 60, when: {lines: ['out of memory']}, words: w, matches: [{log_tail: out of memory}], passes: [{}]}
   - {name: state-oom, cause: memory, retry: changed, confidence: 0.9, weight: 60, when: {scheduler_state: [OUT_OF_MEMORY]}, words: w, matches: [{scheduler_state: OUT_OF_MEMORY}], passes: [{}]}
+  - {name: no-column, cause: data-missing, retry: no, confidence: 0.9, weight: 64, when: {lines: ['no such column']}, words: w, matches: [{log_tail: no such column}], passes: [{}]}
+  - {name: perhaps-host, cause: node, retry: elsewhere, confidence: 0.45, weight: 40, when: {lines: ['perhaps the host']}, words: w, matches: [{log_tail: perhaps the host}], passes: [{}]}
+  - {name: perhaps-link, cause: network, retry: same, confidence: 0.45, weight: 40, when: {lines: ['perhaps the link']}, words: w, matches: [{log_tail: perhaps the link}], passes: [{}]}
   - {name: exited, cause: code, retry: no, confidence: 0.5, weight: 10, when: {lines: ['exited with']}, words: w, matches: [{log_tail: exited with 1}], passes: [{}]}
 """
 DEFAULT_CLASSIFIER = Classifier(pack_pattern.pattern for pack_pattern in read_pack_text(DEFAULT_POLICY).patterns)
@@ -46,10 +49,57 @@ def test_the_nearer_to_the_root_wins() -> None:
 
 
 def test_of_two_errors_the_first_is_the_root() -> None:
-    first = asked(exit_code=1, log_tail="No space left\n" + "  at step\n" * 20 + "KeyError: 'x'")
-    assert first.cause is Cause.DISK
-    assert first.confidence < 0.8
-    assert asked(exit_code=1, log_tail="KeyError: 'x'\n" + "  at step\n" * 20 + "No space left").cause is Cause.CODE
+    assert asked(exit_code=1, log_tail="No space left\nKeyError: 'x'").cause is Cause.DISK
+    assert asked(exit_code=1, log_tail="KeyError: 'x'\nno such column").cause is Cause.CODE
+
+
+def test_a_full_disk_explains_a_later_exception_and_never_the_reverse() -> None:
+    frames = "  at step\n" * 20
+    explained = asked(exit_code=1, log_tail=f"No space left\n{frames}KeyError: 'x'")
+    assert (explained.cause, explained.confidence) == (Cause.DISK, 0.9)
+    reverse = asked(exit_code=1, log_tail=f"KeyError: 'x'\n{frames}No space left")
+    assert reverse.confidence <= 0.6
+    assert {reverse.cause, reverse.also[0].cause} == {Cause.DISK, Cause.CODE}
+
+
+def test_whatever_broke_its_results_are_missing() -> None:
+    assert asked(log_tail="KeyError: 'x'\ncp: no such column, file missing").cause is Cause.CODE
+    assert asked(log_tail="cp: no such column, file missing\nKeyError: 'x'").cause is Cause.DATA_MISSING
+
+
+@pytest.mark.parametrize("between", [3, 20, 80])
+@pytest.mark.parametrize("survived", ["No space left", "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    open(x)\nout of memory"])  # fmt: skip
+def test_an_error_with_ordinary_output_before_the_errors_that_end_the_log_does_not_win(
+    survived: str, between: int
+) -> None:
+    ordinary = "".join(f"block {n} done\n" for n in range(between))
+    finding = asked(log_tail=f"{survived}\n{ordinary}KeyError: 'x'")
+    assert (finding.cause, finding.pattern) == (Cause.CODE, "key-error")
+    assert finding.confidence >= 0.8
+
+
+def test_an_error_that_was_survived_is_no_answer_when_the_end_says_something_that_nobody_knows() -> None:
+    ordinary = "".join(f"block {n} done\n" for n in range(3))
+    finding = asked(log_tail=f"No space left\n{ordinary}fatal: zyx")
+    assert (finding.cause, finding.retry) == (Cause.UNKNOWN, RetryNeed.NO)
+    assert "went on" in finding.words
+    assert finding.also[0].cause is Cause.DISK
+
+
+@pytest.mark.parametrize(
+    "behind",
+    ["Valid kinds :\n(\nhierarchical\nscotch\n)\n", "see the manual\nof the tool\n", "  at a\n  at b\n  at c\n  at d\n", "----------\n\n==========\n\n"],
+)  # fmt: skip
+def test_what_belongs_to_an_error_does_not_part_it_from_the_end(behind: str) -> None:
+    assert asked(log_tail=f"No space left\n{behind}exited with 1").cause is Cause.DISK
+
+
+def test_a_report_before_the_output_is_about_the_end() -> None:
+    ordinary = "".join(f"block {n} done\n" for n in range(9))
+    assert (
+        asked(log_tail=f"out of memory\n\nThe output (if any) follows:\n\n{ordinary}exited with 1").cause
+        is Cause.MEMORY
+    )
 
 
 def test_behind_caused_by_stands_the_root() -> None:
@@ -66,13 +116,20 @@ def test_an_error_after_which_much_was_done_does_not_win() -> None:
     assert asked(log_tail=f"No space left\n{ordinary}KeyError: 'x'").cause is Cause.CODE
 
 
-def test_two_of_one_strength_are_unknown_and_both_named() -> None:
+def test_of_two_that_are_equal_the_stronger_is_the_answer_and_not_sure() -> None:
     finding = asked(scheduler_state="OUT_OF_MEMORY", log_tail="KeyError: 'x'")
+    assert (finding.cause, finding.confidence) == (Cause.CODE, 0.6)
+    assert finding.retry is RetryNeed.NO  # the two need different retries
+    assert [cause_finding.cause for cause_finding in finding.also] == [Cause.MEMORY]
+    assert "Memory (state-oom) is almost as likely." in finding.words
+
+
+def test_two_weak_readings_of_one_strength_are_unknown_and_both_named() -> None:
+    finding = asked(log_tail="perhaps the host, perhaps the link")
     assert finding.cause is Cause.UNKNOWN
     assert finding.confidence < 0.5
-    assert {cause_finding.cause for cause_finding in finding.also} == {Cause.MEMORY, Cause.CODE}
-    assert "memory" in finding.words
-    assert "code" in finding.words
+    assert {cause_finding.cause for cause_finding in finding.also} == {Cause.NODE, Cause.NETWORK}
+    assert finding.words.startswith("Two readings: ")
 
 
 def test_tellers_that_agree_are_surer() -> None:
