@@ -29,7 +29,14 @@ from forestay.domain.exceptions.causes.failure_pattern import (
     PatternIndex,
     PatternMatch,
 )
-from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence, only_informs, tells_trouble, warns
+from forestay.domain.exceptions.evidence.evidence import (
+    Evidence,
+    PreparedEvidence,
+    is_information,
+    only_informs,
+    tells_trouble,
+    warns,
+)
 from forestay.domain.exceptions.evidence.redaction import redacted
 
 LATER = 14.0
@@ -253,7 +260,7 @@ def _judged(seen: PreparedEvidence, match: PatternMatch, end: _LogEnd) -> _Patte
             points, confidence, warned = points * LAST_WARNING, confidence * 0.7, False
         elif warned:
             points, confidence = points * WARNING, confidence * 0.6
-        elif only_informs(line):
+        elif only_informs(line) or ((survived or end.behind > FEW) and is_information(line)):
             points, confidence, mild = points * TOLD, confidence * 0.7, True
         # Of equals the first line stands.
         if best is None or points > best.points:
@@ -291,6 +298,11 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> _LogEnd
         between[place] = total + (run if run >= GAP and behind >= 0 else 0)
         if told >> place & 1 or tells_trouble(line):
             if warns(line):
+                continue
+            if run and behind >= 0 and is_information(line):
+                # Behind it the program went on, and its own level says that nothing was wrong.
+                run += 1 + indented
+                indented = 0
                 continue
             if behind < 0:
                 behind, run = run, 0

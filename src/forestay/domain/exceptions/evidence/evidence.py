@@ -29,6 +29,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\
 _BREAKS = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _PLAIN = re.compile(r"[^A-Z0-9]")
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,}")
+_NAME = re.compile(r"_|[A-Z].*[A-Z]")
 
 
 class AttemptStage(StrEnum):
@@ -101,8 +102,17 @@ class Evidence:
 
     @property
     def scheduler_words(self) -> frozenset[str]:
-        """The state, and each word of the reason, without run and separators: what a scheduler calls a reason stands now in the one, now in the other."""
-        words = {plain_word(word) for word in _TOKEN.findall(self.scheduler_reason)}
+        """The state, and each word of the reason, without run and separators: what a scheduler calls a reason stands now in the one, now in the other.
+
+        Of a sentence only its first word and names such as ``OutOfMemory`` count: the timeout of "image pull timeout" is nobody's state.
+        """
+        reason = self.scheduler_reason.strip()
+        tokens = _TOKEN.findall(reason)
+        if " " in reason:
+            tokens = [
+                token for token in tokens if _NAME.search(token) or (token[0].isupper() and reason.startswith(token))
+            ]
+        words = {plain_word(token) for token in tokens}
         return frozenset(words | {plain_word(self.scheduler_state)}) - {""}
 
     @property
@@ -347,6 +357,9 @@ _WARNS = re.compile(
     r"|\berrors? (?:rate|correct|model|bars?|estimat|toleranc|threshold)|\bif (?:the|this) (?:problem|error|issue) persists"
 )
 _LEVEL = re.compile(r"^.{0,60}?(?:\b(?:info|debug|trace|notice|verbose)\b|\[[imd]\]|\[m::)")
+_INFORMATION = re.compile(
+    r"[\d\s\[\](){}<>:/.,tz|+-]{0,60}(?:info|debug|trace|notice|verbose)\b(?!\s*=)|[id]\d{4} \d\d:\d\d:\d\d"
+)
 _TROUBLE = re.compile(
     r"error|exception|traceback|fail|fatal|abort|kill|cannot|can't|could not|unable|denied|no such|not found|terminat|panic|core dump|refused|invalid|exceed|exit|signal|^\s+at |^\s*file \"|^\s*caused by"
 )
@@ -360,6 +373,11 @@ def warns(line: str) -> bool:
 def tells_trouble(line: str) -> bool:
     """Whether its words are those of something that went wrong."""
     return _TROUBLE.search(line) is not None
+
+
+def is_information(line: str) -> bool:
+    """Whether it begins with a level at which nothing is wrong, whatever its words."""
+    return _INFORMATION.match(line) is not None
 
 
 def only_informs(line: str) -> bool:
