@@ -65,6 +65,8 @@ OUTPUT_FOLLOWS = "the output (if any) follows"
 MISSING = frozenset({Cause.DATA_MISSING, Cause.OUTPUT_MISSING})
 CONSEQUENCES = MISSING | {Cause.CODE, Cause.BAD_INPUT, Cause.DATA_CORRUPT}
 RESOURCES = frozenset({Cause.DISK, Cause.MEMORY, Cause.NETWORK, Cause.NODE})
+OUTSIDE = RESOURCES | {Cause.TRANSFER, Cause.TIME, Cause.PREEMPTED}
+"""What comes from outside the program: no error of the program leads to it."""
 AGREE = 6.0
 EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
 """Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
@@ -75,6 +77,9 @@ TIED = 0.6
 WEAK = 0.5
 """Two equal causes below this confidence are no answer."""
 SUREST = 0.99
+LAST_WORDS = 3
+UNFAILED = frozenset({"", "COMPLETED", "COMPLETING", "SUCCEEDED", "DONE", "RUNNING", "PENDING"})
+"""States, in the form of `plain_word`, that do not speak of a failure."""
 MOST_OTHERS = 5
 
 _NEITHER = re.compile(r":\s*$|^\s*\S+$|^\W+$|^\s*(?:shutting down|tip: |complete log|feature: )")
@@ -132,7 +137,7 @@ def weigh(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> CauseFindi
     """The cause that the matches of one record of evidence point to together."""
     readings = _weighed(seen, matches)
     if not readings:
-        return _nothing(seen.evidence)
+        return _nothing(seen)
     groups = _by_cause(readings)
     best = groups[0]
     others = tuple(_finding(group.readings[0], seen, group.confidence) for group in groups[1 : 1 + MOST_OTHERS])
@@ -149,6 +154,8 @@ def weigh(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> CauseFindi
         return _only_survived(chosen, others)
     if apart < EQUAL and chosen.cause is not Cause.UNKNOWN:
         weak = best.readings[0].points <= FALLBACK or best.confidence < WEAK
+        if weak and others[0].cause is Cause.UNKNOWN:
+            return replace(others[0], also=(chosen, *others[1:]))
         return _two_readings(chosen, others) if weak else _stronger_of_two(chosen, others)
     factor = 0.8 if apart < NEAR else 0.93 if apart < CLOSE else 1.0
     return replace(chosen, confidence=round(min(SUREST, best.confidence * factor), 2), also=others)
@@ -229,7 +236,7 @@ def _head(seen: PreparedEvidence, place: int) -> int:
 
 def _may_explain(earlier: Cause, later: Cause) -> bool:
     """Whether one error may have led to another: a full disk to a missing file, never a missing file to a full disk."""
-    return earlier in RESOURCES or later not in RESOURCES
+    return later not in (OUTSIDE if earlier in CONSEQUENCES else RESOURCES) or earlier in RESOURCES
 
 
 def _surely_explains(earlier: _PatternReading, later: Cause) -> bool:
@@ -392,19 +399,34 @@ def _two_readings(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> Ca
     )
 
 
-def _nothing(evidence: Evidence) -> CauseFinding:
-    silent = not evidence.log_tail and not evidence.scheduler_reason
-    failed = bool(evidence.exit_code or evidence.signal)
-    if evidence.exit_code == 0 and not failed:
-        words = "The evidence shows no failure."
-    elif silent:
-        words = "It failed without output: there is no log."
+def _nothing(seen: PreparedEvidence) -> CauseFinding:
+    evidence = seen.evidence
+    lines: tuple[str, ...] = ()
+    if evidence.exit_code == 0 and not evidence.signal:
+        words = (
+            "The evidence shows no failure."
+            if seen.state in UNFAILED
+            else f"Its exit code is 0, and the batch system calls it {evidence.scheduler_state}; nothing says why."
+        )
+    elif not seen.lines and not evidence.scheduler_reason:
+        words = "No words: it failed without output, and there is no log."
     else:
-        words = "No pattern matches."
+        words = "Words that nobody knows: no pattern matches what was said."
+        lines = _last_words(seen)
     return CauseFinding(
         Cause.UNKNOWN,
         0.2,
         RetryNeed.NO,
+        lines=lines,
         words=words,
         advice="Read the log; a pattern written from it recognises the next such failure.",
+    )
+
+
+def _last_words(seen: PreparedEvidence) -> tuple[str, ...]:
+    """The last lines that tell of trouble; the last line of all if none does."""
+    spoken = [place for place, line in enumerate(seen.lowered) if line.strip() and not seen.quoted >> place & 1]
+    troubled = [place for place in spoken if tells_trouble(seen.lowered[place])]
+    return tuple(
+        redacted(seen.lines[place].strip()) for place in (troubled or spoken)[-LAST_WORDS if troubled else -1 :]
     )
