@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from tests.unit.packs.long_logs import (
     CONSEQUENCES,
@@ -16,6 +18,7 @@ from tests.unit.packs.long_logs import (
     long_logs,
     scored,
 )
+from tests.unit.packs.shipped import classifier
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import MOST_LINES
@@ -75,3 +78,31 @@ def test_an_interval_holds_its_share() -> None:
     low, high = Share(90, 100).interval
     assert (round(low, 3), round(high, 3)) == (0.826, 0.945)
     assert Share(0, 50).interval[0] == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What must hold; each is reached with room."""
+
+    accepted: float
+    sure_and_wrong: float
+    harmful: float
+
+
+FLOORS = {
+    Surroundings.EXCERPT: Floor(accepted=0.90, sure_and_wrong=0.01, harmful=0.01),
+    Surroundings.ORDINARY: Floor(accepted=0.90, sure_and_wrong=0.01, harmful=0.01),
+    Surroundings.RECOVERED_20: Floor(accepted=0.87, sure_and_wrong=0.02, harmful=0.03),
+    Surroundings.RECOVERED_3: Floor(accepted=0.86, sure_and_wrong=0.03, harmful=0.04),
+    Surroundings.CONSEQUENCES: Floor(accepted=0.82, sure_and_wrong=0.05, harmful=0.02),
+}
+"""Of excerpts 90 % and 1 % are the goal; behind a survived error 82 % and 3 % (20 lines), 80 %, 3 % and 4 % (3 lines)."""
+
+
+@pytest.mark.parametrize("surroundings", list(Surroundings))
+def test_failures_in_long_logs_hold_their_floor(surroundings: Surroundings) -> None:
+    floor = FLOORS[surroundings]
+    score = scored(long_logs(Fold.REPORT, surroundings, 24, every=2), classifier().classify)
+    assert score.accepted.value >= floor.accepted, score.wrong
+    assert score.sure_and_wrong.value <= floor.sure_and_wrong, score.wrong
+    assert score.harmful.value <= floor.harmful, score.wrong
