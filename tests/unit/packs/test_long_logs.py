@@ -21,7 +21,8 @@ from tests.unit.packs.long_logs import (
 from tests.unit.packs.shipped import classifier
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.evidence.evidence import MOST_LINES
+from forestay.domain.exceptions.causes.classify import weigh
+from forestay.domain.exceptions.evidence.evidence import MOST_LINES, PreparedEvidence
 
 
 @pytest.mark.parametrize("surroundings", list(Surroundings))
@@ -106,3 +107,13 @@ def test_failures_in_long_logs_hold_their_floor(surroundings: Surroundings) -> N
     assert score.accepted.value >= floor.accepted, score.wrong
     assert score.sure_and_wrong.value <= floor.sure_and_wrong, score.wrong
     assert score.harmful.value <= floor.harmful, score.wrong
+
+
+def test_the_end_of_a_long_log_says_what_the_whole_log_says() -> None:
+    """The last lines are read first, and the others only where those do not suffice."""
+    for surroundings in (Surroundings.ORDINARY, Surroundings.RECOVERED_3, Surroundings.CONSEQUENCES):
+        for log in long_logs(Fold.REPORT, surroundings, 7, every=9):
+            finding = classifier().classify(log.evidence)
+            whole = PreparedEvidence(log.evidence)
+            told = weigh(whole, classifier().matches(whole))
+            assert (finding.cause, finding.retry, finding.pattern) == (told.cause, told.retry, told.pattern), log.source

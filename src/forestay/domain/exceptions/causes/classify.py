@@ -70,6 +70,8 @@ OUTSIDE = RESOURCES | {Cause.TRANSFER, Cause.TIME, Cause.PREEMPTED}
 AGREE = 6.0
 EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
 """Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
+END, KNOWN = 40, 30
+"""So many last lines of a longer log are read first; they suffice if an error there has more points than this."""
 FALLBACK = 20
 """Patterns up to this weight speak only when no heavier one does."""
 TIED = 0.6
@@ -124,8 +126,27 @@ class Classifier:
 
     def classify(self, evidence: Evidence) -> CauseFinding:
         """What the evidence points to; `unknown` rather than a guess."""
+        if len(evidence.log_tail) > 2 * END:
+            finding = self._by_its_end(evidence)
+            if finding is not None:
+                return finding
         seen = PreparedEvidence(evidence)
         return weigh(seen, self.matches(seen))
+
+    def _by_its_end(self, evidence: Evidence) -> CauseFinding | None:
+        """What the last lines of a long log point to, if the errors that end it stand there whole and are known.
+
+        What stands before them was survived and would not be the answer; to look for it costs most of the time.
+        """
+        if OUTPUT_FOLLOWS in "\n".join(evidence.log_tail).lower():
+            return None
+        seen = PreparedEvidence(replace(evidence, log_tail=evidence.log_tail[-END:]))
+        matches = self.matches(seen)
+        end = _log_end(seen, matches, first=0)
+        if not end.between[0]:
+            return None
+        readings = _weighed(seen, matches, end)
+        return _chosen(seen, readings) if any(_ends_the_log(reading) for reading in readings) else None
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
@@ -135,7 +156,14 @@ class Classifier:
 
 def weigh(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> CauseFinding:
     """The cause that the matches of one record of evidence point to together."""
-    readings = _weighed(seen, matches)
+    return _chosen(seen, _weighed(seen, matches, _log_end(seen, matches)))
+
+
+def _ends_the_log(reading: _PatternReading) -> bool:
+    return reading.place is not None and not reading.survived and not reading.mild and reading.points > KNOWN
+
+
+def _chosen(seen: PreparedEvidence, readings: Sequence[_PatternReading]) -> CauseFinding:
     if not readings:
         return _nothing(seen)
     groups = _by_cause(readings)
@@ -191,8 +219,7 @@ def _group(readings: list[_PatternReading]) -> _Group:
     return _Group(tuple(readings), strength, 1.0 - doubt)
 
 
-def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> list[_PatternReading]:
-    end = _log_end(seen, matches)
+def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd) -> list[_PatternReading]:
     readings = [_judged(seen, match, end) for match in matches]
     # Only errors that ended it are put in order: what the program survived is neither the root of anything nor its consequence.
     strongest: dict[int, _PatternReading] = {}
@@ -286,16 +313,18 @@ class _LogEnd:
     """How many ordinary lines stand behind the block."""
 
 
-def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch]) -> _LogEnd:
+def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int | None = None) -> _LogEnd:
     between = [0] * len(seen.lines)
     told = 0
-    first = seen.log_lines
+    begins = seen.log_lines
     for match in matches:
         if match.places:
-            first = min(first, match.places[0])
+            begins = min(begins, match.places[0])
             if match.pattern.weight > FALLBACK:
                 for place in match.places:
                     told |= 1 << place
+    if first is None:
+        first = begins
     behind = -1
     total = run = indented = 0
     for place in range(seen.log_lines - 1, first - 1, -1):

@@ -360,19 +360,20 @@ _LEVEL = re.compile(r"^.{0,60}?(?:\b(?:info|debug|trace|notice|verbose)\b|\[[imd
 _INFORMATION = re.compile(
     r"[\d\s\[\](){}<>:/.,tz|+-]{0,60}(?:info|debug|trace|notice|verbose)\b(?!\s*=)|[id]\d{4} \d\d:\d\d:\d\d"
 )
-_TROUBLE = re.compile(
+_TROUBLE = compiled(
     r"error|exception|traceback|fail|fatal|abort|kill|cannot|can't|could not|unable|denied|no such|not found|terminat|panic|core dump|refused|invalid|exceed|exit|signal|^\s+at |^\s*file \"|^\s*caused by"
 )
 
 
+@lru_cache(maxsize=1024)
 def warns(line: str) -> bool:
-    """Whether it only warns, says that something is tried again, or counts errors that were none."""
+    """Whether it only warns, says that something is tried again, or counts errors that were none. Kept, since several patterns ask for the same line."""
     return _WARNS.search(line) is not None
 
 
 def tells_trouble(line: str) -> bool:
     """Whether its words are those of something that went wrong."""
-    return _TROUBLE.search(line) is not None
+    return _TROUBLE.search(line.encode("utf-8", "replace")) is not None
 
 
 def is_information(line: str) -> bool:

@@ -94,6 +94,12 @@ def test_what_belongs_to_an_error_does_not_part_it_from_the_end(behind: str) -> 
     assert asked(log_tail=f"No space left\n{behind}exited with 1").cause is Cause.DISK
 
 
+def test_what_the_last_lines_do_not_know_is_looked_for_in_the_whole_log() -> None:
+    """The errors that end it fill more than the lines that are read first, and the one that is known is the first."""
+    frames = "".join(f"error in step {n}\n" for n in range(120))
+    assert asked(log_tail=f"ready\nNo space left\n{frames}").cause is Cause.DISK
+
+
 def test_a_report_before_the_output_is_about_the_end() -> None:
     ordinary = "".join(f"block {n} done\n" for n in range(9))
     assert (
