@@ -247,11 +247,11 @@ class TestSearch:
                 if query.tenant not in (None, status.tenant) or (query.states and status.state not in query.states):
                     continue
                 pile = inbox_tally_of(status)
-                before = expected.get(pile[:5])
+                before = expected.get(pile[:6])
                 if before is not None:
                     cost = before.core_seconds + pile.core_seconds
                     pile = before._replace(many=before.many + 1, core_seconds=cost)
-                expected[pile[:5]] = pile
+                expected[pile[:6]] = pile
             assert sorted(await stores.incidents.inbox_tallies(query)) == sorted(expected.values())
         (moved,) = (await stores.incidents.get_statuses(["i003"])).values()
         await stores.incidents.put_statuses(

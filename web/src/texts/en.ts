@@ -66,6 +66,7 @@ export const en = {
     summary: (n: number, groups: number, hours: string) =>
       `${many(n, "failure needs", "failures need")} attention, in ${many(groups, "group", "groups")}; ${hours} core-hours are affected.`,
     more: (n: number) => `The ${n.toLocaleString("en")} most expensive groups are shown; filter by cause or owner to see others.`,
+    error: "Error",
     cause: "Cause",
     owner: "Owner",
     anyCause: "Any cause",
@@ -75,7 +76,6 @@ export const en = {
     oldest: "Oldest",
     waitsFor: "Waiting for",
     several: (n: number) => `${n} owners`,
-    note: "Details",
     waits: {
       "a person": "a person",
       "an approval": "an approval",

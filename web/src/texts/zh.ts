@@ -65,6 +65,7 @@ export const zh: Texts = {
     title: "收件箱",
     summary: (n, groups, hours) => `${n} 个故障在等待，分为 ${groups} 组；涉及 ${hours} 核时。`,
     more: (n) => `只显示代价最高的 ${n} 组；选择原因或所有者可查看其他。`,
+    error: "错误",
     cause: "原因",
     owner: "所有者",
     anyCause: "任何原因",
@@ -74,7 +75,6 @@ export const zh: Texts = {
     oldest: "最早",
     waitsFor: "等待",
     several: (n) => `${n} 位所有者`,
-    note: "已知情况",
     waits: {
       "a person": "有人查看",
       "an approval": "第二个人",

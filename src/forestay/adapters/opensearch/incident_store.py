@@ -37,7 +37,7 @@ from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
 
 _log = structlog.get_logger(__name__)
 _Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
-_PILED = ("state", "second", "group", "cause", "owner")
+_PILED = ("state", "second", "group", "fingerprint", "cause", "owner")
 
 
 class OpenSearchIncidentStore:
@@ -192,6 +192,7 @@ def _pile(bucket: Mapping[str, Any]) -> InboxTally:
         IncidentState(key["state"]),
         bool(key["second"]),
         key["group"] or "",
+        key["fingerprint"] or "",
         key["cause"] or "",
         key["owner"] or "",
         bucket["doc_count"],

@@ -124,7 +124,7 @@ class SqlIncidentStore:
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         place = statuses.c
-        kept = [place[name] for name in ("state", "second", "group", "cause", "owner")]
+        kept = [place[name] for name in ("state", "second", "group", "fingerprint", "cause", "owner")]
         # The time before the id, so that the least text is the oldest's.
         first = func.min(self.database.dialect.padded(place.at) + literal(":") + place.id)
         wanted = select(*kept, func.count(), func.sum(place.core_seconds), first).where(*_conditions(query))
@@ -134,6 +134,7 @@ class SqlIncidentStore:
                 IncidentState(state),
                 bool(second),
                 unescaped(group),
+                unescaped(fingerprint or ""),
                 unescaped(cause),
                 unescaped(owner),
                 many,
@@ -141,7 +142,7 @@ class SqlIncidentStore:
                 unescaped(oldest.partition(":")[2]),
                 int(oldest.partition(":")[0]),
             )
-            for state, second, group, cause, owner, many, cost, oldest in rows
+            for state, second, group, fingerprint, cause, owner, many, cost, oldest in rows
         ]
 
     async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:

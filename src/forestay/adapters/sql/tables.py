@@ -180,8 +180,8 @@ Index("incident_status_state", statuses.c.tenant, statuses.c.state, statuses.c.a
 # What waits is counted by these alone, in the order of the index, without a look at the rows themselves.
 _WAITS = text("state IN ('held', 'waiting')")
 Index(
-    "incident_status_inbox",
-    *(statuses.c[name] for name in ("tenant", "state", "second", "group", "cause", "owner", "at", "id", "core_seconds")),
+    "incident_status_waiting",
+    *(statuses.c[name] for name in ("tenant", "state", "second", "group", "fingerprint", "cause", "owner", "at", "id", "core_seconds")),
     postgresql_where=_WAITS, sqlite_where=_WAITS,
 )  # fmt: skip
 Index("incident_status_fingerprint", statuses.c.tenant, statuses.c.fingerprint, statuses.c.at, statuses.c.id)
@@ -217,7 +217,7 @@ Index("audit_last", audit.c.tenant, audit.c.last)
 ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds, statuses.c.fingerprint)
 ADDED_INDEXES = frozenset(
     {
-        "jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
+        "jobs_run", "jobs_ended", "jobs_over", "incident_status_waiting", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
     }
 )  # fmt: skip
 """Columns and indexes that came later than their tables; whole tables are made where they are missing."""

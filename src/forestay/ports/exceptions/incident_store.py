@@ -126,10 +126,10 @@ class IncidentStore(Protocol):
         ...
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
-        """Those that stand alike, counted in the store without reading them: by state, whether An approval is requested, group, cause and owner; in no order.
+        """Those that stand alike, counted in the store without reading them: by state, whether an approval is requested, group, fingerprint, cause and owner; in no order.
 
         At most `MAX_PILES`; so many mean that there may be more. An incident whose status was last written by a release before this method counts as one for
-        which no approval is asked, at no cost.
+        which no approval is asked, at no cost, and one without a fingerprint under the empty one.
         """
         ...
 

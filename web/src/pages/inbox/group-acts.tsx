@@ -81,7 +81,7 @@ export function GroupActs({ group }: { group: InboxGroup }) {
       told(
         api.POST("/v1/inbox/acts", {
           body: {
-            cause: group.cause, owner: group.owner, do: remedy, playbook: remedy === "playbook" ? (playbook ?? "") : "", reach,
+            fingerprint: group.fingerprint, cause: group.cause, owner: group.owner, do: remedy, playbook: remedy === "playbook" ? (playbook ?? "") : "", reach,
             after: last?.id ?? "", anyway, reason,
           },
         }),

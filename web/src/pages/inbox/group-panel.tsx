@@ -17,9 +17,10 @@ const SHOWN = 10;
 function Members({ group }: { group: InboxGroup }) {
   const texts = useTexts();
   const members = useQuery({
-    queryKey: ["members", group.cause, group.owner, group.group],
+    queryKey: ["members", group.fingerprint, group.cause, group.owner, group.group],
     queryFn: () => {
-      const query = { state: group.group ? "held,waiting" : "held", cause: group.cause, owner: group.owner, group: group.group, limit: SHOWN };
+      const state = group.group ? "held,waiting" : "held";
+      const query = { state, fingerprint: group.fingerprint, cause: group.cause, owner: group.owner, group: group.group, limit: SHOWN };
       return told(api.GET("/v1/incidents", { params: { query } }));
     },
   });
@@ -52,6 +53,11 @@ export function GroupPanel({ group }: { group: InboxGroup }) {
   return (
     <Stack gap="md">
       <div>
+        {group.title && (
+          <Text className="plain log" mb="xs">
+            {visible(group.title)}
+          </Text>
+        )}
         <Text>{cause(group.cause)[1]}</Text>
         <Text c="dimmed" fz="sm">
           {texts.inbox.number}: {group.count.toLocaleString(texts.language)} · {texts.inbox.hours}: {hours(texts, group.core_hours)}

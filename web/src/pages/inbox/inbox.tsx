@@ -2,7 +2,7 @@ import { Badge, Card, Center, Drawer, Group, Loader, Select, Stack, Text, Title,
 import { useDocumentTitle, useMediaQuery } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { IconCircleCheck } from "../../parts/icons";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { api, told } from "../../api/client";
 import { Ago, hours } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
@@ -16,46 +16,56 @@ import { groupId, type InboxGroup } from "./inbox-group";
 
 const SHOWN = 100;
 
+/** The error in one line; of a group that was recorded before there were fingerprints why it waits. */
+const titleOf = (group: InboxGroup): string => group.title || group.note;
+
 function Owner({ group }: { group: InboxGroup }) {
   const texts = useTexts();
   return <>{group.owner ? visible(group.owner) : texts.inbox.several(group.owners)}</>;
 }
 
+/** What a button that opens a group says to those who cannot see its row. */
+function useOpenWords(): (group: InboxGroup) => string {
+  const texts = useTexts();
+  const cause = useCause();
+  return useCallback(
+    (group) => `${texts.inbox.open(cause(group.cause)[0], group.owner || texts.inbox.several(group.owners))}: ${visible(titleOf(group) || cause(group.cause)[1])}`,
+    [texts, cause],
+  );
+}
+
 function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
   const texts = useTexts();
   const cause = useCause();
+  const openWords = useOpenWords();
   return useMemo(
     () => [
       {
-        accessorKey: "cause",
-        header: texts.inbox.cause,
+        id: "error",
+        accessorFn: titleOf,
+        header: texts.inbox.error,
         cell: ({ row: { original } }) => (
-          <UnstyledButton
-            className="open-row"
-            fz="sm"
-            aria-haspopup="dialog"
-            aria-label={texts.inbox.open(cause(original.cause)[0], original.owner || texts.inbox.several(original.owners))}
-            onClick={() => open(original)}
-          >
-            {cause(original.cause)[0]}
-          </UnstyledButton>
-        ),
-      },
-      {
-        id: "note",
-        header: texts.inbox.note,
-        enableSorting: false,
-        cell: ({ row: { original } }) => (
-          <Text fz="sm" className="clamp" maw={420}>
+          <>
+            <UnstyledButton
+              className="open-row clamp"
+              fz="sm"
+              ff="monospace"
+              maw={420}
+              aria-haspopup="dialog"
+              aria-label={openWords(original)}
+              onClick={() => open(original)}
+            >
+              {visible(titleOf(original) || cause(original.cause)[1])}
+            </UnstyledButton>
             {original.group && (
-              <Badge color="orange" variant="light" size="sm" mr={6} c="var(--ink)">
+              <Badge color="orange" variant="light" size="sm" c="var(--ink)">
                 {texts.inbox.storm}
               </Badge>
             )}
-            {visible(original.note || cause(original.cause)[1])}
-          </Text>
+          </>
         ),
       },
+      { accessorKey: "cause", header: texts.inbox.cause, cell: ({ row: { original } }) => cause(original.cause)[0] },
       { id: "owner", accessorFn: (one) => one.owner, header: texts.inbox.owner, cell: ({ row }) => <Owner group={row.original} /> },
       {
         accessorKey: "count",
@@ -76,28 +86,26 @@ function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
         cell: ({ row }) => texts.inbox.waits[row.original.waits_for] ?? row.original.waits_for,
       },
     ],
-    [texts, cause, open],
+    [texts, cause, openWords, open],
   );
 }
 
 function Cards({ groups, open }: { groups: InboxGroup[]; open(group: InboxGroup): void }) {
   const texts = useTexts();
   const cause = useCause();
+  const openWords = useOpenWords();
   return (
     <Stack gap="xs" component="ul" m={0} p={0}>
       {groups.map((one) => (
         <Card key={groupId(one)} component="li" withBorder p="sm" bg="var(--mantine-color-body)">
           <Group justify="space-between" wrap="nowrap">
-            <UnstyledButton className="open-row" aria-haspopup="dialog" onClick={() => open(one)}>
-              {cause(one.cause)[0]}
+            <UnstyledButton className="open-row clamp" fz="sm" ff="monospace" aria-haspopup="dialog" aria-label={openWords(one)} onClick={() => open(one)}>
+              {visible(titleOf(one) || cause(one.cause)[1])}
             </UnstyledButton>
             <Text fw={600}>{one.count.toLocaleString(texts.language)}</Text>
           </Group>
-          <Text fz="sm" className="clamp">
-            {visible(one.note || cause(one.cause)[1])}
-          </Text>
           <Text fz="sm" c="dimmed" mt={4}>
-            <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.oldest} />
+            {cause(one.cause)[0]} · <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.oldest} />
           </Text>
         </Card>
       ))}

@@ -1,4 +1,4 @@
-"""`forestay inbox`: the failures that need attention, grouped by cause and owner."""
+"""`forestay inbox`: the failures that need attention, grouped by error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.columns import Column
+from forestay.apps.cli.columns import Column, cut
 from forestay.apps.cli.command import lists, seconds
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.ids import short
@@ -25,6 +25,8 @@ WAITING = "held"
 NOTHING = "No failures need attention."
 LOOK_EVERY = 0.5
 """Seconds between two polls."""
+OWNER_SHOWN = 16
+"""Places of an owner's name beside an error; `-o wide` shows all of it."""
 _FILES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -45,7 +47,7 @@ def list_inbox(
         typer.Option(parser=seconds, metavar="TIME", help="With --wait: exit with code 7 after this time."),
     ] = None,
 ) -> int:
-    """List failures that need attention, by cause and owner.
+    """List failures that need attention, by error.
 
     forestay inbox list --me
     """
@@ -105,19 +107,20 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
 
 
 def _show_groups(session: Session, cause: str | None, owner: str | None) -> None:
-    """The groups as the server sees them: a storm is one."""
+    """The groups as the server sees them: one for each error."""
     from forestay.client.api import incident_calls
 
     reply = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
     columns = [
-        Column("COUNT", right=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("CORE-HOURS", right=True), Column("OLDEST"),
-        Column("WAITS FOR"), Column("NEXT", flexible=True), Column("WHY", flexible=True),
+        Column("COUNT", right=True), Column("ERROR", flexible=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("OLDEST"),
+        Column("NEXT"), Column("WAITS FOR", wide=True), Column("CORE-HOURS", right=True, wide=True), Column("WHY", flexible=True, wide=True),
+        Column("FINGERPRINT", wide=True),
     ]  # fmt: skip
     session.print_list(
         "groups", reply["groups"], columns, key=lambda group: str(group["group"]),
         row=lambda group: [
-            f"{group['count']:,}", group["cause"], group["owner"] or f"{group['owners']:,} owners", f"{group['core_hours']:,.1f}",
-            session.when(group["oldest"]), group["waits_for"], group["next"], group["note"],
+            f"{group['count']:,}", _error(group), group["cause"], _owner(group, whole=session.out.wide), session.when(group["oldest"]),
+            _next(group, whole=session.out.wide), group["waits_for"], f"{group['core_hours']:,.1f}", group["note"], group.get("fingerprint") or "-",
         ],
         empty=NOTHING,
     )  # fmt: skip
@@ -127,6 +130,22 @@ def _show_groups(session: Session, cause: str | None, owner: str | None) -> None
         session.out.say(
             "See why: forestay explain JOB. Retry: forestay retry JOB. List every one: forestay inbox --each"
         )
+
+
+def _error(group: dict[str, Any]) -> str:
+    """The error in one line; of a group that was recorded before there were fingerprints why it waits."""
+    title = str(group.get("title") or group["note"])
+    return f"[storm] {title}" if group["group"] else title
+
+
+def _owner(group: dict[str, Any], *, whole: bool) -> str:
+    owner = group["owner"] or f"{group['owners']:,} owners"
+    return owner if whole else cut(owner, OWNER_SHOWN)
+
+
+def _next(group: dict[str, Any], *, whole: bool) -> str:
+    """The command that helps on; without its arguments where those are long, so that the error has room."""
+    return str(group["next"]) if whole else str(group["next"]).partition(" try ")[0]
 
 
 def _show_each(session: Session, incidents: list[IncidentJson]) -> None:

@@ -42,7 +42,10 @@ ActName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
 class ActIn(Model):
-    cause: Annotated[str, Field(min_length=1, max_length=200)]
+    fingerprint: Annotated[str, Field(max_length=64)] = ""
+    """The error that they are; empty: whichever they are."""
+    cause: Annotated[str, Field(max_length=200)] = ""
+    """Empty: whatever it is; then `fingerprint` is required."""
     owner: Annotated[str, Field(max_length=200)] = ""
     """Empty: whosever they are."""
     do: InboxRemedy
@@ -69,6 +72,7 @@ class ActOut(Out):
     by: str
     at: Time
     why: str
+    fingerprint: str
     cause: str
     owner: str
     do: Literal["retry", "cancel", "playbook"]
@@ -101,6 +105,7 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
         "by": act.by,
         "at": time_text(act.at),
         "why": act.why,
+        "fingerprint": act.target.fingerprint,
         "cause": act.target.cause,
         "owner": act.target.owner,
         "do": act.target.remedy.value,
@@ -124,7 +129,10 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
     """Do something to one of a group, to ten, or to all of it. More than one wants an act before it that went well; its reason is kept."""
     if bool(body.playbook) != (body.do is InboxRemedy.PLAYBOOK):
         raise HttpProblem(422, "`playbook` is required for `do: playbook` and not allowed otherwise")
-    service, target = _service(context), InboxTarget(body.cause, body.owner, body.do, body.playbook)
+    if not (body.fingerprint or body.cause):
+        raise HttpProblem(422, "name the failures by `fingerprint` or by `cause`")
+    service = _service(context)
+    target = InboxTarget(body.cause, body.owner, body.do, body.playbook, body.fingerprint)
     playbook = (
         (await context.services.components.playbooks.get(who.tenant, body.playbook)).playbook if body.playbook else None
     )
@@ -141,7 +149,10 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
         "many": len(chosen.statuses),
         "act": name,
     }
-    on = f"{body.cause} of {body.owner or 'all'}"
+    on = f"{body.cause or 'failures'} of {body.owner or 'all'}"
+    if body.fingerprint:
+        touched["fingerprint"] = body.fingerprint
+        touched["title"] = chosen.statuses[0].title
     if body.anyway:
         touched["anyway"] = True
     await context.note(who, f"inbox.{body.do.value}", on, why=body.reason, playbook=body.playbook, **touched)

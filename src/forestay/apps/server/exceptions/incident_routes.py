@@ -85,7 +85,11 @@ class IncidentWholeOut(IncidentOut):
 
 class InboxGroupOut(Out):
     group: str
-    """Of a storm; empty: these are alike, and came one by one."""
+    """The storm that it is part of; empty: these came one by one."""
+    fingerprint: str
+    """The error that they are; empty: they were recorded before there were fingerprints, and are alike in cause and owner."""
+    title: str
+    """The error in one line."""
     cause: str
     owner: str
     """Empty: of several owners."""
@@ -163,12 +167,14 @@ async def read_inbox(
     owner: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
-    """What waits for a person, in groups by cause and owner, a storm as one; the dearest first."""
+    """What waits for a person, in groups by error; the dearest first."""
     service = InboxReader(context.services.components.incidents)
     inbox = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
     groups = [
         {
             "group": group.place.group,
+            "fingerprint": group.place.fingerprint,
+            "title": oldest.title if oldest is not None else "",
             "cause": group.place.cause,
             "owner": group.place.owner,
             "owners": group.owners,
@@ -191,7 +197,7 @@ async def read_inbox(
         "core_hours": round(sum(group.core_seconds for group in inbox.all) / CORE_HOUR, 2),
         "many": len(inbox.all),
         "causes": sorted({group.place.cause for group in inbox.all})[:MOST_NAMED],
-        "owners": sorted({group.place.owner for group in inbox.all if group.place.owner})[:MOST_NAMED],
+        "owners": sorted({owner for group in inbox.all for owner in group.owner_names})[:MOST_NAMED],
         "more": inbox.more,
     }
     return json_answer(body)

@@ -1,6 +1,7 @@
 """The inbox: what waits for a person, in groups, the dearest first.
 
-The failures of one storm are one group, however many owners they have; all else is grouped by cause, owner and what it waits for.
+What waits is grouped by its error, which is its fingerprint, and by what it waits for, however many owners it has. A storm is said of its errors: each of them is a group
+of its own, so that unlike failures stay apart. What was recorded before there were fingerprints is grouped by cause and owner.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class InboxGroupKey(NamedTuple):
     """Which group something belongs to."""
 
     group: str
+    """The storm that it is part of; empty: of none."""
+    fingerprint: str
     cause: str
     owner: str
+    """Empty: of several."""
     waits: WaitsFor
 
 
@@ -48,7 +52,11 @@ class InboxGroup:
     """The id of the one that happened first."""
     at: int
     """When that was."""
-    owners: int
+    owner_names: frozenset[str]
+
+    @property
+    def owners(self) -> int:
+        return len(self.owner_names)
 
     def next_step(self, oldest: IncidentStatus | None) -> str:
         """The command that helps on from here."""
@@ -68,6 +76,8 @@ class InboxTally(NamedTuple):
     second: bool
     """An approval is requested."""
     group: str
+    fingerprint: str
+    """Empty: it was recorded before there were any."""
     cause: str
     owner: str
     many: int
@@ -80,15 +90,16 @@ class InboxTally(NamedTuple):
     @property
     def place(self) -> InboxGroupKey | None:
         """Where they are shown; None: they wait for nobody."""
+        owner = "" if self.fingerprint else self.owner
         if self.state is IncidentState.WAITING and self.group:
-            return InboxGroupKey(self.group, self.cause, "", WaitsFor.CANARY)
+            return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.CANARY)
         if self.state is not IncidentState.HELD:
             return None
         if self.second:
-            return InboxGroupKey("", self.cause, self.owner, WaitsFor.APPROVAL)
+            return InboxGroupKey("", self.fingerprint, self.cause, owner, WaitsFor.APPROVAL)
         if self.group:
-            return InboxGroupKey(self.group, self.cause, "", WaitsFor.GROUP)
-        return InboxGroupKey("", self.cause, self.owner, WaitsFor.PERSON)
+            return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.GROUP)
+        return InboxGroupKey("", self.fingerprint, self.cause, owner, WaitsFor.PERSON)
 
 
 def asks_approval(status: IncidentStatus) -> bool:
@@ -102,6 +113,7 @@ def inbox_tally_of(status: IncidentStatus) -> InboxTally:
         status.state,
         asks_approval(status),
         status.group,
+        status.fingerprint,
         status.cause,
         status.owner,
         1,
@@ -119,12 +131,12 @@ def group_key_of(status: IncidentStatus) -> InboxGroupKey | None:
 def grouped(inbox_tallies: Iterable[InboxTally]) -> list[InboxGroup]:
     """The groups, the dearest first."""
     members: dict[InboxGroupKey, list[InboxTally]] = {}
-    storms: dict[str, InboxGroupKey] = {}
+    storms: dict[tuple[str, str], InboxGroupKey] = {}
     for inbox_tally in inbox_tallies:
         place = inbox_tally.place
         if place is not None:
-            # A storm is one group, whatever its members wait for at this moment.
-            together = storms.setdefault(place.group, place) if place.group else place
+            # An error of a storm is one group, whatever its members wait for at this moment.
+            together = storms.setdefault((place.group, place.fingerprint), place) if place.group else place
             members.setdefault(together, []).append(inbox_tally)
     groups = [_group(place, ones) for place, ones in members.items()]
     return sorted(groups, key=lambda group: (-group.core_seconds, -group.count, group.place))
@@ -144,5 +156,5 @@ def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
         sum(inbox_tally.core_seconds for inbox_tally in inbox_tallies),
         first.oldest,
         first.at,
-        len(owners),
+        frozenset(owners),
     )

@@ -42,10 +42,13 @@ class InboxTarget:
     """The same remedy for the same group."""
 
     cause: str
+    """Empty: whatever it is."""
     owner: str
     """Empty: whosever they are."""
     remedy: InboxRemedy
     playbook: str = ""
+    fingerprint: str = ""
+    """The error that they are; empty: whichever they are."""
 
 
 class InboxOutcome(StrEnum):

@@ -109,7 +109,7 @@ class IncidentStatus:
     instance: str = ""
     job: str = ""
     group: str = ""
-    """Incidents of one group are shown as one in the inbox."""
+    """The storm that it is part of; empty: of none."""
     n: int = 0
     """The number of its last decision."""
     core_seconds: int = 0

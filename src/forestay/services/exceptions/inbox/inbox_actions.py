@@ -85,8 +85,9 @@ class InboxActions:
         """The oldest of a group that waits for a person, and not for a storm to pass or an approver."""
         query = IncidentQuery(
             tenant=tenant,
-            cause=target.cause,
+            cause=target.cause or None,
             owner=target.owner or None,
+            fingerprint=target.fingerprint or None,
             states=frozenset({IncidentState.HELD}),
         )
         chosen: list[IncidentStatus] = []
@@ -220,6 +221,7 @@ def _plain(act: InboxAction) -> Mapping[str, object]:
         "owner": act.target.owner,
         "do": act.target.remedy.value,
         "playbook": act.target.playbook,
+        "fingerprint": act.target.fingerprint,
         "reach": act.reach.value,
         "whole": act.whole,
         "members": [list(member) for member in act.members],
@@ -227,6 +229,8 @@ def _plain(act: InboxAction) -> Mapping[str, object]:
 
 
 def _from_plain(name: str, body: Mapping[str, Any]) -> InboxAction:
-    target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["playbook"])
+    # An act that was written down by an earlier release names no error.
+    error = body.get("fingerprint", "")
+    target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["playbook"], error)
     members = [InboxActionMember(*member) for member in body["members"]]
     return InboxAction(name, body["by"], body["at"], body["why"], target, Reach(body["reach"]), body["whole"], members)

@@ -6,25 +6,43 @@ from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
 
 STORM = {
-    "group": "cause:node@1", "cause": "node", "owner": "", "owners": 3, "count": 4999, "core_hours": 812.5, "oldest": "2026-05-01T10:00:00.000Z",
+    "group": "cause:node@1", "fingerprint": "1-0a1b2c3d4e5f", "title": "srun: error: Node failure on <id>", "cause": "node", "owner": "", "owners": 3, "count": 4999, "core_hours": 812.5, "oldest": "2026-05-01T10:00:00.000Z",
     "incident": "i", "job": "j", "run": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay safeguards try 'cause:node@1' --reason TEXT",
 }  # fmt: skip
 
 
-def test_the_inbox_shows_a_storm_as_one_group_with_its_cost_and_the_next_step(forestay: Shell, api: FakeApi) -> None:
+def test_the_inbox_shows_the_error_its_storm_its_cost_and_the_next_step(forestay: Shell, api: FakeApi) -> None:
     api.inbox.append(dict(STORM))
     ended = forestay("inbox")
     assert ended.code == 0, ended.err
     for words in (
         "4,999",
+        "[storm] srun: error: Node failure on <id>",
         "node",
         "3 owners",
-        "812.5",
-        "a person, for the group",
-        "forestay safeguards try 'cause:node@1'",
+        "forestay safeguards",
     ):
         assert words in ended.out, words
     assert len(ended.out.splitlines()) == 2, "a head and one group"
+    wide = forestay("inbox", "-o", "wide").out
+    for words in ("812.5", "a person, for the group", "1 of 1 tries failed", "1-0a1b2c3d4e5f", str(STORM["next"])):
+        assert words in wide, words
+
+
+def test_the_inbox_fits_a_hundred_columns_with_the_error_and_the_next_step(forestay: Shell, api: FakeApi) -> None:
+    long = {
+        "title": "java.lang.IllegalStateException: " + "long words of an error " * 8, "cause": "output-missing", "owner": "a.rather.long.name@example.org",
+        "group": "", "waits_for": "a person", "next": "forestay explain 4f1c9d2a", "count": 1_234_567,
+    }  # fmt: skip
+    without = {**STORM, "group": "", "fingerprint": "", "title": "", "note": "1 of 1 attempts used"}
+    api.inbox += [{**STORM, **long}, dict(STORM), without]
+    forestay.environment["COLUMNS"] = "100"
+    lines = forestay("inbox").out.splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 100
+    assert "java.lang.IllegalState" in lines[1]
+    assert "forestay explain 4f1c9d2a" in lines[1]
+    assert "1 of 1 attempts used" in lines[3], "an incident of an earlier release says why it waits"
 
 
 def test_each_lists_single_ones_and_an_empty_inbox_says_so(forestay: Shell, api: FakeApi) -> None:

@@ -15,16 +15,18 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 pytestmark = pytest.mark.every_store
 
 
-async def _waiting(server: RunningServer, tenant: str, many: int) -> tuple[ScriptedPilot, list[str]]:
-    ada = server.person("submitter", tenant=tenant)
+async def _waiting(
+    server: RunningServer, tenant: str, many: int, *, log_tail: str = "?", owner: str = "ada"
+) -> tuple[ScriptedPilot, list[str]]:
+    ada = server.person("submitter", tenant=tenant, subject=owner)
     jobs = await submit(ada, *[{}] * many, max_attempts=1, when_exhausted="hold")
     pilot = await ScriptedPilot.register(server, tenant)
     for _ in range(many):
-        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail=log_tail)
 
     async def held() -> bool:
-        incidents = (await ada.get("/v1/incidents", params={"state": "held"})).json()["incidents"]
-        return len(incidents) == many
+        incidents = (await ada.get("/v1/incidents", params={"state": "held", "owner": owner})).json()["incidents"]
+        return len(incidents) >= many
 
     await until(held, "all to wait")
     return pilot, jobs
@@ -69,6 +71,40 @@ async def test_a_group_is_acted_on_in_steps(server: RunningServer, tenant: str) 
     log = (await olga.get("/v1/audit")).json()["entries"]
     acts = [entry for entry in log if entry["what"] == "inbox.retry"]
     assert [(act["why"], act["detail"]["many"]) for act in acts] == [("recovered", 1), ("recovered", 2)]
+
+
+async def test_an_error_is_one_group_and_is_acted_on_alone(server: RunningServer, tenant: str) -> None:
+    """Of two errors of one cause, of two owners: the act on one leaves the other alone, and so does its canary."""
+    pilot, _ = await _waiting(server, tenant, 2, log_tail="ZeroDivisionError: division by zero\n")
+    await _waiting(server, tenant, 1, owner="ben", log_tail="ZeroDivisionError: division by zero\n")
+    await _waiting(server, tenant, 2, log_tail="IndexError: list index out of range\n")
+    await server.refresh()
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    inbox = (await olga.get("/v1/inbox")).json()
+    groups = {group["title"]: group for group in inbox["groups"]}
+    assert {title: (group["count"], group["owners"], group["owner"]) for title, group in groups.items()} == {
+        "ZeroDivisionError: division by zero": (3, 2, ""),
+        "IndexError: list index out of range": (2, 1, "ada"),
+    }
+    assert inbox["owners"] == ["ada", "ben"]
+    zero, index = groups["ZeroDivisionError: division by zero"], groups["IndexError: list index out of range"]
+    wanted = {"cause": zero["cause"], "owner": "", "fingerprint": zero["fingerprint"]}
+    first = (await olga.post("/v1/inbox/acts", json=wish(**wanted))).json()
+    assert (first["fingerprint"], len(first["members"])) == (zero["fingerprint"], 1)
+    await pilot.end(await pilot.claim_one())
+    other = await olga.post(
+        "/v1/inbox/acts", json=wish(**{**wanted, "fingerprint": index["fingerprint"]}, reach="ten", after=first["id"])
+    )
+    assert "to one first" in problem(other, 409)["detail"], "what helped one error says nothing of another"
+    await server.refresh()
+    second = (await olga.post("/v1/inbox/acts", json=wish(**wanted, reach="ten", after=first["id"]))).json()
+    assert (len(second["members"]), second["whole"]) == (2, True)
+    await server.refresh()
+    (left,) = (await olga.get("/v1/inbox")).json()["groups"]
+    assert (left["fingerprint"], left["count"]) == (index["fingerprint"], 2)
+    alone = wish(cause="", owner="", do="cancel", fingerprint=index["fingerprint"])
+    assert len((await olga.post("/v1/inbox/acts", json=alone)).json()["members"]) == 1
+    problem(await olga.post("/v1/inbox/acts", json=wish(cause="", owner="")), 422)
 
 
 async def test_giving_up_ends_the_jobs(server: RunningServer, tenant: str) -> None:

@@ -1,11 +1,11 @@
-"""The inbox: a storm is one group, and what is dear comes first."""
+"""The inbox: an error is one group, also in a storm, and what is dear comes first."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.inbox import WaitsFor, grouped, inbox_tally_of
+from forestay.domain.exceptions.incidents.inbox import WaitsFor, group_key_of, grouped, inbox_tally_of
 from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 
 
@@ -23,7 +23,38 @@ def _held(number: int, **changed: object) -> IncidentStatus:
     return replace(status, **changed)  # type: ignore[arg-type]
 
 
-def test_a_storm_is_one_group_whatever_its_failures_wait_for_and_whoever_owns_them() -> None:
+def test_an_error_is_one_group_whoever_owns_its_failures_and_other_errors_are_others() -> None:
+    waiting = [
+        _held(1, fingerprint="1-a", owner="ada"),
+        _held(2, fingerprint="1-a", owner="ben", core_seconds=60),
+        _held(3, fingerprint="1-b", owner="ada"),
+        _held(4, fingerprint="1-a", note="this needs an approval"),
+        _held(5),
+    ]
+    groups = grouped(map(inbox_tally_of, waiting))
+    assert [(group.place.fingerprint, group.place.owner, group.count, group.place.waits) for group in groups] == [
+        ("1-a", "", 2, WaitsFor.PERSON),
+        ("", "ada", 1, WaitsFor.PERSON),
+        ("1-a", "ada", 1, WaitsFor.APPROVAL),
+        ("1-b", "ada", 1, WaitsFor.PERSON),
+    ]
+    assert groups[0].owner_names == {"ada", "ben"}
+    assert group_key_of(waiting[0]) == group_key_of(waiting[1])
+
+
+def test_unlike_failures_of_a_storm_stay_apart_under_its_name() -> None:
+    storm = [
+        _held(n, state=IncidentState.WAITING, group="site:north@1", cause="node", fingerprint=f"1-{'ab'[n % 2]}")
+        for n in range(5)
+    ]
+    groups = grouped(map(inbox_tally_of, [*storm, replace(storm[0], id="i9", state=IncidentState.HELD)]))
+    assert [(group.place.group, group.place.fingerprint, group.count, group.place.waits) for group in groups] == [
+        ("site:north@1", "1-a", 4, WaitsFor.GROUP),
+        ("site:north@1", "1-b", 2, WaitsFor.CANARY),
+    ]
+
+
+def test_an_error_of_a_storm_is_one_group_whatever_its_failures_wait_for_and_whoever_owns_them() -> None:
     storm = [
         _held(n, state=IncidentState.WAITING, group="cause:node@1", cause="node", owner=f"o{n % 3}") for n in range(5)
     ]
@@ -35,7 +66,7 @@ def test_a_storm_is_one_group_whatever_its_failures_wait_for_and_whoever_owns_th
     assert tried.next_step(None).startswith("forestay safeguards try 'cause:node@1'")
 
 
-def test_all_else_is_grouped_by_cause_owner_and_whom_it_waits_for_the_dearest_first() -> None:
+def test_what_has_no_fingerprint_is_grouped_by_cause_and_owner_the_dearest_first() -> None:
     waiting = [
         _held(1, core_seconds=10),
         _held(2),

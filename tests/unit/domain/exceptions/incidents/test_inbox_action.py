@@ -42,6 +42,11 @@ def test_one_may_always_be_tried() -> None:
         ),
         (
             Reach.TEN,
+            tried(Reach.ONE, WELL, target=InboxTarget("memory", "ada", InboxRemedy.RETRY, fingerprint="1-a")),
+            "apply it to one first",
+        ),
+        (
+            Reach.TEN,
             tried(Reach.ONE, WELL, target=InboxTarget("memory", "ada", InboxRemedy.CANCEL)),
             "apply it to one first",
         ),
