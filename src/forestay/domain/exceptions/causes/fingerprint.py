@@ -63,6 +63,7 @@ def deciding_line(finding: Mapping[str, object], evidence: Mapping[str, object])
     else what the batch system said or the exit code. Empty if there is nothing at all."""
     shown = finding.get("lines")
     lines = [str(line) for line in shown] if isinstance(shown, Sequence) and not isinstance(shown, str) else []
+    lines = [line for line in lines if _LETTERS.search(line)]
     # Who started the program only repeats that it failed, and what only warned ended nothing; why stands in another of the lines, if there is one.
     best = next((line for line in lines if not _WRAPPED.search(line) and not warns(line.lower())), "")
     decided = bool(finding.get("pattern"))
@@ -86,6 +87,7 @@ def deciding_line(finding: Mapping[str, object], evidence: Mapping[str, object])
     )
 
 
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 _WRAPPED = re.compile(
     r"(?i)terminated with an error exit status|returned non-?zero exit (?:status|code)|error executing process"
     r"|exiting because a job execution failed|command exited with non-zero status|^\s*traceback \("

@@ -148,7 +148,7 @@ def test_a_thousand_a_second_on_one_core() -> None:
     assert time.thread_time() - begun <= cpu_limit(len(made) / A_SECOND)
 
 
-@pytest.mark.parametrize("part", ["a", "/", "1", "a1-", "x.", "'", "0x1 ", "1.", "a@", ":1", "/a.", "<n>, ", "ab:", "é\u2028"])  # fmt: skip
+@pytest.mark.parametrize("part", ["a", "/", "1", "a1-", "x.", "'", "0x1 ", "1.", "a@", ":1", "/a.", "<n>, ", "ab:", "%1.@", "+1.e", "/1.", "a.b+", "é\u2028"])  # fmt: skip
 def test_a_line_made_to_be_slow_is_not(part: str) -> None:
     begun = time.thread_time()
     title = fingerprint(part * 2_000, part * 500, "").title
@@ -173,6 +173,11 @@ class TestDecidingLine:
         assert deciding_line(finding, {"log_tail": "progress 3\nfailed to open cache"}) == "The kernel killed the job."
         unsure = {**finding, "confidence": 0.3}
         assert deciding_line(unsure, {"log_tail": "progress 3\nfailed to open cache"}) == "failed to open cache"
+
+    def test_a_line_without_words_says_nothing(self) -> None:
+        finding = {"pattern": None, "lines": ["?"], "words": "No pattern matches."}
+        assert deciding_line(finding, {"log_tail": "?", "exit_code": 1}) == "exit code 1"
+        assert deciding_line({**finding, "lines": ["---- 17", "段错误"]}, {"exit_code": 1}) == "段错误"
 
     def test_without_a_log(self) -> None:
         nothing: dict[str, object] = {
