@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
+from getpass import getuser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,8 +75,11 @@ def starts(work: Path) -> list[str]:
     return place.read_text().splitlines() if place.exists() else []
 
 
-def wait_for_second_start(work: Path, job: str, **more: str) -> None:
+def wait_until_queued(job: str, **more: str) -> None:
     wait_for(lambda: call(None, "squeue", "-h", "-j", job, "-o", "%T", **more).stdout.strip() == "PENDING")
+
+
+def wait_for_second_start(work: Path, job: str, **more: str) -> None:
     # By itself it would wait for two minutes; a start in the second of its end is refused by its node.
     call(None, "scontrol", "update", f"JobId={job}", "StartTime=now+2", **more)
     wait_for(lambda: len(starts(work)) == 2, 180)
@@ -97,9 +102,56 @@ def test_a_task_and_an_element_that_are_requeued(folder: Path) -> None:
     call(None, "scancel", f"{array}_0")
     again = f"{array}_1"
     call(None, "scontrol", "requeue", again)
+    wait_until_queued(again)
     wait_for_second_start(two, again)
     assert (starts(two), (two / ".exitcode").read_text()) == (["begun", "begun"], "0")
     assert (three / ".exitcode").read_text() == "143"
+
+
+NEXTFLOW = ("squeue", "--noheader", "-o", "%i %t", "-t", "all", "-u", getuser())
+"""How Nextflow asks."""
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_one_that_waits_again_is_running_for_nextflow_which_would_give_it_up(folder: Path, watched: bool) -> None:
+    address("SLURM_CONF")
+    words = ("sbatch", "--parsable", "--requeue", "--mem=50", "-o", "/dev/null")
+    sleeps = ("--wrap", "sleep 300")
+    if watched:
+        spool_of(folder).vouch(600, hide=100)
+    ours, another, first, array, parts, fails = jobs = [
+        call(None, *words, *more).stdout.strip()
+        for more in (
+            ("-J", "nf-part_(1)", *sleeps),
+            ("-J", "other", *sleeps),
+            ("-J", "nf-part_(2)", "--hold", *sleeps),
+            ("-J", "nf-part_(3)", "--array=0-1", "--hold", *sleeps),
+            ("-n1", "-J", "nf-parts", "--hold", ":", "-n1", "--mem=50", *sleeps),
+            ("-J", "nf-part_(4)", "--wrap", "exit 3"),
+        )
+    ]
+    try:
+        for job in (ours, another):
+            wait_for(partial(has_state, job, "RUNNING"))
+            call(None, "scontrol", "requeuehold", job)
+            wait_until_queued(job)
+        wait_for(partial(has_state, fails, "FAILED"))
+        bare, seen = (listed(place, jobs) for place in (None, folder))
+        assert (bare[ours], seen[ours]) == ("PD", "R")
+        assert [seen[job] for job in (another, first, f"{array}_[0-1]", f"{parts}+0", fails)] == [*["PD"] * 4, "F"]
+        assert seen == bare | {ours: "R"}
+    finally:
+        call(None, "scancel", *jobs)
+
+
+def listed(through: Path | None, jobs: list[str]) -> dict[str, str]:
+    """Of these jobs alone: others come and go."""
+    lines = [line.split() for line in call(through, *NEXTFLOW).stdout.splitlines()]
+    return {name: state for name, state in lines if re.split(r"[_+]", name)[0] in jobs}
+
+
+def has_state(job: str, state: str) -> bool:
+    return call(None, "squeue", "-h", "-t", "all", "-j", job, "-o", "%T").stdout.strip() == state
 
 
 @pytest.mark.slow
@@ -128,6 +180,7 @@ def test_a_task_that_is_preempted_and_one_that_is_cancelled(folder: Path) -> Non
         wait_for((cancelled / ".exitcode").exists)
         urgent = ("-p", "urgent", "--exclusive", "--mem=0", "-o", "/dev/null", "--wrap", "sleep 1")
         slurm.slurm("sbatch", *urgent)
+        wait_until_queued(jobs[0], **more)
         wait_for_second_start(preempted, jobs[0], **more)
         assert not list(asks.iterdir())
         assert (starts(preempted), (preempted / ".exitcode").read_text()) == (["begun", "begun"], "0")

@@ -38,3 +38,11 @@ async def test_plain_sbatch(room: Room, failure: str, expected: str) -> None:
     assert {cell["way"]: (cell["verdict"], cell["harms"]) for cell in cells} == {
         way.name: (expected, []) for way in ways
     }
+
+
+@pytest.mark.finding("F-A3")
+async def test_nextflow_whose_tasks_are_preempted(room: Room) -> None:
+    """Its user allows requeues, so Slurm itself runs them again."""
+    ways = [way for way in WAYS if way.engine == "Nextflow"]
+    cells = await play(room, ways, "preemption")
+    assert {cell["way"]: (cell["verdict"], cell["harms"]) for cell in cells} == {way.name: (UNSEEN, []) for way in ways}
