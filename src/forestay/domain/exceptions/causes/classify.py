@@ -79,7 +79,6 @@ TIED = 0.6
 WEAK = 0.5
 """Two equal causes below this confidence are no answer."""
 SUREST = 0.99
-LAST_WORDS = 3
 UNFAILED = frozenset({"", "COMPLETED", "COMPLETING", "SUCCEEDED", "DONE", "RUNNING", "PENDING"})
 """States, in the form of `plain_word`, that do not speak of a failure."""
 MOST_OTHERS = 5
@@ -396,7 +395,6 @@ def _only_survived(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> C
         cause=Cause.UNKNOWN,
         confidence=0.3,
         retry=RetryNeed.NO,
-        lines=finding.lines,
         words=f"No pattern knows the errors at the end of the log; an earlier one indicates {finding.cause} ({finding.pattern}), but the program went on after it.",
         advice="Read the end of the log; a pattern written from it recognises the next such failure.",
         also=(finding, *others)[:MOST_OTHERS],
@@ -430,7 +428,6 @@ def _two_readings(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> Ca
 
 def _nothing(seen: PreparedEvidence) -> CauseFinding:
     evidence = seen.evidence
-    lines: tuple[str, ...] = ()
     if evidence.exit_code == 0 and not evidence.signal:
         words = (
             "The evidence shows no failure."
@@ -441,21 +438,10 @@ def _nothing(seen: PreparedEvidence) -> CauseFinding:
         words = "No words: it failed without output, and there is no log."
     else:
         words = "Words that nobody knows: no pattern matches what was said."
-        lines = _last_words(seen)
     return CauseFinding(
         Cause.UNKNOWN,
         0.2,
         RetryNeed.NO,
-        lines=lines,
         words=words,
         advice="Read the log; a pattern written from it recognises the next such failure.",
-    )
-
-
-def _last_words(seen: PreparedEvidence) -> tuple[str, ...]:
-    """The last lines that tell of trouble; the last line of all if none does."""
-    spoken = [place for place, line in enumerate(seen.lowered) if line.strip() and not seen.quoted >> place & 1]
-    troubled = [place for place in spoken if tells_trouble(seen.lowered[place])]
-    return tuple(
-        redacted(seen.lines[place].strip()) for place in (troubled or spoken)[-LAST_WORDS if troubled else -1 :]
     )

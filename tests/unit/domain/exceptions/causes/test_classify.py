@@ -84,6 +84,7 @@ def test_an_error_that_was_survived_is_no_answer_when_the_end_says_something_tha
     assert (finding.cause, finding.retry) == (Cause.UNKNOWN, RetryNeed.NO)
     assert "went on" in finding.words
     assert finding.also[0].cause is Cause.DISK
+    assert finding.lines == ()  # what is shown and grouped by is the end of the log, not what was survived
 
 
 @pytest.mark.parametrize(
