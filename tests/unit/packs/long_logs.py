@@ -232,9 +232,11 @@ class Share:
     def interval(self) -> tuple[float, float]:
         if not self.all:
             return 0.0, 1.0
-        z, n, p = 1.96, self.all, self.value
-        middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+        deviations = 1.96
+        shift = deviations**2 / self.all
+        middle = self.value + shift / 2
+        half = deviations * (self.value * (1 - self.value) / self.all + shift / (4 * self.all)) ** 0.5
+        return max(0.0, (middle - half) / (1 + shift)), min(1.0, (middle + half) / (1 + shift))
 
     def __str__(self) -> str:
         low, high = self.interval

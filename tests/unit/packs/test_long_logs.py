@@ -115,5 +115,9 @@ def test_the_end_of_a_long_log_says_what_the_whole_log_says() -> None:
         for log in long_logs(Fold.REPORT, surroundings, 7, every=9):
             finding = classifier().classify(log.evidence)
             whole = PreparedEvidence(log.evidence)
-            told = weigh(whole, classifier().matches(whole))
-            assert (finding.cause, finding.retry, finding.pattern) == (told.cause, told.retry, told.pattern), log.source
+            expected = weigh(whole, classifier().matches(whole))
+            assert (finding.cause, finding.retry, finding.pattern) == (
+                expected.cause,
+                expected.retry,
+                expected.pattern,
+            ), log.source

@@ -314,14 +314,14 @@ class _LogEnd:
 
 def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int | None = None) -> _LogEnd:
     between = [0] * len(seen.lines)
-    told = 0
+    matched = 0
     begins = seen.log_lines
     for match in matches:
         if match.places:
             begins = min(begins, match.places[0])
             if match.pattern.weight > FALLBACK:
                 for place in match.places:
-                    told |= 1 << place
+                    matched |= 1 << place
     if first is None:
         first = begins
     behind = -1
@@ -331,7 +331,7 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
         if not line or seen.quoted >> place & 1:
             continue
         between[place] = total + (run if run >= GAP and behind >= 0 else 0)
-        if told >> place & 1 or tells_trouble(line):
+        if matched >> place & 1 or tells_trouble(line):
             if warns(line):
                 continue
             if run and behind >= 0 and is_information(line):
