@@ -45,7 +45,7 @@ fix:
     uv run ruff format .
 
 # Folders with tests on the real servers, each of which is collected by every process of a tier: name only what has some.
-live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/bpel tests/unit/services tests/system/shim tests/system/tes tests/system/wes"
+live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/bpel tests/unit/services tests/system/hostile tests/system/shim tests/system/tes tests/system/wes"
 live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tests/unit/apps/server tests/system/shim"
 live_measured_folders := "tests/live tests/system/papers"
 

@@ -24,11 +24,11 @@ and stores (SQLite, PostgreSQL and OpenSearch where a test is written for all of
 """
 
 
-def verdict(one: Try, results: dict[str, Any]) -> str:
+def verdict(trial: Try, results: dict[str, Any]) -> str:
     """The worst of its tests, with the day of the oldest."""
-    of = [results[test] for test in one.tests if test in results]
+    of = [results[test] for test in trial.tests if test in results]
     verdicts = {record["verdict"] for record in of}
-    if len(of) < len(one.tests) or verdicts & {"not run"}:
+    if len(of) < len(trial.tests) or verdicts & {"not run"}:
         return "not run"
     return "failed" if "failed" in verdicts else f"as expected ({min(record['day'] for record in of)})"
 
@@ -37,9 +37,9 @@ def page(results: dict[str, Any]) -> str:
     parts = [HEAD]
     for name, group in TRIES.items():
         parts += [f"\n## {name}\n\n| What is tried | What must happen | Result |\n| --- | --- | --- |\n"]
-        for one in group:
-            number = f" ({one.finding})" if one.finding else ""
-            parts.append(f"| {one.what}{number} | {one.expected} | {verdict(one, results)} |\n")
+        for trial in group:
+            number = f" ({trial.finding})" if trial.finding else ""
+            parts.append(f"| {trial.what}{number} | {trial.expected} | {verdict(trial, results)} |\n")
     return "".join(parts)
 
 
@@ -52,14 +52,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="tests whose name has this word")
     parser.add_argument("--page", action="store_true", help="write the page only")
     arguments = parser.parse_args()
-    every = [one for group in TRIES.values() for one in group]
-    named = {test for one in every for test in one.tests}
+    every = [trial for group in TRIES.values() for trial in group]
+    named = {test for trial in every for test in trial.tests}
     results = {test: record for test, record in kept().items() if test in named}
     if not arguments.page:
         results |= run_tests(test for test in named if arguments.only in test)
         keep("hostile", [], results)
     PAGE.write_text(page(results))
-    verdicts = [verdict(one, results) for one in every]
+    verdicts = [verdict(trial, results) for trial in every]
     good = sum(text.startswith("as expected") for text in verdicts)
     sys.stdout.write(
         f"hostile: {len(every)} tries by {len(named)} tests: {good} as expected, {verdicts.count('failed')} failed, {verdicts.count('not run')} not run\n"

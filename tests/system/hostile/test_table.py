@@ -10,12 +10,12 @@ from tests.system.hostile.__main__ import PAGE, kept, page
 from tests.system.hostile.table import TRIES, Try
 
 ROOT = Path(__file__).parents[3]
-EVERY = [one for group in TRIES.values() for one in group]
+EVERY = [trial for group in TRIES.values() for trial in group]
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.what)
-def test_what_a_try_names_is_there(one: Try) -> None:
-    for test in one.tests:
+@pytest.mark.parametrize("trial", EVERY, ids=lambda trial: trial.what)
+def test_what_a_try_names_is_there(trial: Try) -> None:
+    for test in trial.tests:
         path, _, name = test.partition("::")
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         assert name in {
