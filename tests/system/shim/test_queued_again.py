@@ -89,23 +89,23 @@ def wait_for_second_start(work: Path, job: str, **more: str) -> None:
 def test_a_task_and_an_element_that_are_requeued(folder: Path) -> None:
     """Nobody watches. The last element has the number of its array, whose other elements are another matter."""
     address("SLURM_CONF")
-    one, two, three = (task(folder, name) for name in ("one", "two", "three"))
-    (one / "array").mkdir()
-    (one / "array" / ".command.sh").write_text(ELEMENTS.format(work=f"{one} {two}"))
-    (one / "array" / ".command.run").write_text(ARRAY.format(work=one))
-    array = submit(folder, one / "array" / ".command.run", "--array=0-1")
-    single = submit(folder, three / ".command.run")
-    wait_for(lambda: all(starts(work) for work in (one, two, three)))
-    (two / "seconds").write_text("0")
+    cancelled, requeued, signalled = (task(folder, name) for name in ("cancelled", "requeued", "signalled"))
+    (cancelled / "array").mkdir()
+    (cancelled / "array" / ".command.sh").write_text(ELEMENTS.format(work=f"{cancelled} {requeued}"))
+    (cancelled / "array" / ".command.run").write_text(ARRAY.format(work=cancelled))
+    array = submit(folder, cancelled / "array" / ".command.run", "--array=0-1")
+    single = submit(folder, signalled / ".command.run")
+    wait_for(lambda: all(starts(work) for work in (cancelled, requeued, signalled)))
+    (requeued / "seconds").write_text("0")
     call(None, "scancel", "--batch", "--signal=TERM", single)
-    wait_for((three / ".exitcode").exists)
+    wait_for((signalled / ".exitcode").exists)
     call(None, "scancel", f"{array}_0")
     again = f"{array}_1"
     call(None, "scontrol", "requeue", again)
     wait_until_queued(again)
-    wait_for_second_start(two, again)
-    assert (starts(two), (two / ".exitcode").read_text()) == (["begun", "begun"], "0")
-    assert (three / ".exitcode").read_text() == "143"
+    wait_for_second_start(requeued, again)
+    assert (starts(requeued), (requeued / ".exitcode").read_text()) == (["begun", "begun"], "0")
+    assert (signalled / ".exitcode").read_text() == "143"
 
 
 NEXTFLOW = ("squeue", "--noheader", "-o", "%i %t", "-t", "all", "-u", getuser())
