@@ -36,6 +36,8 @@ WITHOUT_TENANT = {
     "PilotStore.put_heartbeat_page": "one page has the pilots of a server, whosever they are",
     "PilotStore.heartbeat_pages": "one page has the pilots of a server, whosever they are",
     "PilotStore.drop_heartbeat_pages": "by the name of a server",
+    "PilotStore.drop_gone": "the retention of a domain, whosever they are",
+    "JobStore.drop_records": "the retention of a domain, whosever they are",
     "IncidentStore.get_incidents": BY_NAME,
     "IncidentStore.get_statuses": BY_NAME,
     "IncidentStore.get_decision": OF_INCIDENT,
