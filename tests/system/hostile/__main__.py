@@ -1,6 +1,6 @@
 """Run the hostile campaign: every test that its table names, on every store that is there; writes docs/reference/hostile.md.
 
-`python -m tests.system.hostile [--only WORD] [--page]`
+`python -m tests.system.hostile [--only WORD] [--sqlite] [--page]`
 
 What is not run now keeps the verdict of its last run, with its day.
 """
@@ -50,13 +50,15 @@ def kept() -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="hostile", description=__doc__)
     parser.add_argument("--only", default="", help="tests whose name has this word")
+    parser.add_argument("--sqlite", action="store_true", help="only what needs no server of another store")
     parser.add_argument("--page", action="store_true", help="write the page only")
     arguments = parser.parse_args()
     every = [trial for group in TRIES.values() for trial in group]
     named = {test for trial in every for test in trial.tests}
     results = {test: record for test, record in kept().items() if test in named}
     if not arguments.page:
-        results |= run_tests(test for test in named if arguments.only in test)
+        options = ("-m", "not live") if arguments.sqlite else ()
+        results |= run_tests([test for test in named if arguments.only in test], *options)
         keep("hostile", [], results)
     PAGE.write_text(page(results))
     verdicts = [verdict(trial, results) for trial in every]
