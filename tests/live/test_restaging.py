@@ -16,6 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.live.s3_element import s3_table
+from tests.small_disk import small_disk
 from tests.system.chaos.processes import free_port
 from tests.system.matrix.room import Room, room
 from tests.system.matrix.site import FailureSite, failure_site, until
@@ -254,18 +255,6 @@ def test_a_full_element_gives_back_what_lost_attempts_left(here: Room, elements:
         assert (shown["state"], shown["attempt"]) == ("completed", 2), shown["last"]
         assert not left.exists()
         assert (elements.disk / kept).exists(), "what was committed stays"
-
-
-@contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """A file system of so many MiB, for all processes."""
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", folder], check=False)
-    if made.returncode:
-        pytest.skip("a file system can only be mounted by root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def changed(timeout: int) -> dict[str, object]:

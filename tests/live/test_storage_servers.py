@@ -19,6 +19,7 @@ import pytest
 from botocore.auth import S3SigV4QueryAuth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
+from tests.small_disk import small_disk
 
 from forestay_pilot.process.payload import ClaimedJob, read_claim
 from forestay_pilot.staging.outputs import OutputFailedError, OutputManifest
@@ -198,20 +199,17 @@ def test_a_host_without_xrdcp_says_so(tmp_path: Path, own: str, monkeypatch: pyt
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte."""
     place = tmp_path / "small"
     place.mkdir()
-    if os.getuid() != 0 or not shutil.which("mount"):
-        pytest.skip("only root may mount")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    with small_disk(place, 1):
+        yield place
 
 
 @pytest.mark.ledger("P0-09")
 @pytest.mark.parametrize("kind", ["root", "http", "s3", "file"])
-def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, kind: str) -> None:
+def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, full_soon: Path, kind: str) -> None:
     root = address("FORESTAY_TEST_XROOTD") + "/"
     place: dict[str, Any] = {"kind": "root", "url": f"{root}/{own}/f"}
     if kind == "s3":
@@ -224,7 +222,7 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, own: str, small_disk: Path, 
     if kind == "file":
         place = {"kind": "file", "path": str(tmp_path / "put")}
     with pytest.raises(StagingError) as failed:
-        bring(small_disk, place)
+        bring(full_soon, place)
     assert (failed.value.reason, failed.value.error) == ("disk", "ENOSPC")
 
 

@@ -57,8 +57,9 @@ class Site:
     """Of the gate."""
     tokens: dict[str, str] = field(default_factory=dict)
     let_through: int = 0
-    suspects: int = 0
     """How often a person let a storm's group through."""
+    suspects: int = 0
+    """How many jobs a person let run again that were suspected of killing their pilots."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
-from pathlib import Path
 
 import pytest
 from tests.system.faults.table import CAMPAIGNS, FULL, TABLE, Row
-
-ROOT = Path(__file__).parents[3]
+from tests.system.named_tests import is_there
 
 
 def test_every_fault_has_its_row() -> None:
@@ -21,11 +18,7 @@ def test_every_fault_has_its_row() -> None:
 def test_what_a_row_names_is_there(row: Row) -> None:
     assert row.tests or row.campaigns or row.missing
     for test in row.tests:
-        path, _, name = test.partition("::")
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        assert name in {
-            node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, functions)
-        }, test
+        assert is_there(test), test
 
 
 @pytest.mark.parametrize("sizes", [CAMPAIGNS, FULL], ids=["small", "full"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.small_disk import small_disk
 from tests.unit.apps.server.asks import read, submit_one
 from tests.unit.apps.server.processes import processes
 from tests.unit.apps.server.running import Domain, until
@@ -74,33 +73,25 @@ async def _state(client: httpx.AsyncClient, job: str, state: str) -> None:
     await until(reached, f"the job to be {state}")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 128 MiB: a pilot takes no job with less than 64 free."""
-    if os.getuid() != 0 or not shutil.which("mount"):
-        pytest.skip("only root may mount")
+async def test_a_payload_that_fills_the_disk_fails_and_the_next_job_runs(
+    own_domain: Domain, tenant: str, tmp_path: Path
+) -> None:
+    """The pilot keeps its own notes on that disk too; it takes no job with less than 64 MiB free."""
     place = tmp_path / "small"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-async def test_a_payload_that_fills_the_disk_fails_and_the_next_job_runs(
-    own_domain: Domain, tenant: str, tmp_path: Path, small_disk: Path
-) -> None:
-    """The pilot keeps its own notes on that disk too."""
-    async with processes(own_domain, tmp_path) as running:
-        server = await running.server()
-        ada = running.client(server, "submitter", "viewer", tenant=tenant)
-        pilot = running.pilot(tenant, server, work=str(small_disk))
-        full = await submit_one(ada, command=["sh", "-c", "cat /dev/zero > fill || exit 7"], max_attempts=1)
-        await _state(ada, full, "failed")
-        assert (await read(ada, full))["last"]["exit_code"] == 7, "its own end is told, though nothing could be written"
-        await _state(ada, await submit_one(ada, command=["true"]), "completed")
-        assert pilot.process.poll() is None
-        (incident,) = (await ada.get("/v1/incidents", params={"job": full})).json()["incidents"]
-        assert incident["cause"] == "disk"
+    with small_disk(place, 128):
+        async with processes(own_domain, tmp_path) as running:
+            server = await running.server()
+            ada = running.client(server, "submitter", "viewer", tenant=tenant)
+            pilot = running.pilot(tenant, server, work=str(place))
+            full = await submit_one(ada, command=["sh", "-c", "cat /dev/zero > fill || exit 7"], max_attempts=1)
+            await _state(ada, full, "failed")
+            last = (await read(ada, full))["last"]
+            assert last["exit_code"] == 7, "its own end is told, though nothing could be written"
+            await _state(ada, await submit_one(ada, command=["true"]), "completed")
+            assert pilot.process.poll() is None
+            (incident,) = (await ada.get("/v1/incidents", params={"job": full})).json()["incidents"]
+            assert incident["cause"] == "disk"
 
 
 async def test_a_payload_cannot_look_into_its_pilot(own_domain: Domain, tenant: str, tmp_path: Path) -> None:

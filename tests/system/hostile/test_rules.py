@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 from tests.unit.services.exceptions.building import recovery_of
-from tests.unit.services.exceptions.test_failures import MORE_MEMORY, OLD, Desk
+from tests.unit.services.exceptions.test_failures import MORE_MEMORY, Desk
 
 from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
-from forestay.domain.jobs.claim import Applied, claim, end, leave_failure
-from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
+from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.ports.jobs.job_store import DocumentChange, Written
 
 LOG = "Killed\nslurmstepd: error: Detected 1 oom_kill event in StepId=811.batch.\n"
 
@@ -31,19 +28,6 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.open()
     yield Desk(store, SqlIncidentStore(store.database))
     await store.close()
-
-
-async def _fail_again(desk: Desk, document: JobDocument) -> None:
-    """The job is claimed and fails as before."""
-    name = f"claim-{document.attempt + 1}"
-    claimed = claim(document, claim_id=name, pilot="p", host="n17", now=NEVER)
-    assert isinstance(claimed, JobDocument)
-    result = AttemptResult(claimed.token, name, AttemptOutcome.FAILURE, exit_code=137, oom_kills=1, host="n17")
-    failed = end(claimed, result, now=OLD, by="p", answer=leave_failure)
-    assert isinstance(failed, Applied)
-    version = (await desk.store.get([document.id]))[document.id].version
-    (written,) = await desk.store.write([DocumentChange(failed.document, version)])
-    assert isinstance(written, Written)
 
 
 async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
@@ -59,7 +43,7 @@ async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
         if document.state is State.FAULTED:
             break
         acts += 1
-        await _fail_again(desk, document)
+        await desk.fail_again(document, exit_code=137, oom_kills=1)
     assert acts == 2 * SafeguardPolicy().max_by_rule, "each as often as one rule may"
     statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
     (held,) = [status for status in statuses if status.state is IncidentState.HELD]

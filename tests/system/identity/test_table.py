@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-from functools import cache
-from pathlib import Path
-
 import pytest
 from scripts import security_page
 from tests.system.identity.table import EXPECTED, INPUTS, Row
-
-TESTS = Path(__file__).parents[2]
-
-
-@cache
-def _tests_in(path: str) -> frozenset[str]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = ast.walk(ast.parse((TESTS / path).read_text()))
-    return frozenset(node.name for node in nodes if isinstance(node, kinds) and node.name.startswith("test_"))
+from tests.system.named_tests import is_there
 
 
 @pytest.mark.parametrize("row", [*EXPECTED, *INPUTS], ids=lambda row: row.asked[:40])
 def test_what_a_row_names_is_there(row: Row) -> None:
     assert row.tests or row.missing
     for test in row.tests:
-        path, _, name = test.partition("::")
-        assert name in _tests_in(path), test
+        assert is_there(f"tests/{test}"), test
 
 
 def test_every_bad_input_has_its_row_and_none_is_without_a_test() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from forestay.domain.jobs.claim import release
@@ -59,9 +59,12 @@ class ClaimReleaser:
         reason: str,
         overlap_possible: bool,
         executed: bool = True,
-        died: bool = False,
+        suspects: Collection[str] = (),
     ) -> int:
-        """Release the claims that these documents show; of several documents of one job the newest counts."""
+        """Release the claims that these documents show; of several documents of one job the newest counts.
+
+        ``suspects``: the jobs that may have killed their pilot.
+        """
         newest: dict[str, Stored] = {}
         for job in sorted(jobs, key=lambda stored: stored.document.token):
             if job.document.claim is not None and job.document.held_completion is None:
@@ -74,7 +77,7 @@ class ClaimReleaser:
                 overlap_possible=overlap_possible,
                 now=self.clock.now(),
                 executed=executed,
-                died=died,
+                died=stored.document.id in suspects,
             )
             for stored in newest.values()
         ]

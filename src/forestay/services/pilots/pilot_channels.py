@@ -190,19 +190,16 @@ class PilotChannels:
         }
 
     async def _release(self, held: Sequence[Stored], dead: Collection[str]) -> None:
-        jobs: dict[str, list[Stored]] = {}
+        lost: dict[str, list[Stored]] = {}
         for stored in held:
             if stored.document.claim is not None and stored.document.claim.pilot in dead:
-                jobs.setdefault(stored.document.claim.pilot, []).append(stored)
+                lost.setdefault(stored.document.claim.pilot, []).append(stored)
         suspects: set[str] = set()
         if len(dead) <= TOGETHER:
-            suspects.update(*(blamed([stored.document for stored in lost]) for lost in jobs.values()))
+            suspects.update(*(blamed([stored.document for stored in jobs]) for jobs in lost.values()))
+        jobs = [stored for of_pilot in lost.values() for stored in of_pilot]
         reason = "its pilot died: its channel closed"
-        for died in (True, False):
-            lost = [
-                stored for of_pilot in jobs.values() for stored in of_pilot if (stored.document.id in suspects) is died
-            ]
-            await self.release.release(lost, by="server", reason=reason, overlap_possible=False, died=died)
+        await self.release.release(jobs, by="server", reason=reason, overlap_possible=False, suspects=suspects)
 
     async def _order_loop(self) -> None:
         since = self.clock.now() - 5000

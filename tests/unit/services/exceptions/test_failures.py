@@ -102,6 +102,18 @@ class Desk:
         assert isinstance(result, Written)
         return Stored(document, result.version)
 
+    async def fail_again(self, document: JobDocument, **result: Any) -> None:
+        """The job is claimed and fails as before."""
+        name = f"claim-{document.attempt}"
+        claimed = claim(document, claim_id=name, pilot="p", host="n17", now=NEVER)
+        assert isinstance(claimed, JobDocument)
+        ending = AttemptResult(claimed.token, name, AttemptOutcome.FAILURE, host="n17", **{"exit_code": 1, **result})
+        failed = end(claimed, ending, now=OLD, by="p", answer=leave_failure)
+        assert isinstance(failed, Applied)
+        version = (await self.store.get([document.id]))[document.id].version
+        (written,) = await self.store.write([DocumentChange(failed.document, version)])
+        assert isinstance(written, Written)
+
     async def now(self, name: str) -> JobDocument:
         return (await self.store.get([name]))[name].document
 
@@ -140,7 +152,7 @@ async def test_a_rule_acts_five_times_on_a_job_and_not_a_sixth_time(desk: Desk) 
     rule = await desk.add_rule("confidence >= 0.0", {"action": "resubmit", "how": "same"})
     await desk.put("one", retry=RetryPolicy(max_attempts=99))
     pipeline, acts = desk.handler(), 0
-    for attempt in range(1, 8):
+    for _ in range(7):
         stored = (await desk.store.get(["one"]))["one"]
         await pipeline.handle_failures([(stored, "")])
         document = await desk.now("one")
@@ -148,14 +160,7 @@ async def test_a_rule_acts_five_times_on_a_job_and_not_a_sixth_time(desk: Desk) 
             break
         acts += 1
         assert document.history[-1].event == "retry"
-        claimed = claim(document, claim_id=f"claim-{attempt}", pilot="p", host="n17", now=NEVER)
-        assert isinstance(claimed, JobDocument)
-        ending = AttemptResult(claimed.token, f"claim-{attempt}", AttemptOutcome.FAILURE, exit_code=1, host="n17")
-        failed = end(claimed, ending, now=OLD, by="p", answer=leave_failure)
-        assert isinstance(failed, Applied)
-        version = (await desk.store.get(["one"]))["one"].version
-        (written,) = await desk.store.write([DocumentChange(failed.document, version)])
-        assert isinstance(written, Written)
+        await desk.fail_again(document)
     assert acts == SafeguardPolicy().max_by_rule == 5
     statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
     (held,) = [status for status in statuses if status.state is IncidentState.HELD]

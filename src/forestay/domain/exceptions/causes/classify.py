@@ -406,8 +406,8 @@ def _stronger_of_two(finding: CauseFinding, others: tuple[CauseFinding, ...]) ->
     return replace(
         finding,
         confidence=min(TIED, finding.confidence),
-        retry=finding.retry if finding.retry is other.retry else RetryNeed.NO,
-        lines=(*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN],
+        retry=_retry_of_both(finding, other),
+        lines=_lines_of_both(finding, other),
         words=f"{finding.words} {other.cause.capitalize()} ({other.pattern}) is almost as likely.",
         also=others,
     )
@@ -418,12 +418,20 @@ def _two_readings(finding: CauseFinding, others: tuple[CauseFinding, ...]) -> Ca
     return CauseFinding(
         cause=Cause.UNKNOWN,
         confidence=0.4,
-        retry=finding.retry if finding.retry is other.retry else RetryNeed.NO,
-        lines=(*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN],
+        retry=_retry_of_both(finding, other),
+        lines=_lines_of_both(finding, other),
         words=f"Two readings: the evidence indicates {finding.cause} ({finding.pattern}) and {other.cause} ({other.pattern}), both weakly.",
         advice="Read the log, and write a pattern that distinguishes them.",
         also=(finding, *others)[:MOST_OTHERS],
     )
+
+
+def _retry_of_both(finding: CauseFinding, other: CauseFinding) -> RetryNeed:
+    return finding.retry if finding.retry is other.retry else RetryNeed.NO
+
+
+def _lines_of_both(finding: CauseFinding, other: CauseFinding) -> tuple[str, ...]:
+    return (*finding.lines, *(line for line in other.lines if line not in finding.lines))[:MOST_LINES_SHOWN]
 
 
 def _nothing(seen: PreparedEvidence) -> CauseFinding:
