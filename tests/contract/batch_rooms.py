@@ -5,9 +5,11 @@ The tests know nothing of adapters. To test another one, write a `BatchRoom` for
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,22 @@ from forestay.adapters.slurm.batch import SlurmBatch
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, PilotJob, SubmitRefused
 from forestay.ports.commands import CommandResult
+from forestay.ports.errors import Transient
 from forestay.ports.sites.batch import BatchSystem
+
+PATIENCE = 180.0
+
+
+async def found(batch: BatchSystem, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
+    """What the batch system finds once it can tell: a Slurm whose accounting lags behind says so, and not that there is nothing."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await batch.find(names)
+        except Transient:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
 
 
 class BatchRoom(Protocol):

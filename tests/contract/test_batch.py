@@ -10,14 +10,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.contract.batch_rooms import ROOMS, BatchRoom
+from tests.contract.batch_rooms import PATIENCE, ROOMS, BatchRoom, found
 
 from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState, PilotJob, SubmitRefusal, SubmitRefused
 from forestay.ports.errors import Transient
 from forestay.ports.sites.batch import BatchSystem
 
 pytestmark = pytest.mark.live
-PATIENCE = 180.0
 
 
 @pytest.fixture(params=["psij", "slurm", pytest.param("htcondor", marks=pytest.mark.slow)])
@@ -90,7 +89,7 @@ async def test_jobs_are_found_by_name_while_they_wait_run_and_are_over(
     try:
         await until(batch, [ids[over]], ended)
         await until(batch, [ids[runs.name]], lambda outcome: outcome.state is BatchState.RUNNING)
-        jobs = await batch.find([*ids, "forestay-nobody-used-this"])
+        jobs = await found(batch, [*ids, "forestay-nobody-used-this"])
         assert {each: tuple(job.id for job in jobs) for each, jobs in jobs.items()} == {
             each: (identifier,) for each, identifier in ids.items()
         }
@@ -110,7 +109,7 @@ async def test_two_jobs_of_one_name_show_both_the_older_first(
 ) -> None:
     twice = job(next(name), "true", tmp_path)
     first, second = await submitted(batch, twice), await submitted(batch, twice)
-    jobs = await batch.find([twice.name])
+    jobs = await found(batch, [twice.name])
     assert tuple(job.id for job in jobs[twice.name]) == (first, second)
 
 
@@ -162,7 +161,7 @@ async def test_a_scheduler_that_refuses_is_told_from_one_that_is_down(
     assert (down.why, down.later) == (SubmitRefusal.SCHEDULER_DOWN, True)
     assert refused.words
     assert down.words
-    assert await batch.find([asked.name]) == {}, "nothing was queued"
+    assert await found(batch, [asked.name]) == {}, "nothing was queued"
 
 
 async def test_a_batch_system_that_is_down_says_nothing_of_any_job(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from tests.contract.batch_rooms import found
 from tests.live.own_slurm import OwnSlurm
 
 from forestay.domain.sites.batch import PilotJob, SubmitRefusal, SubmitRefused
@@ -35,7 +36,7 @@ async def test_the_network_is_down(own_slurm: OwnSlurm) -> None:
         subprocess.run, command, env=own_slurm.environment, text=True, capture_output=True, check=True, timeout=120
     )
     assert done.stdout.strip() == SubmitRefusal.NETWORK_DOWN
-    assert await own_slurm.batch().find([job.name]) == {}, "nothing was queued"
+    assert await found(own_slurm.batch(), [job.name]) == {}, "nothing was queued"
 
 
 @pytest.mark.ledger("P0-24")
@@ -46,7 +47,7 @@ async def test_the_scheduler_is_down_until_it_is_started_again(own_slurm: OwnSlu
         assert (await refused(own_slurm, job)).why is SubmitRefusal.SCHEDULER_DOWN
     finally:
         await asyncio.to_thread(own_slurm.order, "launch", "slurm", "ctld")
-    assert await own_slurm.batch().find([job.name]) == {}, "nothing was queued"
+    assert await found(own_slurm.batch(), [job.name]) == {}, "nothing was queued"
     assert isinstance(await own_slurm.batch().submit(job), str)
 
 

@@ -15,7 +15,7 @@ from tests.servers import address
 from tests.unit.apps.server.running import until
 
 from forestay.adapters.slurm.batch import SlurmBatch
-from forestay.adapters.slurm.steering import SlurmSteering, read_accounted_identities
+from forestay.adapters.slurm.steering import SOONEST, SlurmSteering, read_accounted_identities
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchState
 from forestay.domain.sites.watched_job import ArrayReading, JobIdentity, JobKind, WatchedJobAction, fate
@@ -103,7 +103,7 @@ async def test_a_job_is_held_and_let_go(slurm: SlurmBatch, steering: SlurmSteeri
     await steering.hold(job)
     assert (await steering.details([job]))[job].held
     # Killed between the change and letting it go: the mark stands, and it is still held.
-    said("scontrol", "update", f"JobId={job}", "Comment=forestay:o-2", "StartTime=now")
+    said("scontrol", "update", f"JobId={job}", "Comment=forestay:o-2", f"StartTime=now+{SOONEST}")
     await steering.again(job, needs={}, wait=0, mark="o-2")
     assert await ended(slurm, job) is WatchedJobAction.DONE
 

@@ -258,7 +258,7 @@ async def test_a_silent_receiver_delays_nobody_else(
         try:
 
             async def told() -> bool:
-                return transport.told == [good]
+                return good in transport.told
 
             await until(told, "the callback of the receiver that answers")
         finally:
@@ -275,7 +275,8 @@ async def test_a_silent_receiver_delays_nobody_else(
         monkeypatch.setattr(_OneIsSilent, "post", _told)
         while await reconciler.callbacks.send_due():
             pass
-        assert sorted(transport.told) == sorted([good, *silent])
+        # Other tests of this process leave callbacks that are due by then.
+        assert sorted(job for job in transport.told if job in (good, *silent)) == sorted([good, *silent])
 
 
 async def _told(transport: _OneIsSilent, _url: str, body: Mapping[str, object], *, delivery: str) -> None:
