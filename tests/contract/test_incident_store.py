@@ -228,6 +228,29 @@ class TestSearch:
         assert found == Counter(status.owner for status in statuses if status.fingerprint == error)
         assert (await stores.incidents.get_statuses([statuses[0].id]))[statuses[0].id].status == statuses[0]
 
+    async def test_counts_and_finds_by_host_site_and_exit_code(self, stores: Stores) -> None:
+        """Also incidents that have none."""
+        statuses = [
+            replace(
+                status_of(incident),
+                host=f"n{place % 3}" if place % 5 else "",
+                site=ODD_TEXTS[place % 2],
+                exit_code="signal 9" if place % 4 else "137",
+            )
+            for place, incident in enumerate(MANY)
+        ]
+        await stores.incidents.add_incidents(list(zip(MANY, statuses, strict=True)))
+        await stores.jobs.refresh()
+        assert (await stores.incidents.get_statuses(["i003"]))["i003"].status == statuses[3]
+        for tag in ("host", "site", "exit_code"):
+            expected = Counter(getattr(status, tag) for status in statuses)
+            assert await stores.incidents.count(IncidentQuery(), by=tag) == expected
+            value = max(expected)
+            query = IncidentQuery("alpha", **{tag: value})
+            page = await stores.incidents.find(query, limit=100)
+            wanted = {s.id for s in statuses if getattr(s, tag) == value and s.tenant == "alpha"}
+            assert {stored.status.id for stored in page.statuses} == wanted
+
     async def test_piles(self, stores: Stores) -> None:
         statuses = [
             replace(
@@ -235,6 +258,7 @@ class TestSearch:
                 core_seconds=place,
                 group=incident.cause if place % 4 else "",
                 note="it needs an approval" if place % 3 == 0 else ODD_TEXTS[1],
+                host=f"n{place % 7}" if place % 5 else "",
             )
             for place, incident in enumerate(MANY)
         ]
@@ -243,6 +267,7 @@ class TestSearch:
         states = frozenset({IncidentState.HELD, IncidentState.WAITING})
         for query in (IncidentQuery(), IncidentQuery("alpha", states=states), IncidentQuery("gamma")):
             expected: dict[tuple[object, ...], InboxTally] = {}
+            hosts: dict[tuple[object, ...], set[str]] = {}
             for status in sorted(statuses, key=lambda incident_status: (incident_status.at, incident_status.id)):
                 if query.tenant not in (None, status.tenant) or (query.states and status.state not in query.states):
                     continue
@@ -250,9 +275,14 @@ class TestSearch:
                 before = expected.get(pile[:6])
                 if before is not None:
                     cost = before.core_seconds + pile.core_seconds
-                    pile = before._replace(many=before.many + 1, core_seconds=cost)
+                    pile = before._replace(many=before.many + 1, core_seconds=cost, newest=status.at)
                 expected[pile[:6]] = pile
-            assert sorted(await stores.incidents.inbox_tallies(query)) == sorted(expected.values())
+                hosts.setdefault(pile[:6], set()).add(status.host)
+            counted = await stores.incidents.inbox_tallies(query)
+            assert sorted(pile[:-1] for pile in counted) == sorted(pile[:-1] for pile in expected.values())
+            for pile in counted:
+                assert pile.hosts <= hosts[pile[:6]]
+                assert len(pile.hosts) == min(2, len(hosts[pile[:6]]))
         (moved,) = (await stores.incidents.get_statuses(["i003"])).values()
         await stores.incidents.put_statuses(
             [(moved.status.moved(IncidentState.FAILED, now=NOW, note="given up"), moved.version)]

@@ -181,13 +181,15 @@ class TestSqlite:
         incidents = SqlIncidentStore(store.database)
         made = Incident("i1", "alpha", "ada", ExceptionType.ABORT, NOW, cause="memory")
         await incidents.add_incidents([(made, replace(status_of(made), state=IncidentState.HELD))])
-        for index in ("incident_status_waiting", "incident_status_changed", "incident_status_fingerprint"):
+        for index in ("incident_status_inbox_groups", "incident_status_changed", "incident_status_fingerprint"):
             await store.database.run(text(f"DROP INDEX {index}"))
         for column in ("second", "core_seconds", "fingerprint"):
             await store.database.run(text(f"ALTER TABLE incident_status DROP COLUMN {column}"))
         await store.database.run(update(layout).values(number=2))
         await store.open()
-        waiting = [InboxTally(IncidentState.HELD, False, "", "", "memory", "ada", 1, 0, "i1", NOW)]
+        waiting = [
+            InboxTally(IncidentState.HELD, False, "", "", "memory", "ada", 1, 0, "i1", NOW, NOW, frozenset({""}))
+        ]
         assert await incidents.inbox_tallies(IncidentQuery("alpha")) == waiting
         assert await incidents.count(IncidentQuery("alpha"), by="fingerprint") == {"": 1}
         again = replace(made, id="i2")

@@ -92,9 +92,8 @@ class OpenSearchIncidentStore:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")
         order = [{"_count": "desc"}, {"_key": "asc"}]
-        # A document that was written before there were fingerprints has none.
-        missing = {"missing": ""} if by == "fingerprint" else {}
-        terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order, **missing}}}
+        # A document of an earlier release does not have every field.
+        terms = {"by": {"terms": {"field": by, "size": MAX_FOUND, "order": order, "missing": ""}}}
         body = {"query": _query(query), "size": 0, "track_total_hits": False, "aggs": terms}
         answer = await self._cluster.search("incident_status", body)
         return {str(bucket["key"]): bucket["doc_count"] for bucket in answer["aggregations"]["by"]["buckets"]}
@@ -102,7 +101,12 @@ class OpenSearchIncidentStore:
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
         kept = [{name: {"terms": {"field": name, "missing_bucket": True}}} for name in _PILED]
         first = {"size": 1, "sort": [{"at": "asc"}, {"id": "asc"}], "_source": ["id", "at"]}
-        aggs = {"cost": {"sum": {"field": "core_seconds"}}, "oldest": {"top_hits": first}}
+        aggs = {
+            "cost": {"sum": {"field": "core_seconds"}},
+            "oldest": {"top_hits": first},
+            "newest": {"max": {"field": "at"}},
+            "hosts": {"terms": {"field": "host", "size": 2, "missing": ""}},
+        }
         tallies: list[InboxTally] = []
         after: dict[str, Any] = {}
         while len(tallies) < MAX_PILES:
@@ -199,6 +203,8 @@ def _pile(bucket: Mapping[str, Any]) -> InboxTally:
         round(bucket["cost"]["value"]),
         first["id"],
         first["at"],
+        round(bucket["newest"]["value"]),
+        frozenset(str(host["key"]) for host in bucket["hosts"]["buckets"]),
     )
 
 

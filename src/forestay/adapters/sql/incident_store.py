@@ -13,7 +13,7 @@ from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from forestay.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.search import in_steps, read_cursor, tallied, write_cursor
-from forestay.adapters.sql.tables import STATUS_NUMBERS, STATUS_TEXT, papers, statuses
+from forestay.adapters.sql.tables import STATUS_NUMBERS, STATUS_TAGS, STATUS_TEXT, papers, statuses
 from forestay.domain.exceptions.incidents.inbox import InboxTally, asks_approval
 from forestay.domain.exceptions.incidents.incident import (
     MAX_DOCUMENT,
@@ -115,8 +115,7 @@ class SqlIncidentStore:
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")
-        # A row that was written before there were fingerprints has none.
-        place: ColumnElement[Any] = statuses.c[by] if by != "fingerprint" else func.coalesce(statuses.c[by], "")
+        place: ColumnElement[Any] = func.coalesce(statuses.c[by], "") if by in STATUS_TAGS else statuses.c[by]
         many = func.count()
         wanted = select(place, many).where(*_conditions(query)).group_by(place)
         rows = await self.database.rows(wanted.order_by(many.desc(), place).limit(MAX_FOUND))
@@ -127,7 +126,9 @@ class SqlIncidentStore:
         kept = [place[name] for name in ("state", "second", "group", "fingerprint", "cause", "owner")]
         # The time before the id, so that the least text is the oldest's.
         first = func.min(self.database.dialect.padded(place.at) + literal(":") + place.id)
-        wanted = select(*kept, func.count(), func.sum(place.core_seconds), first).where(*_conditions(query))
+        hosts = func.min(place.host), func.max(place.host)
+        costs = func.count(), func.sum(place.core_seconds)
+        wanted = select(*kept, *costs, first, func.max(place.at), *hosts).where(*_conditions(query))
         rows = await self.database.rows(wanted.group_by(*kept).limit(MAX_PILES))
         return [
             InboxTally(
@@ -141,8 +142,10 @@ class SqlIncidentStore:
                 int(cost or 0),
                 unescaped(oldest.partition(":")[2]),
                 int(oldest.partition(":")[0]),
+                newest,
+                frozenset(unescaped(host or "") for host in hosts),
             )
-            for state, second, group, fingerprint, cause, owner, many, cost, oldest in rows
+            for state, second, group, fingerprint, cause, owner, many, cost, oldest, newest, *hosts in rows
         ]
 
     async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
@@ -234,7 +237,8 @@ def _row(status: IncidentStatus, version: int) -> Row:
         check_key(data[name], status.id)
     texts = [escaped(data[name]) for name in STATUS_TEXT]
     numbers = [data[name] for name in STATUS_NUMBERS]
-    counted = (asks_approval(status), status.core_seconds, escaped(status.fingerprint))
+    tags = (escaped(data[name]) for name in STATUS_TAGS)
+    counted = (asks_approval(status), status.core_seconds, *tags)
     return (
         escaped(status.id),
         version,

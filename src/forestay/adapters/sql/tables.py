@@ -158,6 +158,8 @@ Index("documents_kind", documents.c.kind, documents.c.id)
 
 STATUS_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group")
 STATUS_NUMBERS = ("at", "due", "changed")
+STATUS_TAGS = ("fingerprint", "host", "site", "exit_code")
+"""Texts that a row of an earlier release does not have."""
 
 statuses = Table(
     "incident_status",
@@ -168,7 +170,7 @@ statuses = Table(
     *(Column(name, BigInteger, nullable=name == "due") for name in STATUS_NUMBERS),
     Column("second", Boolean),
     Column("core_seconds", BigInteger),
-    Column("fingerprint", _TEXT),
+    *(Column(name, _TEXT) for name in STATUS_TAGS),
     Column("document", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
@@ -180,8 +182,8 @@ Index("incident_status_state", statuses.c.tenant, statuses.c.state, statuses.c.a
 # What waits is counted by these alone, in the order of the index, without a look at the rows themselves.
 _WAITS = text("state IN ('held', 'waiting')")
 Index(
-    "incident_status_waiting",
-    *(statuses.c[name] for name in ("tenant", "state", "second", "group", "fingerprint", "cause", "owner", "at", "id", "core_seconds")),
+    "incident_status_inbox_groups",
+    *(statuses.c[name] for name in ("tenant", "state", "second", "group", "fingerprint", "cause", "owner", "at", "id", "core_seconds", "host")),
     postgresql_where=_WAITS, sqlite_where=_WAITS,
 )  # fmt: skip
 Index("incident_status_fingerprint", statuses.c.tenant, statuses.c.fingerprint, statuses.c.at, statuses.c.id)
@@ -214,10 +216,12 @@ audit = Table(
 """Pages of the audit log, written once; `last` is the number of a page's last entry."""
 Index("audit_last", audit.c.tenant, audit.c.last)
 
-ADDED = (jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds, statuses.c.fingerprint)
+ADDED = (
+    jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds, *(statuses.c[name] for name in STATUS_TAGS),
+)  # fmt: skip
 ADDED_INDEXES = frozenset(
     {
-        "jobs_run", "jobs_ended", "jobs_over", "incident_status_waiting", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
+        "jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox_groups", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
     }
 )  # fmt: skip
 """Columns and indexes that came later than their tables; whole tables are made where they are missing."""

@@ -94,7 +94,16 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
     FAILURES: {
         "inbox": Group(
             "List failures that need attention, and answer them.",
-            {"list": "incidents.inbox:list_inbox", "launch": "incidents.inbox:launch"},
+            {
+                "list": "incidents.inbox:list_inbox",
+                "show": "incidents.errors:show",
+                "acknowledge": "incidents.errors:acknowledge",
+                "assign": "incidents.errors:assign",
+                "snooze": "incidents.errors:snooze",
+                "resolve": "incidents.errors:resolve",
+                "reopen": "incidents.errors:reopen",
+                "launch": "incidents.inbox:launch",
+            },
         ),
         "explain": "incidents.explain:explain",
         "rules": Group(

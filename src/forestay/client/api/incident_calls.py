@@ -39,7 +39,18 @@ def incident(name: str) -> Call[IncidentWhole]:
     return Call("GET", place, lambda answer: cast("IncidentWhole", document(answer)))
 
 
-def inbox(*, cause: str | None = None, owner: str | None = None) -> Call[Json]:
+def inbox(*, cause: str | None = None, owner: str | None = None, snoozed: bool = False) -> Call[Json]:
     """What waits for a person, in groups: `groups`, and whether there is `more`."""
-    query = [(name, value) for name, value in (("cause", cause), ("owner", owner)) if value]
-    return Call("GET", "/v1/inbox", document, query)
+    wanted = (("cause", cause), ("owner", owner), ("snoozed", "show" if snoozed else None))
+    return Call("GET", "/v1/inbox", document, [(name, value) for name, value in wanted if value])
+
+
+def error(fingerprint: str) -> Call[Json]:
+    """All failures of one fingerprint: since when, how often, where, whose."""
+    return Call("GET", f"/v1/errors/{quote(fingerprint, safe='')}", document)
+
+
+def triage(fingerprint: str, act: str, *, assignee: str = "", seconds: int = 0, reason: str = "") -> Call[Json]:
+    """Say something of an error: `acknowledge`, `assign`, `snooze`, `resolve` or `reopen`."""
+    body = {"act": act, "assignee": assignee, "seconds": seconds, "reason": reason}
+    return Call("POST", f"/v1/errors/{quote(fingerprint, safe='')}/triage", document, body=orjson.dumps(body))

@@ -68,6 +68,9 @@ class IncidentJson(TypedDict):
     group: str
     fingerprint: str
     title: str
+    host: str
+    site: str
+    exit_code: str
     note: str
 
 
@@ -86,6 +89,9 @@ class IncidentWhole(TypedDict):
     group: str
     fingerprint: str
     title: str
+    host: str
+    site: str
+    exit_code: str
     note: str
     attempt: int
     engine: str

@@ -25,6 +25,9 @@ def status_public(status: IncidentStatus) -> dict[str, Any]:
         "group": status.group,
         "fingerprint": status.fingerprint,
         "title": status.title,
+        "host": status.host,
+        "site": status.site,
+        "exit_code": status.exit_code,
         "note": status.note,
     }
 

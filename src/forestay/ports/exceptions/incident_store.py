@@ -18,9 +18,10 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident, In
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Version, WriteResult, steps_between
 
-TEXT_FIELDS = frozenset(
-    {"tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group", "fingerprint"}
-)
+QUERY_TEXTS = (
+    "tenant", "owner", "kind", "cause", "flow", "run", "instance", "job", "group", "fingerprint", "host", "site", "exit_code",
+)  # fmt: skip
+TEXT_FIELDS = frozenset({*QUERY_TEXTS, "state"})
 COUNT_FIELDS = TEXT_FIELDS - {"run", "instance", "job"}
 TALLY_FIELDS = frozenset({"state", "cause", "kind"})
 """Fields with few values: a tally has one number a step for each."""
@@ -56,6 +57,9 @@ class IncidentQuery:
     group: str | None = None
     fingerprint: str | None = None
     """Its id."""
+    host: str | None = None
+    site: str | None = None
+    exit_code: str | None = None
     jobs: frozenset[str] = frozenset()
     """They are about one of these jobs."""
     since: int | None = None
@@ -69,8 +73,7 @@ class IncidentQuery:
 
     def texts(self) -> Mapping[str, str]:
         """The fields that must have exactly a value."""
-        names = ("tenant", "owner", "kind", "cause", "flow", "run", "instance", "job", "group", "fingerprint")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in QUERY_TEXTS if (value := getattr(self, name)) is not None}
 
 
 def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
@@ -121,7 +124,7 @@ class IncidentStore(Protocol):
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values.
 
-        Those without a fingerprint count under the empty one.
+        Those without a fingerprint, a host, a site or an exit code count under the empty one.
         """
         ...
 

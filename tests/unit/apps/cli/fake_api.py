@@ -159,6 +159,8 @@ class FakeApi:
     safeguards: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
     audit: list[dict[str, Any]] = field(default_factory=list)
     inbox: list[dict[str, Any]] = field(default_factory=list)
+    snoozed: int = 0
+    errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     approvals: list[dict[str, Any]] = field(default_factory=list)
     needs_approval: bool = False
     """Whether force-complete waits for one."""
@@ -257,7 +259,12 @@ class FakeApi:
             case ("GET", ["incidents", name]) if any(incident["id"] == name for incident in self.incidents):
                 return 200, next(incident for incident in self.incidents if incident["id"] == name)
             case ("GET", ["inbox"]):
-                return 200, {"groups": self.inbox, "more": False}
+                return 200, {"groups": self.inbox, "snoozed": self.snoozed, "more": False}
+            case ("GET", ["errors", name]) if name in self.errors:
+                return 200, self.errors[name]
+            case ("POST", ["errors", name, "triage"]) if name in self.errors:
+                self.errors[name] |= {"state": asked.body["act"], "assignee": asked.body["assignee"]}
+                return 200, self.errors[name]
             case ("GET", ["approvals"]):
                 return 200, {"approvals": self.approvals}
             case ("GET", ["approvals", name]):

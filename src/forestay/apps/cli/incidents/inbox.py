@@ -25,8 +25,12 @@ WAITING = "held"
 NOTHING = "No failures need attention."
 LOOK_EVERY = 0.5
 """Seconds between two polls."""
-OWNER_SHOWN = 16
+OWNER_SHOWN = 12
 """Places of an owner's name beside an error; `-o wide` shows all of it."""
+_ELSEWHERE = {"forestay approvals": "To approve", "forestay safeguards": "What a storm's first retries came to"}
+"""Groups that are answered by other commands."""
+_STATES = {"an approval": "approval", "the first retries": "canary", "a person, for the group": "storm"}
+"""What a group waits for says more than where its error stands."""
 _FILES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -39,6 +43,10 @@ def list_inbox(
     state: Annotated[
         str, typer.Option("--state", "-t", metavar="STATE", help="held, or other states, separated by commas.")
     ] = WAITING,
+    fingerprint: Annotated[
+        str | None, typer.Option(metavar="FINGERPRINT", help="Only of this error; lists every incident.")
+    ] = None,
+    snoozed: Annotated[bool, typer.Option("--snoozed", help="Also errors that are snoozed.")] = False,
     each: Annotated[bool, typer.Option("--each", help="List every incident instead of groups.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many incidents.")] = 1000,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until there is something to list.")] = False,
@@ -51,12 +59,15 @@ def list_inbox(
 
     forestay inbox list --me
     """
-    wanted: dict[str, Any] = {"state": state, "cause": cause, "owner": whoami(session) if me else owner}
+    wanted: dict[str, Any] = {
+        "state": state, "cause": cause, "owner": whoami(session) if me else owner, "fingerprint": fingerprint,
+    }  # fmt: skip
     filters = {key: value for key, value in wanted.items() if value}
     if wait:
         _wait(session, filters, timeout)
-    if not each and state == WAITING and not session.out.as_json and session.out.form != "name":
-        _show_groups(session, cause, filters.get("owner"))
+    groups = not each and fingerprint is None and state == WAITING
+    if groups and not session.out.as_json and session.out.form != "name":
+        _show_groups(session, cause, filters.get("owner"), snoozed=snoozed)
         return ExitCode.OK
     incidents, more = newest(
         lambda many, cursor: session.client.find_incidents(filters, limit=many, cursor=cursor), limit
@@ -106,30 +117,33 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
         time.sleep(LOOK_EVERY)
 
 
-def _show_groups(session: Session, cause: str | None, owner: str | None) -> None:
+def _show_groups(session: Session, cause: str | None, owner: str | None, *, snoozed: bool) -> None:
     """The groups as the server sees them: one for each error."""
     from forestay.client.api import incident_calls
 
-    reply = session.client.send(incident_calls.inbox(cause=cause, owner=owner))
+    reply = session.client.send(incident_calls.inbox(cause=cause, owner=owner, snoozed=snoozed))
     columns = [
-        Column("COUNT", right=True), Column("ERROR", flexible=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("OLDEST"),
-        Column("NEXT"), Column("WAITS FOR", wide=True), Column("CORE-HOURS", right=True, wide=True), Column("WHY", flexible=True, wide=True),
+        Column("COUNT", right=True), Column("ERROR", flexible=True), Column("CAUSE"), Column("OWNER", flexible=True), Column("LAST"),
+        Column("STATE"), Column("ID"), Column("NEXT", wide=True), Column("OLDEST", wide=True), Column("HOST", wide=True), Column("WAITS FOR", wide=True), Column("CORE-HOURS", right=True, wide=True), Column("WHY", flexible=True, wide=True),
         Column("FINGERPRINT", wide=True),
     ]  # fmt: skip
     session.print_list(
         "groups", reply["groups"], columns, key=lambda group: str(group["group"]),
         row=lambda group: [
-            f"{group['count']:,}", _error(group), group["cause"], _owner(group, whole=session.out.wide), session.when(group["oldest"]),
-            _next(group, whole=session.out.wide), group["waits_for"], f"{group['core_hours']:,.1f}", group["note"], group.get("fingerprint") or "-",
+            f"{group['count']:,}", _error(group), group["cause"], _owner(group, whole=session.out.wide), session.when(group["last_seen"]),
+            _state(group, whole=session.out.wide), short(group["job"] or group["incident"]), group["next"], session.when(group["oldest"]), group["host"] or "-", group["waits_for"], f"{group['core_hours']:,.1f}", group["note"], group.get("fingerprint") or "-",
         ],
         empty=NOTHING,
     )  # fmt: skip
     if reply["more"]:
         session.out.say("Only the most expensive groups are shown; use --cause or -u to see others.")
     elif reply["groups"]:
-        session.out.say(
-            "See why: forestay explain JOB. Retry: forestay retry JOB. List every one: forestay inbox --each"
-        )
+        session.out.say("See why: forestay explain ID. Retry: forestay retry ID. One error: forestay inbox show ID")
+        for command, what in _ELSEWHERE.items():
+            if any(group["next"].startswith(command) for group in reply["groups"]):
+                session.out.say(f"{what}: {command}")
+    if reply["snoozed"]:
+        session.out.say(f"{reply['snoozed']:,} snoozed; to see them: forestay inbox --snoozed")
 
 
 def _error(group: dict[str, Any]) -> str:
@@ -143,9 +157,12 @@ def _owner(group: dict[str, Any], *, whole: bool) -> str:
     return owner if whole else cut(owner, OWNER_SHOWN)
 
 
-def _next(group: dict[str, Any], *, whole: bool) -> str:
-    """The command that helps on; without its arguments where those are long, so that the error has room."""
-    return str(group["next"]) if whole else str(group["next"]).partition(" try ")[0]
+def _state(group: dict[str, Any], *, whole: bool) -> str:
+    """Where the error stands; who has it says more than that it was seen."""
+    state, assignee = _STATES.get(group["waits_for"], str(group["state"])), str(group["assignee"])
+    if not assignee:
+        return state
+    return f"{state}, {assignee}" if whole else cut(assignee if state == "acknowledged" else state, OWNER_SHOWN)
 
 
 def _show_each(session: Session, incidents: list[IncidentJson]) -> None:

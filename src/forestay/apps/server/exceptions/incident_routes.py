@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
 
+from forestay.apps.server.exceptions.error_routes import TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import TheDesk, Viewer
@@ -17,7 +18,8 @@ from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.incident_public import incident_public, status_public
 from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.exceptions.inbox.inbox_reader import InboxReader
+from forestay.services.exceptions.inbox.error_triages import ErrorTriages
+from forestay.services.exceptions.inbox.inbox_reader import InboxReader, InboxView
 
 router = Router(prefix="/v1", tags=["incidents"])
 MOST = 50
@@ -44,6 +46,10 @@ class IncidentOut(Out):
     """Which error it is; the same for the same error of the same task, whatever the paths, hosts and ids are. Empty: it was recorded before there were fingerprints."""
     title: str
     """The error in one line, with placeholders for what varies."""
+    host: str
+    site: str
+    exit_code: str
+    """How the job's program ended: its exit code, or `signal 9`."""
     note: str
 
 
@@ -83,7 +89,7 @@ class IncidentWholeOut(IncidentOut):
     steps: list[StepOut]
 
 
-class InboxGroupOut(Out):
+class InboxGroupOut(TriageOut):
     group: str
     """The storm that it is part of; empty: these came one by one."""
     fingerprint: str
@@ -98,6 +104,9 @@ class InboxGroupOut(Out):
     core_hours: float
     """What another attempt of all of them would cost."""
     oldest: Time
+    last_seen: Time
+    host: str
+    """Where all of them happened; empty: on several hosts, or nobody knows."""
     incident: str
     """The oldest of them."""
     job: str
@@ -120,6 +129,8 @@ class InboxOut(Out):
     causes: list[str]
     """Of all groups, to choose from."""
     owners: list[str]
+    snoozed: int
+    """Groups that are left out because they may wait."""
     more: bool
     """There are more groups than are shown."""
 
@@ -145,12 +156,16 @@ async def find_incidents(
     job: Word = "",
     group: Word = "",
     fingerprint: Word = "",
+    host: Word = "",
+    site: Word = "",
+    exit_code: Word = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """Find incidents, the newest first."""
     wanted = {"cause": cause, "owner": owner, "flow": flow, "run": run, "job": job, "group": group}
-    query = _query(who.tenant, state, fingerprint=fingerprint, **wanted)
+    tags = {"fingerprint": fingerprint, "host": host, "site": site, "exit_code": exit_code}
+    query = _query(who.tenant, state, **wanted, **tags)
     try:
         page = await context.services.components.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:
@@ -163,13 +178,27 @@ async def find_incidents(
 async def read_inbox(
     context: TheDesk,
     who: Viewer,
+    view: Annotated[
+        InboxView | None, Query(description="What to look at; without it all that waits for somebody")
+    ] = None,
     cause: Word = "",
     owner: Word = "",
+    fingerprint: Word = "",
+    snoozed: Annotated[Literal["hide", "show"], Query(description="What becomes of those that may wait")] = "hide",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
     """What waits for a person, in groups by error; the dearest first."""
-    service = InboxReader(context.services.components.incidents)
-    inbox = await service.groups(who.tenant, owner=owner or None, cause=cause or None, most=limit)
+    parts = context.services.components
+    service = InboxReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
+    inbox = await service.groups(
+        who.tenant,
+        view=view,
+        owner=owner or None,
+        cause=cause or None,
+        fingerprint=fingerprint or None,
+        snoozed=snoozed == "show",
+        most=limit,
+    )
     groups = [
         {
             "group": group.place.group,
@@ -181,12 +210,15 @@ async def read_inbox(
             "count": group.count,
             "core_hours": round(group.core_seconds / CORE_HOUR, 2),
             "oldest": time_text(group.at),
+            "last_seen": time_text(group.newest),
+            "host": group.host,
             "incident": group.oldest,
             "job": oldest.job if oldest is not None else "",
             "run": oldest.run if oldest is not None else "",
             "waits_for": group.place.waits.value,
             "note": oldest.note if oldest is not None else "",
             "next": group.next_step(oldest),
+            **triage_public(inbox.triage(group), inbox.state(group)),
         }
         for group in inbox.groups
         for oldest in [inbox.oldest.get(group.oldest)]
@@ -198,6 +230,7 @@ async def read_inbox(
         "many": len(inbox.all),
         "causes": sorted({group.place.cause for group in inbox.all})[:MOST_NAMED],
         "owners": sorted({owner for group in inbox.all for owner in group.owner_names})[:MOST_NAMED],
+        "snoozed": inbox.snoozed,
         "more": inbox.more,
     }
     return json_answer(body)
@@ -207,13 +240,18 @@ async def read_inbox(
 async def count_incidents(
     context: TheDesk,
     who: Viewer,
-    by: Literal["cause", "owner", "state", "flow", "kind", "group", "fingerprint"] = "cause",
+    by: Literal[
+        "cause", "owner", "state", "flow", "kind", "group", "fingerprint", "host", "site", "exit_code"
+    ] = "cause",
     state: Annotated[str, Query(max_length=200)] = "",
+    cause: Word = "",
     owner: Word = "",
     fingerprint: Word = "",
+    host: Word = "",
+    site: Word = "",
 ) -> Response:
     """How many incidents there are of each kind."""
-    query = _query(who.tenant, state, owner=owner, fingerprint=fingerprint)
+    query = _query(who.tenant, state, cause=cause, owner=owner, fingerprint=fingerprint, host=host, site=site)
     counts = await context.services.components.incidents.count(query, by=by)
     return json_answer({"counts": dict(counts)})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState, IncidentStatus
 
 APPROVAL = "needs an approval"
 
@@ -26,6 +26,13 @@ class WaitsFor(StrEnum):
     """A storm is on; some are tried first, and nobody has to do anything yet."""
     GROUP = "a person, for the group"
     """A storm is on, and what was tried on its first failures has failed."""
+    RECOVERY = "its recovery"
+    """Something is done about it, and nobody has to do anything."""
+    NOBODY = "nobody"
+    """It is over."""
+
+
+SOMEBODY = frozenset({WaitsFor.PERSON, WaitsFor.APPROVAL, WaitsFor.CANARY, WaitsFor.GROUP})
 
 
 class InboxGroupKey(NamedTuple):
@@ -53,6 +60,10 @@ class InboxGroup:
     at: int
     """When that was."""
     owner_names: frozenset[str]
+    newest: int
+    """When the last one happened."""
+    host: str
+    """Where all of them happened; empty: on several hosts, or nobody knows."""
 
     @property
     def owners(self) -> int:
@@ -86,15 +97,20 @@ class InboxTally(NamedTuple):
     """The id of the one that happened first."""
     at: int
     """When that was."""
+    newest: int
+    """When the last one happened."""
+    hosts: frozenset[str]
+    """Where they happened: the one host, or two of several."""
 
     @property
-    def place(self) -> InboxGroupKey | None:
-        """Where they are shown; None: they wait for nobody."""
+    def place(self) -> InboxGroupKey:
+        """Where they are shown."""
         owner = "" if self.fingerprint else self.owner
         if self.state is IncidentState.WAITING and self.group:
             return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.CANARY)
         if self.state is not IncidentState.HELD:
-            return None
+            waits = WaitsFor.NOBODY if self.state in CLOSED else WaitsFor.RECOVERY
+            return InboxGroupKey("", self.fingerprint, self.cause, owner, waits)
         if self.second:
             return InboxGroupKey("", self.fingerprint, self.cause, owner, WaitsFor.APPROVAL)
         if self.group:
@@ -120,21 +136,23 @@ def inbox_tally_of(status: IncidentStatus) -> InboxTally:
         status.core_seconds,
         status.id,
         status.at,
+        status.at,
+        frozenset({status.host}),
     )
 
 
-def group_key_of(status: IncidentStatus) -> InboxGroupKey | None:
-    """Where it is shown; None: it waits for nobody."""
+def group_key_of(status: IncidentStatus) -> InboxGroupKey:
+    """Where it is shown."""
     return inbox_tally_of(status).place
 
 
-def grouped(inbox_tallies: Iterable[InboxTally]) -> list[InboxGroup]:
-    """The groups, the dearest first."""
+def grouped(inbox_tallies: Iterable[InboxTally], waits: frozenset[WaitsFor] = SOMEBODY) -> list[InboxGroup]:
+    """The groups of what waits for these, the dearest first."""
     members: dict[InboxGroupKey, list[InboxTally]] = {}
     storms: dict[tuple[str, str], InboxGroupKey] = {}
     for inbox_tally in inbox_tallies:
         place = inbox_tally.place
-        if place is not None:
+        if place.waits in waits:
             # An error of a storm is one group, whatever its members wait for at this moment.
             together = storms.setdefault((place.group, place.fingerprint), place) if place.group else place
             members.setdefault(together, []).append(inbox_tally)
@@ -145,6 +163,7 @@ def grouped(inbox_tallies: Iterable[InboxTally]) -> list[InboxGroup]:
 def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
     """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
     owners = {inbox_tally.owner for inbox_tally in inbox_tallies}
+    hosts = frozenset[str]().union(*(inbox_tally.hosts for inbox_tally in inbox_tallies))
     first = min(inbox_tallies, key=lambda inbox_tally: (inbox_tally.at, inbox_tally.oldest))
     held = any(inbox_tally.state is IncidentState.HELD for inbox_tally in inbox_tallies)
     return InboxGroup(
@@ -157,4 +176,6 @@ def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
         first.oldest,
         first.at,
         frozenset(owners),
+        max(inbox_tally.newest for inbox_tally in inbox_tallies),
+        next(iter(hosts)) if len(hosts) == 1 else "",
     )

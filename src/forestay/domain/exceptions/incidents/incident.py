@@ -121,6 +121,12 @@ class IncidentStatus:
     """The id of its fingerprint, as it was made when the incident was recorded. Empty: it was recorded before there were fingerprints."""
     title: str = ""
     """The error in one line, with placeholders for what varies between failures of one fingerprint."""
+    host: str = ""
+    """Where it happened. Empty: nobody knows, or it was recorded before hosts were."""
+    site: str = ""
+    """The site that the attempt's pilot came through."""
+    exit_code: str = ""
+    """How the job's program ended: its exit code, or ``signal 9``."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Small things that whoever handles it wants to remember: a retry policy's ledger, a canary's place."""
 
@@ -151,8 +157,17 @@ def status_of(incident: Incident, *, due: int | None = None, group: str = "", co
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
         due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, run=incident.run,
         instance=incident.instance, job=incident.job, group=group, core_seconds=core_seconds,
-        changed=incident.at, fingerprint=error.id, title=error.title,
+        changed=incident.at, fingerprint=error.id, title=error.title, exit_code=_exit_code(incident),
+        host=str(_part(incident, "host").get("name") or ""), site=str(_part(incident, "site").get("name") or ""),
     )  # fmt: skip
+
+
+def _exit_code(incident: Incident) -> str:
+    evidence = _part(incident, "evidence")
+    signal, code = evidence.get("signal"), evidence.get("exit_code")
+    if signal:
+        return f"signal {signal}"
+    return "" if code is None else str(code)
 
 
 @dataclass(frozen=True, slots=True)

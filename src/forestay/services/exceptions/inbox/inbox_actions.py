@@ -177,8 +177,7 @@ class InboxActions:
 
 
 def _waits_for_a_person(status: IncidentStatus) -> bool:
-    place = group_key_of(status)
-    return place is not None and place.waits is WaitsFor.PERSON
+    return group_key_of(status).waits is WaitsFor.PERSON
 
 
 def _refusal(answer: Answer) -> str:

@@ -8,6 +8,7 @@ from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
 STORM = {
     "group": "cause:node@1", "fingerprint": "1-0a1b2c3d4e5f", "title": "srun: error: Node failure on <id>", "cause": "node", "owner": "", "owners": 3, "count": 4999, "core_hours": 812.5, "oldest": "2026-05-01T10:00:00.000Z",
     "incident": "i", "job": "j", "run": "", "waits_for": "a person, for the group", "note": "1 of 1 tries failed", "next": "forestay safeguards try 'cause:node@1' --reason TEXT",
+    "last_seen": "2026-05-01T11:00:00.000Z", "host": "node17", "state": "regressed", "assignee": "", "until": None, "since": None, "by": "", "why": "",
 }  # fmt: skip
 
 
@@ -20,19 +21,28 @@ def test_the_inbox_shows_the_error_its_storm_its_cost_and_the_next_step(forestay
         "[storm] srun: error: Node failure on <id>",
         "node",
         "3 owners",
-        "forestay safeguards",
+        " storm ",
     ):
         assert words in ended.out, words
+    assert "forestay safeguards" in ended.err
     assert len(ended.out.splitlines()) == 2, "a head and one group"
     wide = forestay("inbox", "-o", "wide").out
-    for words in ("812.5", "a person, for the group", "1 of 1 tries failed", "1-0a1b2c3d4e5f", str(STORM["next"])):
+    for words in (
+        "812.5",
+        "a person, for the group",
+        "1 of 1 tries failed",
+        "1-0a1b2c3d4e5f",
+        str(STORM["next"]),
+        "node17",
+    ):
         assert words in wide, words
 
 
 def test_the_inbox_fits_a_hundred_columns_with_the_error_and_the_next_step(forestay: Shell, api: FakeApi) -> None:
     long = {
         "title": "java.lang.IllegalStateException: " + "long words of an error " * 8, "cause": "output-missing", "owner": "a.rather.long.name@example.org",
-        "group": "", "waits_for": "a person", "next": "forestay explain 4f1c9d2a", "count": 1_234_567,
+        "group": "", "waits_for": "a person", "next": "forestay explain 4f1c9d2a", "job": "4f1c9d2a-77", "count": 1_234_567,
+        "state": "acknowledged", "assignee": "olga",
     }  # fmt: skip
     without = {**STORM, "group": "", "fingerprint": "", "title": "", "note": "1 of 1 attempts used"}
     api.inbox += [{**STORM, **long}, dict(STORM), without]
@@ -41,7 +51,9 @@ def test_the_inbox_fits_a_hundred_columns_with_the_error_and_the_next_step(fores
     assert len(lines) == 4
     assert max(map(len, lines)) <= 100
     assert "java.lang.IllegalState" in lines[1]
-    assert "forestay explain 4f1c9d2a" in lines[1]
+    assert lines[1].endswith("4f1c9d2a")
+    assert "acknowledged" not in lines[1]
+    assert " olga " in lines[1], "who has it says that it was seen"
     assert "1 of 1 attempts used" in lines[3], "an incident of an earlier release says why it waits"
 
 

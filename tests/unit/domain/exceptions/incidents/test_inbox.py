@@ -86,3 +86,20 @@ def test_what_has_no_fingerprint_is_grouped_by_cause_and_owner_the_dearest_first
     of_another_engine = replace(waiting[0], job="", run="c1")
     assert groups[1].next_step(of_another_engine) == f"forestay explain {waiting[0].id[:8]}"
     assert groups[2].next_step(waiting[3]) == "forestay approvals"
+
+
+def test_what_is_recovered_and_what_is_over_is_grouped_only_when_asked_for() -> None:
+    statuses = [
+        _held(1, fingerprint="1-a", state=IncidentState.ACTING),
+        _held(2, fingerprint="1-a", state=IncidentState.WAITING),
+        _held(3, fingerprint="1-a", state=IncidentState.COMPLETE),
+    ]
+    assert grouped(map(inbox_tally_of, statuses)) == []
+    (group,) = grouped(map(inbox_tally_of, statuses), frozenset({WaitsFor.RECOVERY}))
+    assert (group.count, group.place.waits, group.newest) == (2, WaitsFor.RECOVERY, 1002)
+
+
+def test_a_group_names_the_host_that_all_have() -> None:
+    here = [_held(n, fingerprint="1-a", host="n17") for n in range(3)]
+    assert grouped(map(inbox_tally_of, here))[0].host == "n17"
+    assert grouped(map(inbox_tally_of, [*here, _held(9, fingerprint="1-a", host="n2")]))[0].host == ""

@@ -1,0 +1,176 @@
+"""Errors: all failures of one fingerprint, with what people have said of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Response
+from pydantic import Field
+
+from forestay.apps.server.http.answers import Out, Time, errors
+from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import Model, Reason
+from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.incidents.error_triage import LONGEST_SNOOZE, ErrorState, ErrorTriage, TriageAct
+from forestay.domain.exceptions.incidents.incident import Incident
+from forestay.formats.jobs.job_public import time_text
+from forestay.formats.rules.incident_public import status_public
+from forestay.services.exceptions.inbox.error_reader import ErrorReader, ErrorSummary
+from forestay.services.exceptions.inbox.error_triages import ErrorTriages
+
+router = Router(prefix="/v1/errors", tags=["incidents"])
+FingerprintId = Annotated[str, Path(pattern=r"^[0-9]{1,4}-[0-9a-f]{4,64}$")]
+MOST_VALUES = 20
+"""Values that are shown of each tag."""
+SHOWN_LINES = 40
+"""Lines of a sample's log."""
+StateName = Literal["new", "acknowledged", "snoozed", "resolved", "regressed"]
+
+
+class TriageIn(Model):
+    act: TriageAct
+    assignee: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9._@+:-]*$")] = ""
+    """Of `assign`: who has it; empty: nobody."""
+    seconds: Annotated[int, Field(ge=0, le=LONGEST_SNOOZE // 1000)] = 0
+    """Of `snooze`: how long it may wait."""
+    reason: Reason = ""
+
+
+class TriageOut(Out):
+    state: StateName
+    assignee: str
+    until: Time | None
+    """Until when it may wait, if it is snoozed."""
+    since: Time | None
+    by: str
+    """Who said the last thing, and why."""
+    why: str
+
+
+class CommonTagOut(Out):
+    tag: str
+    value: str
+    share: float
+    """Of this error's failures of the last seven days."""
+    share_of_others: float
+    """Of the other failures of these days."""
+
+
+class SampleOut(Out):
+    incident: str
+    job: str
+    owner: str
+    at: Time
+    host: str
+    deciding: list[str]
+    """The lines that decided the cause."""
+    log: list[str]
+    """The last lines."""
+
+
+class ErrorOut(TriageOut):
+    fingerprint: str
+    title: str
+    cause: str
+    task: str
+    first_seen: Time
+    last_seen: Time
+    count: int
+    """Failures of this error, ever."""
+    waiting: int
+    """Those that are held or under way."""
+    recovered: int
+    given_up: int
+    newest: str
+    """The newest incident."""
+    tags: dict[str, dict[str, int]]
+    """How many failures there were by owner, host, site, exit code and flow."""
+    hours: list[int]
+    """Failures in each of the last 24 hours; the last is this hour."""
+    hours_since: Time
+    common: list[CommonTagOut]
+    """What nearly all of them have, and other failures rarely."""
+    samples: list[SampleOut]
+
+
+def error_reader(context: RequestContext) -> ErrorReader:
+    parts = context.services.components
+    return ErrorReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
+
+
+@router.get("/{fingerprint}", response_model=ErrorOut, responses=errors(404))
+async def read_error(context: TheDesk, who: Viewer, fingerprint: FingerprintId) -> Response:
+    """One error: since when, how often, where and whose, what became of its failures, and what they have in common."""
+    return json_answer(_shown(await error_reader(context).read(who.tenant, fingerprint)))
+
+
+@router.post("/{fingerprint}/triage", response_model=ErrorOut, responses=errors(404, body=True))
+async def triage_error(context: TheDesk, who: Operator, fingerprint: FingerprintId, body: TriageIn) -> Response:
+    """Say that an error was seen, who has it, that it may wait, or that it is fixed: then its next failure is a regression."""
+    if bool(body.seconds) != (body.act is TriageAct.SNOOZE):
+        raise HttpProblem(422, "`seconds` is required for `act: snooze` and not allowed otherwise")
+    if body.assignee and body.act is not TriageAct.ASSIGN:
+        raise HttpProblem(422, "`assignee` is allowed for `act: assign` only")
+    reader = error_reader(context)
+    title = (await reader.newest(who.tenant, fingerprint)).title
+    until = context.services.components.clock.now() + body.seconds * 1000 if body.seconds else 0
+    said = f"error.{body.act.value}"
+    await context.note(who, said, fingerprint, why=body.reason, title=title, assignee=body.assignee, until=until)
+    await reader.triages.say(
+        who.tenant, fingerprint, body.act, by=who.subject, why=body.reason, assignee=body.assignee, until=until
+    )
+    return json_answer(_shown(await reader.read(who.tenant, fingerprint)))
+
+
+def triage_public(triage: ErrorTriage, state: ErrorState) -> dict[str, Any]:
+    return {
+        "state": state.value,
+        "assignee": triage.assignee,
+        "until": time_text(triage.until) if state is ErrorState.SNOOZED else None,
+        "since": time_text(triage.at) if triage.at else None,
+        "by": triage.by,
+        "why": triage.why,
+    }
+
+
+def _shown(error: ErrorSummary) -> dict[str, Any]:
+    newest = status_public(error.newest)
+    return {
+        **triage_public(error.triage, error.state),
+        **{name: newest[name] for name in ("fingerprint", "title", "cause", "task")},
+        "first_seen": time_text(error.first_seen),
+        "last_seen": newest["at"],
+        "count": error.count,
+        "waiting": error.waiting,
+        "recovered": error.states.get("complete", 0),
+        "given_up": error.states.get("failed", 0),
+        "newest": newest["id"],
+        "tags": {
+            tag: {value: many for value, many in list(counts.items())[:MOST_VALUES] if value}
+            for tag, counts in error.tags.items()
+        },
+        "hours": list(error.hours),
+        "hours_since": time_text(error.since),
+        "common": [common._asdict() for common in error.common],
+        "samples": [_sample(incident) for incident in error.samples],
+    }
+
+
+def _sample(incident: Incident) -> dict[str, Any]:
+    evidence, finding, host = (_part(incident.context.get(name)) for name in ("evidence", "finding", "host"))
+    log, lines = evidence.get("log_tail"), finding.get("lines")
+    return {
+        "incident": incident.id,
+        "job": incident.job,
+        "owner": incident.owner,
+        "at": time_text(incident.at),
+        "host": str(host.get("name") or ""),
+        "deciding": [str(line) for line in lines] if isinstance(lines, list) else [],
+        "log": str(log or "").splitlines()[-SHOWN_LINES:],
+    }
+
+
+def _part(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

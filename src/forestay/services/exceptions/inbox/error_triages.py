@@ -1,0 +1,61 @@
+"""Keeps what people have said of errors: one version-checked document for each, written when somebody says something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from forestay.domain.exceptions.incidents.error_triage import ErrorState, ErrorTriage, TriageAct
+from forestay.ports.clock import Clock
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.services.shared.document_update import update_document
+
+KIND = "error-triage"
+UNTOUCHED = ErrorTriage()
+"""Of an error of which nobody has said anything."""
+
+
+@dataclass(slots=True)
+class ErrorTriages:
+    """The service."""
+
+    documents: DocumentStore
+    clock: Clock
+
+    async def get(self, tenant: str, fingerprints: Iterable[str]) -> Mapping[str, ErrorTriage]:
+        """What was said of those of which something was."""
+        names = {_name(tenant, fingerprint): fingerprint for fingerprint in fingerprints if fingerprint}
+        found = await self.documents.get(sorted(names)) if names else {}
+        return {names[name]: _triage(stored) for name, stored in found.items()}
+
+    async def say(
+        self,
+        tenant: str,
+        fingerprint: str,
+        act: TriageAct,
+        *,
+        by: str,
+        why: str,
+        assignee: str = "",
+        until: int = 0,
+    ) -> ErrorTriage:
+        """Write down what a person says; `Transient` if the store does not take it."""
+        name, now = _name(tenant, fingerprint), self.clock.now()
+
+        def changed(stored: StoredDocument | None) -> tuple[Document, ErrorTriage]:
+            before = _triage(stored) if stored is not None else UNTOUCHED
+            triage = before.after(act, by=by, at=now, why=why, assignee=assignee, until=until)
+            return Document(name, tenant, KIND, asdict(triage)), triage
+
+        unsure = "it is not certain that this was recorded; look at the error again"
+        return await update_document(self.documents, name, changed, unsure=unsure)
+
+
+def _name(tenant: str, fingerprint: str) -> str:
+    return f"{KIND}:{tenant}:{fingerprint}"
+
+
+def _triage(stored: StoredDocument) -> ErrorTriage:
+    body: dict[str, Any] = dict(stored.document.body)
+    return ErrorTriage(**{**body, "state": ErrorState(body["state"])})

@@ -1,0 +1,133 @@
+"""Errors over HTTP: what is known of one, what people say of it, and that it stays in its tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.running import RunningServer, until
+from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+
+ZERO = "read 17 lines\nZeroDivisionError: division by zero\n"
+INDEX = "IndexError: list index out of range\n"
+
+pytestmark = pytest.mark.every_store
+
+
+async def _fail(server: RunningServer, tenant: str, log_tail: str, many: int, owner: str = "ada") -> None:
+    person = server.person("submitter", tenant=tenant, subject=owner)
+    await submit(person, *[{}] * many, max_attempts=1, when_exhausted="hold")
+    pilot = await ScriptedPilot.register(server, tenant)
+    for _ in range(many):
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=3, log_tail=log_tail)
+
+
+async def _groups(client: httpx.AsyncClient, **query: str) -> dict[str, dict[str, Any]]:
+    body = (await client.get("/v1/inbox", params=query)).json()
+    return {group["title"]: group for group in body["groups"]} | {"": {"snoozed": body["snoozed"]}}
+
+
+async def _title_counts(client: httpx.AsyncClient, wanted: dict[str, int]) -> dict[str, dict[str, Any]]:
+    async def there() -> dict[str, dict[str, Any]] | None:
+        groups = await _groups(client)
+        return groups if {title: group.get("count") for title, group in groups.items() if title} == wanted else None
+
+    found: dict[str, dict[str, Any]] = await until(there, f"the inbox to have {wanted}")
+    return found
+
+
+async def test_an_error_tells_since_when_where_and_whose_and_shows_a_log(server: RunningServer, tenant: str) -> None:
+    await _fail(server, tenant, ZERO, 2)
+    await _fail(server, tenant, ZERO, 1, owner="ben")
+    await _fail(server, tenant, INDEX, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    titles = {"ZeroDivisionError: division by zero": 3, "IndexError: list index out of range": 1}
+    zero = (await _title_counts(olga, titles))["ZeroDivisionError: division by zero"]
+    assert (zero["state"], zero["assignee"]) == ("new", "")
+    assert zero["last_seen"] >= zero["oldest"]
+    answer = await olga.get(f"/v1/errors/{zero['fingerprint']}")
+    assert answer.status_code == 200, answer.text
+    error = answer.json()
+    assert (error["title"], error["cause"], error["count"], error["waiting"]) == (zero["title"], "code", 3, 3)
+    assert error["tags"]["owner"] == {"ada": 2, "ben": 1}
+    assert error["tags"]["exit_code"] == {"3": 3}
+    assert sum(error["tags"]["host"].values()) == 3
+    assert (len(error["hours"]), sum(error["hours"])) == (24, 3)
+    assert error["first_seen"] <= error["last_seen"]
+    assert len(error["samples"]) == 3
+    assert error["samples"][0]["log"] == ZERO.splitlines()
+    assert error["samples"][0]["deciding"] == ["ZeroDivisionError: division by zero"]
+    by_host = {"by": "host", "fingerprint": zero["fingerprint"]}
+    assert (await olga.get("/v1/incidents/counts", params=by_host)).json()["counts"] == error["tags"]["host"]
+
+
+async def test_what_is_fixed_and_fails_again_has_regressed(server: RunningServer, tenant: str) -> None:
+    await _fail(server, tenant, ZERO, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    title = "ZeroDivisionError: division by zero"
+    place = f"/v1/errors/{(await _title_counts(olga, {title: 1}))[title]['fingerprint']}"
+    fixed = await olga.post(f"{place}/triage", json={"act": "resolve", "reason": "release 4.2"})
+    assert (fixed.json()["state"], fixed.json()["by"], fixed.json()["why"]) == ("resolved", "olga", "release 4.2")
+    assert (await _groups(olga))[title]["state"] == "resolved"
+    await _fail(server, tenant, ZERO, 1)
+    assert (await _title_counts(olga, {title: 2}))[title]["state"] == "regressed"
+    assert (await olga.get(place)).json()["state"] == "regressed"
+    audit = (await olga.get("/v1/audit")).json()["entries"]
+    assert [(entry["what"], entry["why"]) for entry in audit if entry["what"].startswith("error.")] == [
+        ("error.resolve", "release 4.2")
+    ]
+
+
+async def test_a_snoozed_error_is_left_out_until_it_is_asked_for(server: RunningServer, tenant: str) -> None:
+    await _fail(server, tenant, ZERO, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    title = "ZeroDivisionError: division by zero"
+    place = f"/v1/errors/{(await _title_counts(olga, {title: 1}))[title]['fingerprint']}/triage"
+    await olga.post(place, json={"act": "assign", "assignee": "ben"})
+    snoozed = (await olga.post(place, json={"act": "snooze", "seconds": 3600})).json()
+    assert (snoozed["state"], snoozed["assignee"]) == ("snoozed", "ben")
+    assert snoozed["until"] > snoozed["since"]
+    assert await _groups(olga) == {"": {"snoozed": 1}}
+    shown = await _groups(olga, snoozed="show")
+    assert (shown[title]["state"], shown[title]["until"], shown[""]) == ("snoozed", snoozed["until"], {"snoozed": 0})
+    await olga.post(place, json={"act": "reopen"})
+    assert ((await _groups(olga))[title]["state"], (await _groups(olga))[title]["assignee"]) == ("new", "ben")
+
+
+async def test_only_operators_of_the_tenant_say_something_and_it_must_make_sense(
+    server: RunningServer, tenant: str
+) -> None:
+    await _fail(server, tenant, ZERO, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    title = "ZeroDivisionError: division by zero"
+    place = f"/v1/errors/{(await _title_counts(olga, {title: 1}))[title]['fingerprint']}"
+    problem(await server.person("viewer", tenant=tenant).post(f"{place}/triage", json={"act": "resolve"}), 403)
+    other = server.person("operator", tenant=f"{tenant}-other")
+    problem(await other.get(place), 404)
+    problem(await other.post(f"{place}/triage", json={"act": "resolve"}), 404)
+    problem(await olga.post(f"{place}/triage", json={"act": "snooze"}), 422)
+    problem(await olga.post(f"{place}/triage", json={"act": "resolve", "assignee": "ben"}), 422)
+    problem(await olga.get("/v1/errors/1-000000000000"), 404)
+    assert (await olga.get(place)).json()["state"] == "new"
+
+
+async def test_the_views_tell_what_waits_from_what_is_recovered(server: RunningServer, tenant: str) -> None:
+    await _fail(server, tenant, ZERO, 2)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    title = "ZeroDivisionError: division by zero"
+    group = (await _title_counts(olga, {title: 2}))[title]
+    assert (await _groups(olga, view="attention"))[title]["count"] == 2
+    for view in ("approval", "recovering", "recovered"):
+        assert title not in await _groups(olga, view=view)
+    wish = {"fingerprint": group["fingerprint"], "do": "retry", "reach": "one", "reason": "recovered"}
+    assert (await olga.post("/v1/inbox/acts", json=wish)).status_code == 201
+
+    async def recovered() -> bool:
+        return (await _groups(olga, view="recovered")).get(title, {}).get("count") == 1
+
+    await until(recovered, "the one that was tried again to be settled")
+    assert (await _groups(olga, view="attention"))[title]["count"] == 1
+    alone = (await olga.get("/v1/inbox", params={"fingerprint": "1-000000000000"})).json()
+    assert (alone["groups"], alone["count"]) == ([], 0)
