@@ -70,7 +70,7 @@ class SampleOut(Out):
     """The last lines."""
 
 
-class ErrorOut(TriageOut):
+class KnownErrorOut(TriageOut):
     fingerprint: str
     title: str
     cause: str
@@ -100,13 +100,13 @@ def error_reader(context: RequestContext) -> ErrorReader:
     return ErrorReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
 
 
-@router.get("/{fingerprint}", response_model=ErrorOut, responses=errors(404))
+@router.get("/{fingerprint}", response_model=KnownErrorOut, responses=errors(404))
 async def read_error(context: TheDesk, who: Viewer, fingerprint: FingerprintId) -> Response:
-    """One error: since when, how often, where and whose, what became of its failures, and what they have in common."""
+    """One error: since when, how often, where and whose, the outcome of its failures, and what they have in common."""
     return json_answer(_shown(await error_reader(context).read(who.tenant, fingerprint)))
 
 
-@router.post("/{fingerprint}/triage", response_model=ErrorOut, responses=errors(404, body=True))
+@router.post("/{fingerprint}/triage", response_model=KnownErrorOut, responses=errors(404, body=True))
 async def triage_error(context: TheDesk, who: Operator, fingerprint: FingerprintId, body: TriageIn) -> Response:
     """Say that an error was seen, who has it, that it may wait, or that it is fixed: then its next failure is a regression."""
     if bool(body.seconds) != (body.act is TriageAct.SNOOZE):
@@ -116,8 +116,8 @@ async def triage_error(context: TheDesk, who: Operator, fingerprint: Fingerprint
     reader = error_reader(context)
     title = (await reader.newest(who.tenant, fingerprint)).title
     until = context.services.components.clock.now() + body.seconds * 1000 if body.seconds else 0
-    said = f"error.{body.act.value}"
-    await context.note(who, said, fingerprint, why=body.reason, title=title, assignee=body.assignee, until=until)
+    deed = f"error.{body.act.value}"
+    await context.note(who, deed, fingerprint, why=body.reason, title=title, assignee=body.assignee, until=until)
     await reader.triages.say(
         who.tenant, fingerprint, body.act, by=who.subject, why=body.reason, assignee=body.assignee, until=until
     )

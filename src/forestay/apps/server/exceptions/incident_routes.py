@@ -184,7 +184,7 @@ async def read_inbox(
     cause: Word = "",
     owner: Word = "",
     fingerprint: Word = "",
-    snoozed: Annotated[Literal["hide", "show"], Query(description="What becomes of those that may wait")] = "hide",
+    snoozed: Annotated[Literal["hide", "show"], Query(description="Whether snoozed errors are listed")] = "hide",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
     """What waits for a person, in groups by error; the dearest first."""

@@ -62,16 +62,16 @@ class ErrorTriage:
 
     def after(self, act: TriageAct, *, by: str, at: int, why: str, assignee: str = "", until: int = 0) -> ErrorTriage:
         """What is known after a person has said something."""
-        said = replace(self, by=by, why=why)
+        after = replace(self, by=by, why=why)
         match act:
             case TriageAct.ASSIGN if assignee and self.state is ErrorState.NEW:
                 # Who takes a new error has seen it.
-                return replace(said, assignee=assignee, state=ErrorState.ACKNOWLEDGED, at=at)
+                return replace(after, assignee=assignee, state=ErrorState.ACKNOWLEDGED, at=at)
             case TriageAct.ASSIGN:
-                return replace(said, assignee=assignee)
+                return replace(after, assignee=assignee)
             case TriageAct.SNOOZE:
-                return replace(said, state=ErrorState.SNOOZED, at=at, until=until)
-        return replace(said, state=_STATES[act], at=at, until=0)
+                return replace(after, state=ErrorState.SNOOZED, at=at, until=until)
+        return replace(after, state=_STATES[act], at=at, until=0)
 
 
 _STATES = {

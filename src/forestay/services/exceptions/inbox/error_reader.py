@@ -1,4 +1,4 @@
-"""Reads everything that is known of one error: since when, how often, where, whose, what became of it, and what its failures have in common that others have not."""
+"""Reads everything that is known of one error: since when, how often, where, whose, the outcome, and what its failures have in common that others have not."""
 
 from __future__ import annotations
 

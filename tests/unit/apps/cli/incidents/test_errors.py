@@ -44,9 +44,9 @@ def test_an_error_is_shown_in_words(forestay: Shell) -> None:
 def test_an_error_is_named_by_an_incident_that_has_it(forestay: Shell, api: FakeApi) -> None:
     incident = incident_json(5)
     api.incidents.append(incident)
-    said = forestay("inbox", "resolve", incident["id"][:8], "--reason", "release 4.2")
-    assert said.code == 0, said.err
-    assert said.out.startswith("1-0a1b2c3d4e5f: resolve")
+    ended = forestay("inbox", "resolve", incident["id"][:8], "--reason", "release 4.2")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("1-0a1b2c3d4e5f: resolve")
     assert api.requests[-1].body == {"act": "resolve", "assignee": "", "seconds": 0, "reason": "release 4.2"}
 
 
@@ -58,17 +58,17 @@ def test_the_acts_say_what_is_meant(forestay: Shell, api: FakeApi) -> None:
         (("acknowledge",), {"act": "acknowledge"}),
         (("reopen",), {"act": "reopen"}),
     ):
-        said = forestay("inbox", words[0], "1-0a1b2c3d4e5f", *words[1:])
-        assert said.code == 0, said.err
+        ended = forestay("inbox", words[0], "1-0a1b2c3d4e5f", *words[1:])
+        assert ended.code == 0, ended.err
         assert wanted.items() <= api.requests[-1].body.items()
 
 
 def test_one_of_a_release_before_has_no_error(forestay: Shell, api: FakeApi) -> None:
     incident = incident_json(6, fingerprint="")
     api.incidents.append(incident)
-    said = forestay("inbox", "show", incident["id"])
-    assert said.code == 2
-    assert "before errors had fingerprints" in said.err
+    ended = forestay("inbox", "show", incident["id"])
+    assert ended.code == 2
+    assert "before errors had fingerprints" in ended.err
 
 
 def test_what_is_snoozed_is_counted_under_the_list(forestay: Shell, api: FakeApi) -> None:
