@@ -9,6 +9,7 @@ import { Stumble } from "./shell/stumble";
 import { useTexts } from "./texts/texts";
 
 const Inbox = lazy(() => import("./pages/inbox/inbox"));
+const KnownError = lazy(() => import("./pages/error/error"));
 const Incident = lazy(() => import("./pages/incident/incident"));
 const Runs = lazy(() => import("./pages/runs/runs"));
 const FlowRun = lazy(() => import("./pages/runs/run"));
@@ -55,6 +56,7 @@ export function App() {
                 <Redirect to="/inbox" replace />
               </Route>
               <Route path="/inbox" component={Inbox} />
+              <Route path="/errors/:fingerprint">{({ fingerprint }) => <KnownError fingerprint={fingerprint} key={fingerprint} />}</Route>
               <Route path="/incidents/:incident">{({ incident }) => <Incident incident={incident} key={incident} />}</Route>
               <Route path="/runs" component={Runs} />
               <Route path="/runs/:name">{({ name }) => <FlowRun name={name} key={name} />}</Route>

@@ -39,6 +39,7 @@ def _post(route: str, **says: Any) -> Act:
     return Act("POST", route, says)
 
 
+TRIAGE = "/v1/errors/{fingerprint}/triage"
 INBOX, PLAYBOOK = "/v1/inbox/acts", "/v1/incidents/{incident}/playbook"
 ACTS: dict[str, Act] = {
     "log out": Act("DELETE", "/v1/session"),
@@ -48,6 +49,11 @@ ACTS: dict[str, Act] = {
     "continue despite failures": _post(INBOX, anyway=True),
     "carry out a playbook on a group": _post(INBOX, do="playbook"),
     "give a group up": _post(INBOX, do="cancel"),
+    "acknowledge an error": _post(TRIAGE, act="acknowledge"),
+    "assign an error": _post(TRIAGE, act="assign", assignee=...),
+    "snooze an error": _post(TRIAGE, act="snooze", seconds=...),
+    "resolve an error": _post(TRIAGE, act="resolve"),
+    "reopen an error": _post(TRIAGE, act="reopen"),
     "agree": _post("/v1/approvals/{request}", agree=True),
     "try a storm on one again": _post("/v1/safeguards/groups", do="try"),
     "let all of a storm through": _post("/v1/safeguards/groups", do="all"),

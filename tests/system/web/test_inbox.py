@@ -37,14 +37,13 @@ async def test_a_group_is_recovered_step_by_step(log_in: LogIn, broken: Broken, 
     await expect(row.get_by_role("cell", name="14", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("inbox")
-    await page.get_by_role("button", name="Open: Unknown, abe").click()
-    panel = page.get_by_role("dialog")
+    await page.get_by_role("link", name="Open: Unknown, abe").click()
+    panel = page.get_by_role("main")
     await expect(panel.get_by_role("heading", name="Actions")).to_be_visible()
     locator = panel.get_by_role("button", name="Apply to one")
     await expect(locator).to_be_disabled()
     await panel.get_by_label("Reason").fill("the licence server is back")
     await ann.check()
-    await ann.picture("inbox-group")
     await locator.click()
     await expect(panel.get_by_text("1 succeeded")).to_be_visible()
     await panel.get_by_role("button", name="Then to ten").click()
@@ -52,7 +51,7 @@ async def test_a_group_is_recovered_step_by_step(log_in: LogIn, broken: Broken, 
     await ann.picture("inbox-step-by-step")
     await panel.get_by_role("button", name="Then to the rest").click()
     await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
-    await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="← Inbox").click()
     # Heard from the server, not asked for.
     await expect(row).to_have_count(0)
     person = site.server.person("operator", tenant=TENANT)
@@ -69,8 +68,8 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
     await broken(3, "crash", owner="eve")
     site.fate = lambda claim: {"outcome": "failure", "exit_code": 1} if claim["name"] == "crash" else {}
     ann = await log_in("ann", "operator")
-    await ann.page.get_by_role("button", name="Open: Unknown, eve").click()
-    panel = ann.page.get_by_role("dialog")
+    await ann.page.get_by_role("link", name="Open: Unknown, eve").click()
+    panel = ann.page.get_by_role("main")
     await panel.get_by_label("Reason").fill("perhaps")
     # By keyboard alone.
     await panel.get_by_role("button", name="Apply to one").focus()
@@ -88,8 +87,8 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
 async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: RunSite) -> None:
     (text,) = await broken(1, "hopeless", owner="gil")
     ann = await log_in("ann", "operator")
-    await ann.page.get_by_role("button", name="Open: Unknown, gil").click()
-    panel = ann.page.get_by_role("dialog")
+    await ann.page.get_by_role("link", name="Open: Unknown, gil").click()
+    panel = ann.page.get_by_role("main")
     await panel.get_by_role("radio", name="Cancel jobs").check()
     await panel.get_by_label("Reason").fill("its input is wrong")
     await panel.get_by_role("button", name="Apply to one").click()
@@ -102,7 +101,7 @@ async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: RunSite)
 async def test_the_inbox_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn, broken: Broken) -> None:
     await broken(2, "phone", owner="kim")
     ann = await log_in("ann", "operator", phone=True, dark=True)
-    await expect(ann.page.get_by_role("button", name="Unknown").first).to_be_visible()
+    await expect(ann.page.get_by_role("link", name="Open: Unknown").first).to_be_visible()
     await ann.check()
     await ann.picture("inbox-phone")
     wide = await ann.page.evaluate("document.documentElement.scrollWidth")
@@ -112,13 +111,98 @@ async def test_the_inbox_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn, br
     await ann.check()
 
 
+@pytest.mark.acts("acknowledge an error", "assign an error", "snooze an error", "resolve an error", "reopen an error")
+async def test_an_error_has_an_address_a_state_and_somebody_who_has_it(log_in: LogIn, broken: Broken) -> None:
+    log = "reading\nZeroDivisionError: division by zero\n"
+    await broken(3, "divide", owner="ned", log_tail=log)
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await page.get_by_role("link", name="Open: Code, ned").click()
+    await page.wait_for_url("**/errors/1-*")
+    main = page.get_by_role("main")
+    await expect(main.get_by_role("heading", name="ZeroDivisionError: division by zero")).to_be_visible()
+    await expect(main.get_by_text("Failures: 3. Waiting or under way: 3.")).to_be_visible()
+    await expect(main.locator("mark").first).to_have_text("ZeroDivisionError: division by zero")
+    await expect(main.get_by_text("Assigned to nobody.")).to_be_visible()
+    await ann.check()
+    await ann.picture("error")
+    await main.get_by_role("button", name="Acknowledge").click()
+    await expect(main.get_by_text("acknowledged", exact=True)).to_be_visible()
+    await main.get_by_role("button", name="Assign to me").click()
+    await expect(main.get_by_text("Assigned to ann.")).to_be_visible()
+    await main.get_by_label("Note").fill("fixed in 4.2")
+    await main.get_by_role("button", name="Resolve").click()
+    await expect(main.get_by_text("resolved", exact=True)).to_be_visible()
+    await expect(main.get_by_text("ann: fixed in 4.2")).to_be_visible()
+    await broken(1, "divide", owner="ned", log_tail=log)
+    # Heard from the server, not asked for.
+    await expect(main.get_by_text("regressed", exact=True)).to_be_visible()
+    await main.get_by_role("button", name="Snooze").click()
+    await page.get_by_role("menuitem", name="for a day").click()
+    await expect(main.get_by_text("snoozed", exact=True)).to_be_visible()
+    await page.get_by_role("link", name="← Inbox").click()
+    row = page.get_by_role("row").filter(has_text="ZeroDivisionError")
+    await page.get_by_role("button", name="Show 1 snoozed error").click()
+    await expect(row.get_by_text("taken by ann")).to_be_visible()
+    await row.get_by_role("cell", name="4", exact=True).click()
+    await page.wait_for_url("**/errors/1-*")
+    await main.get_by_role("button", name="Reopen").click()
+    await expect(main.get_by_text("new", exact=True)).to_be_visible()
+
+
+async def test_the_list_is_walked_by_keys_and_its_filters_stand_in_the_address(log_in: LogIn, broken: Broken) -> None:
+    await broken(1, "first", owner="joy", log_tail="KeyError: 'first'\n")
+    await broken(1, "second", owner="joy", log_tail="IndexError: list index out of range\n")
+    await broken(1, "third", owner="kit", log_tail="IndexError: list index out of range\n")
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await ann.open("/inbox?owner=joy")
+    links = page.get_by_role("link", name=re.compile("^Open: "))
+    await expect(links).to_have_count(2)
+    for key, place in (("j", 0), ("j", 1), ("j", 1), ("k", 0)):
+        await page.keyboard.press(key)
+        await expect(links.nth(place)).to_be_focused()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
+    await links.nth(1).focus()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/errors/1-*")
+    await page.go_back()
+    await expect(links).to_have_count(2)
+    assert page.url.endswith("/inbox?owner=joy")
+    await page.keyboard.press("/")
+    await page.keyboard.type("j")
+    await expect(page.get_by_role("textbox", name="Cause")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("tab", name="Recovered today").click()
+    await page.wait_for_url("**/inbox?owner=joy&view=recovered")
+    await ann.check()
+
+
+async def test_nothing_is_wider_than_the_window(log_in: LogIn, broken: Broken) -> None:
+    """Pages of one error and the list, also with a title without a space."""
+    (incident,) = await broken(1, "wide", owner="ada", log_tail=f"Error: {'/data/x' * 60}\n{'word ' * 200}\n")
+    for phone in (True, False):
+        ann = await log_in("ann", "operator", phone=phone)
+        fingerprint = await ann.page.evaluate(
+            "async (name) => (await (await fetch('/v1/incidents/' + name)).json()).fingerprint", incident
+        )
+        for place in ("/inbox", f"/errors/{fingerprint}", f"/incidents/{incident}"):
+            await ann.open(place)
+            await expect(ann.page.get_by_role("heading", level=1)).to_be_visible()
+            size = await ann.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert size[0] <= size[1], place
+
+
 async def test_who_may_only_look_sees_no_act_and_could_not_do_it(log_in: LogIn, broken: Broken) -> None:
     await broken(1, "look", owner="lee")
     for role in ("viewer", "submitter", "rule-author", "approver"):
         vic = await log_in("vic", role)
-        await vic.page.get_by_role("button", name="Open: Unknown, lee").click()
-        panel = vic.page.get_by_role("dialog")
-        await expect(panel.get_by_text("Actions need the role operator")).to_be_visible()
+        await vic.page.get_by_role("link", name="Open: Unknown, lee").click()
+        panel = vic.page.get_by_role("main")
+        await expect(panel.get_by_text("Actions need the role operator").first).to_be_visible()
         assert await panel.get_by_role("button", name="Apply to one").count() == 0
         value = await vic.page.evaluate(
             """async () => {
@@ -139,8 +223,8 @@ async def test_names_and_notes_from_outside_are_only_text(log_in: LogIn, broken:
     await broken(1, "evil", owner="mallory", log_tail=evil)
     ann = await log_in("ann", "operator")
     ann.page.on("dialog", lambda _dialog: ann.refused.append("a script ran"))
-    await ann.page.get_by_role("button", name="Open: Unknown, mallory").click()
-    await ann.page.get_by_role("dialog").get_by_role("link").first.click()
+    await ann.page.get_by_role("link", name="Open: Unknown, mallory").click()
+    await ann.page.get_by_role("region", name="Newest failures").get_by_role("link").first.click()
     await ann.page.wait_for_url("**/incidents/*")
     await expect(ann.page.get_by_text("<b>bold</b>").first).to_be_visible()
     assert await ann.page.locator("img[src=x]").count() == 0

@@ -53,8 +53,8 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
     found_incident = await incident(site, run, "held")
     ann = await log_in("ann", "operator")
     page = ann.page
-    await page.get_by_role("button", name="Open: Memory, ada").click()
-    await page.get_by_role("dialog").get_by_role("link", name="eat").click()
+    await page.get_by_role("link", name="Open: Memory, ada").click()
+    await page.get_by_role("region", name="Newest failures").get_by_role("link", name="eat").click()
     await expect(page.get_by_role("heading", name="Incident: Memory")).to_be_visible()
     await expect(page.get_by_text("No rule matches")).to_be_visible()
     await expect(page.get_by_text("Killed").first).to_be_visible()

@@ -49,8 +49,8 @@ async def test_the_concert_is_saved_by_mouse_and_keyboard(log_in: LogIn, site: R
     ann = await log_in("ann", "operator")
     page = ann.page
     row = page.get_by_role("row").filter(has_text=LEAK)
-    await row.get_by_role("button").click()
-    await page.get_by_role("dialog").get_by_role("link", name=run[:8]).click()
+    await row.get_by_role("link").click()
+    await page.get_by_role("region", name="Newest failures").get_by_role("link", name=run[:8]).click()
     await expect(page.get_by_text("cover the stage").first).to_be_visible()
     await page.get_by_role("link", name="Write a rule from this incident").click()
     condition = page.get_by_role("textbox", name="Condition")

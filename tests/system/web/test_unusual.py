@@ -36,8 +36,8 @@ async def test_a_kept_playbook_is_carried_out_on_one_on_ten_and_on_all(
     await broken(12, "spun", owner="una")
     ann = await log_in("ann", "operator")
     page = ann.page
-    await page.get_by_role("button", name="Open: Unknown, una").click()
-    panel = page.get_by_role("dialog")
+    await page.get_by_role("link", name="Open: Unknown, una").click()
+    panel = page.get_by_role("main")
     await panel.get_by_role("radio", name="Run a playbook").check()
     await panel.get_by_role("textbox", name="Run a playbook").click()
     await page.get_by_role("option", name="once-more").click()
@@ -54,9 +54,10 @@ async def test_a_kept_playbook_is_carried_out_on_one_on_ten_and_on_all(
     (single,) = await broken(1, "spun-too", owner="una")
     await ann.open(f"/incidents/{single}")
     await page.get_by_role("button", name="Run a playbook").click()
-    await panel.get_by_role("textbox", name="Playbook").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("textbox", name="Playbook").click()
     await page.get_by_role("option", name="once-more").click()
-    await panel.get_by_role("button", name="Run a playbook").click()
+    await dialog.get_by_role("button", name="Run a playbook").click()
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
 
 
@@ -79,9 +80,10 @@ async def test_an_approver_agrees_in_the_inbox(log_in: LogIn, site: RunSite) -> 
     # Who may not agree is not offered it; who may does, and the run goes on.
     for name, role in (("vic", "operator"), ("ben", "approver")):
         who = await log_in(name, role)
+        await who.page.get_by_role("tab", name="Awaiting approval").click()
         row = who.page.get_by_role("row").filter(has_text="approval")
-        await row.get_by_role("button").first.click()
-        panel = who.page.get_by_role("dialog")
+        await row.get_by_role("link").first.click()
+        panel = who.page.get_by_role("main")
         await expect(panel.get_by_role("heading", name="Approvals needed")).to_be_visible()
         if role == "operator":
             await expect(panel.get_by_text("Actions need the role approver").first).to_be_visible()
@@ -102,8 +104,9 @@ async def test_an_approver_agrees_in_the_inbox(log_in: LogIn, site: RunSite) -> 
 async def test_what_an_approver_refuses_waits_for_the_first_again(log_in: LogIn, site: RunSite) -> None:
     run, fields = await held_run(site, "refused")
     ben = await log_in("ben", "approver")
-    await ben.page.get_by_role("row").filter(has_text="approval").get_by_role("button").first.click()
-    panel = ben.page.get_by_role("dialog")
+    await ben.page.get_by_role("tab", name="Awaiting approval").click()
+    await ben.page.get_by_role("row").filter(has_text="approval").get_by_role("link").first.click()
+    panel = ben.page.get_by_role("main")
     # Other tests' requests may wait at this site too.
     request = panel.get_by_role("article").filter(has_text="force-complete")
     await request.get_by_label("Reason").fill("the file is cut off")

@@ -1,7 +1,7 @@
 import { Table, UnstyledButton } from "@mantine/core";
 import { IconChevronDown, IconChevronUp, IconSelector } from "./icons";
 import { flexRender, getCoreRowModel, getSortedRowModel, useReactTable, type ColumnDef, type SortingState } from "@tanstack/react-table";
-import { useState } from "react";
+import { useState, type MouseEvent } from "react";
 
 export type Column<Row> = ColumnDef<Row, any> & { meta?: { numbers?: boolean } };
 
@@ -10,12 +10,17 @@ interface Given<Row> {
   columns: Column<Row>[];
   rows: Row[];
   idOf(row: Row): string;
-  open?: string | null;
+  /** What a click anywhere in a row does; its link does the same for who uses no mouse. */
+  openRow?(row: Row): void;
   first?: SortingState;
 }
 
+/** Whether a click was meant for the row, and not for something in it, or to mark a text. */
+const meant = (event: MouseEvent<HTMLElement>): boolean =>
+  (event.target as HTMLElement).closest("a, button") === null && (getSelection()?.toString() ?? "") === "";
+
 /** A table that is sorted by its heads. */
-export function Rows<Row>({ caption, columns, rows, idOf, open = null, first = [] }: Given<Row>) {
+export function Rows<Row>({ caption, columns, rows, idOf, openRow, first = [] }: Given<Row>) {
   const [sorting, setSorting] = useState<SortingState>(first);
   const table = useReactTable({
     data: rows,
@@ -57,7 +62,11 @@ export function Rows<Row>({ caption, columns, rows, idOf, open = null, first = [
         </Table.Thead>
         <Table.Tbody>
           {table.getRowModel().rows.map((row) => (
-            <Table.Tr key={row.id} data-open={row.id === open}>
+            <Table.Tr
+              key={row.id}
+              style={openRow && { cursor: "pointer" }}
+              onClick={openRow && ((event) => meant(event) && openRow(row.original))}
+            >
               {row.getVisibleCells().map((cell) => (
                 <Table.Td key={cell.id} className={(cell.column.columnDef as Column<Row>).meta?.numbers ? "numbers" : undefined}>
                   {flexRender(cell.column.columnDef.cell, cell.getContext())}

@@ -22,7 +22,7 @@ export function Shell({ children }: { children: ReactNode }) {
   const [waiting, setWaiting] = useState<number | null>(null);
   const connected = useLive("/v1/inbox/changes", "inbox", (data) => {
     setWaiting((data as { waiting: number }).waiting);
-    for (const what of ["inbox", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
+    for (const what of ["inbox", "error", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
   });
   const logOut = async () => {
     await told(api.DELETE("/v1/session"));
@@ -102,7 +102,7 @@ export function Shell({ children }: { children: ReactNode }) {
             href={at}
             onClick={close}
             label={words}
-            active={where.startsWith(at) || (at === "/inbox" && where.startsWith("/incidents"))}
+            active={where.startsWith(at) || (at === "/inbox" && /^\/(incidents|errors)/.test(where))}
             aria-current={where.startsWith(at) ? "page" : undefined}
             leftSection={<Icon size={18} stroke={1.6} aria-hidden />}
             rightSection={

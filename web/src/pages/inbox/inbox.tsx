@@ -1,30 +1,42 @@
-import { Badge, Card, Center, Drawer, Group, Loader, Select, Stack, Text, Title, UnstyledButton } from "@mantine/core";
-import { useDocumentTitle, useMediaQuery } from "@mantine/hooks";
+import { Anchor, Badge, Button, Card, Center, Group, Kbd, Loader, Modal, Select, Stack, Table, Tabs, Text, Title } from "@mantine/core";
+import { useDisclosure, useDocumentTitle, useMediaQuery } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { IconCircleCheck } from "../../parts/icons";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useMemo, useRef } from "react";
+import { Link, useLocation, useSearchParams } from "wouter";
 import { api, told } from "../../api/client";
+import { groupId, type InboxGroup } from "../../api/inbox-group";
 import { Ago, hours } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
+import { ErrorState } from "../../parts/error-state";
 import { FirstSteps } from "../../parts/first-steps";
+import { useKeys } from "../../parts/keys";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
-import { GroupPanel } from "./group-panel";
-import { groupId, type InboxGroup } from "./inbox-group";
 
 const SHOWN = 100;
+const VIEWS = ["attention", "approval", "recovering", "recovered"] as const;
+const KEYS = [
+  ["j, k", "step"],
+  ["Enter", "open"],
+  ["/", "filter"],
+  ["?", "help"],
+] as const;
+type View = (typeof VIEWS)[number];
 
 /** The error in one line; of a group that was recorded before there were fingerprints why it waits. */
 const titleOf = (group: InboxGroup): string => group.title || group.note;
+
+/** The error's own page; of a group that was recorded before there were fingerprints that of its oldest incident. */
+const pageOf = (group: InboxGroup): string => (group.fingerprint ? `/errors/${group.fingerprint}` : `/incidents/${group.incident}`);
 
 function Owner({ group }: { group: InboxGroup }) {
   const texts = useTexts();
   return <>{group.owner ? visible(group.owner) : texts.inbox.several(group.owners)}</>;
 }
 
-/** What a button that opens a group says to those who cannot see its row. */
 function useOpenWords(): (group: InboxGroup) => string {
   const texts = useTexts();
   const cause = useCause();
@@ -34,10 +46,44 @@ function useOpenWords(): (group: InboxGroup) => string {
   );
 }
 
-function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
-  const texts = useTexts();
+function ErrorLink({ group }: { group: InboxGroup }) {
   const cause = useCause();
   const openWords = useOpenWords();
+  return (
+    <Anchor component={Link} href={pageOf(group)} className="open-row clamp" fz="sm" ff="monospace" aria-label={openWords(group)}>
+      {visible(titleOf(group) || cause(group.cause)[1])}
+    </Anchor>
+  );
+}
+
+/** What is said of a group in a word or two: where its error stands, a storm, one host, who has it. */
+function Marks({ group }: { group: InboxGroup }) {
+  const texts = useTexts();
+  return (
+    <Group gap={6} mt={4} component="span">
+      {group.fingerprint && <ErrorState state={group.state} />}
+      {group.group && (
+        <Badge color="orange" variant="light" size="sm" c="var(--ink)" tt="none">
+          {texts.inbox.storm}
+        </Badge>
+      )}
+      {group.host && group.count > 1 && (
+        <Text span fz="sm" fw={600}>
+          {texts.inbox.allOn(visible(group.host))}
+        </Text>
+      )}
+      {group.assignee && (
+        <Text span fz="sm" c="dimmed">
+          {texts.inbox.taken(visible(group.assignee))}
+        </Text>
+      )}
+    </Group>
+  );
+}
+
+function useColumns(): Column<InboxGroup>[] {
+  const texts = useTexts();
+  const cause = useCause();
   return useMemo(
     () => [
       {
@@ -45,24 +91,10 @@ function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
         accessorFn: titleOf,
         header: texts.inbox.error,
         cell: ({ row: { original } }) => (
-          <>
-            <UnstyledButton
-              className="open-row clamp"
-              fz="sm"
-              ff="monospace"
-              maw={420}
-              aria-haspopup="dialog"
-              aria-label={openWords(original)}
-              onClick={() => open(original)}
-            >
-              {visible(titleOf(original) || cause(original.cause)[1])}
-            </UnstyledButton>
-            {original.group && (
-              <Badge color="orange" variant="light" size="sm" c="var(--ink)">
-                {texts.inbox.storm}
-              </Badge>
-            )}
-          </>
+          <div style={{ maxWidth: 460 }}>
+            <ErrorLink group={original} />
+            <Marks group={original} />
+          </div>
         ),
       },
       { accessorKey: "cause", header: texts.inbox.cause, cell: ({ row: { original } }) => cause(original.cause)[0] },
@@ -80,32 +112,31 @@ function useColumns(open: (group: InboxGroup) => void): Column<InboxGroup>[] {
         cell: ({ row }) => hours(texts, row.original.core_hours),
       },
       { accessorKey: "oldest", header: texts.inbox.oldest, cell: ({ row }) => <Ago at={row.original.oldest} /> },
+      { accessorKey: "last_seen", header: texts.inbox.last, cell: ({ row }) => <Ago at={row.original.last_seen} /> },
       {
         accessorKey: "waits_for",
         header: texts.inbox.waitsFor,
         cell: ({ row }) => texts.inbox.waits[row.original.waits_for] ?? row.original.waits_for,
       },
     ],
-    [texts, cause, openWords, open],
+    [texts, cause],
   );
 }
 
-function Cards({ groups, open }: { groups: InboxGroup[]; open(group: InboxGroup): void }) {
+function Cards({ groups }: { groups: InboxGroup[] }) {
   const texts = useTexts();
   const cause = useCause();
-  const openWords = useOpenWords();
   return (
     <Stack gap="xs" component="ul" m={0} p={0}>
       {groups.map((one) => (
         <Card key={groupId(one)} component="li" withBorder p="sm" bg="var(--mantine-color-body)">
-          <Group justify="space-between" wrap="nowrap">
-            <UnstyledButton className="open-row clamp" fz="sm" ff="monospace" aria-haspopup="dialog" aria-label={openWords(one)} onClick={() => open(one)}>
-              {visible(titleOf(one) || cause(one.cause)[1])}
-            </UnstyledButton>
+          <Group justify="space-between" wrap="nowrap" align="flex-start">
+            <ErrorLink group={one} />
             <Text fw={600}>{one.count.toLocaleString(texts.language)}</Text>
           </Group>
+          <Marks group={one} />
           <Text fz="sm" c="dimmed" mt={4}>
-            {cause(one.cause)[0]} · <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.oldest} />
+            {cause(one.cause)[0]} · <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.last_seen} />
           </Text>
         </Card>
       ))}
@@ -137,53 +168,118 @@ function Nothing() {
   return <FirstSteps title={texts.inbox.first} words={texts.inbox.firstWords} steps={texts.inbox.firstSteps} />;
 }
 
+interface Asked {
+  view?: View;
+  cause: string;
+  owner: string;
+  snoozed: "hide" | "show";
+}
+
 /** The dearest groups, of one cause or owner if they are named; the server counts, and sends no more than is shown. */
-function useGroups(cause: string | null, owner: string | null) {
+function useGroups({ view, cause, owner, snoozed }: Asked) {
   return useQuery({
-    queryKey: ["inbox", cause, owner],
-    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { cause: cause ?? "", owner: owner ?? "", limit: SHOWN } } })),
+    queryKey: ["inbox", view, cause, owner, snoozed],
+    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { view, cause, owner, snoozed, limit: SHOWN } } })),
     refetchInterval: 30_000,
     placeholderData: keepPreviousData,
   });
 }
 
+/** Steps from error to error, and the list of keys. */
+function useInboxKeys(): [boolean, () => void] {
+  const [helped, help] = useDisclosure(false);
+  const step = useCallback((by: number) => {
+    const links = [...document.querySelectorAll<HTMLElement>(".open-row")];
+    const at = links.findIndex((one) => one === document.activeElement);
+    const next = links[at === -1 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }, []);
+  const keys = useMemo(
+    () => ({
+      j: () => step(1),
+      k: () => step(-1),
+      "/": () => document.querySelector<HTMLElement>("[data-filter] input")?.focus(),
+      "?": help.toggle,
+    }),
+    [step, help.toggle],
+  );
+  useKeys(keys);
+  return [helped, help.close];
+}
+
+function Keys() {
+  const texts = useTexts();
+  const [helped, close] = useInboxKeys();
+  return (
+    <Modal opened={helped} onClose={close} title={texts.inbox.keys} closeButtonProps={{ "aria-label": texts.app.close }}>
+      <Table withRowBorders={false} aria-label={texts.inbox.keys}>
+        <Table.Tbody>
+          {KEYS.map(([key, does]) => (
+            <Table.Tr key={key}>
+              <Table.Th scope="row" w={90}>
+                <Kbd>{key}</Kbd>
+              </Table.Th>
+              <Table.Td>{texts.inbox.keyWords[does]}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Modal>
+  );
+}
+
+/** What waits, by error. The view and the filters stand in the address, so that a list can be sent, and Back finds it again. */
 export default function Inbox() {
   const texts = useTexts();
   const cause = useCause();
   const narrow = useMediaQuery("(max-width: 48em)");
-  const [causeWanted, setCause] = useState<string | null>(null);
-  const [ownerWanted, setOwner] = useState<string | null>(null);
-  const [opened, setOpened] = useState<InboxGroup | null>(null);
-  const whole = useGroups(null, null);
-  const chosen = useGroups(causeWanted, ownerWanted);
-  const inbox = causeWanted === null && ownerWanted === null ? whole : chosen;
-  const groups = inbox.data?.groups ?? [];
-  const columns = useColumns(setOpened);
-  const count = inbox.data?.count ?? 0;
+  const [, navigate] = useLocation();
+  const [search, setSearch] = useSearchParams();
+  const view: View = VIEWS.find((one) => one === search.get("view")) ?? "attention";
+  const asked: Asked = { cause: search.get("cause") ?? "", owner: search.get("owner") ?? "", snoozed: search.get("snoozed") === "show" ? "show" : "hide" };
+  const ask = (field: string, value: string | null) =>
+    setSearch((before) => {
+      const after = new URLSearchParams(before);
+      if (value) after.set(field, value);
+      else after.delete(field);
+      return after;
+    });
+  // What waits is one answer for both of the first views, and tells what can be chosen.
+  const whole = useGroups({ cause: "", owner: "", snoozed: "hide" });
+  const later = view === "recovering" || view === "recovered";
+  const inbox = useGroups({ ...asked, view: later ? view : undefined });
+  const groups = (inbox.data?.groups ?? []).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
+  const columns = useColumns();
+  const count = whole.data?.count ?? 0;
+  const approvals = whole.data?.groups.filter((one) => one.waits_for === "an approval").length ?? 0;
+  const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals };
   const causes = (whole.data?.causes ?? []).map((one) => ({ value: one, label: cause(one)[0] }));
+  const hidden = useRef(0);
+  if (asked.snoozed === "hide" && inbox.data !== undefined) hidden.current = inbox.data.snoozed;
   useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Forestay`);
-  const current = opened === null ? null : (groups.find((one) => groupId(one) === groupId(opened)) ?? opened);
+  const empty = whole.data !== undefined && whole.data.many === 0 && whole.data.snoozed === 0 && view === "attention";
   return (
     <Stack gap="sm" maw={1280}>
       <Group justify="space-between" align="flex-end">
         <div>
           <Title order={1}>{texts.inbox.title}</Title>
-          {inbox.data !== undefined && groups.length > 0 && (
+          {inbox.data !== undefined && !later && groups.length > 0 && (
             <Text c="dimmed" aria-live="polite">
-              {texts.inbox.summary(count, inbox.data.many, hours(texts, inbox.data.core_hours))} {inbox.data.more && texts.inbox.more(groups.length)}
+              {texts.inbox.summary(inbox.data.count, inbox.data.many, hours(texts, inbox.data.core_hours))} {inbox.data.more && texts.inbox.more(groups.length)}
             </Text>
           )}
         </div>
-        {whole.data !== undefined && whole.data.many > 0 && (
-          <Group gap="xs" grow={narrow} w={narrow ? "100%" : undefined}>
+        {!empty && (
+          <Group gap="xs" grow={narrow} w={narrow ? "100%" : undefined} data-filter>
             <Select
               size="xs"
               clearable
               aria-label={texts.inbox.cause}
               placeholder={texts.inbox.anyCause}
               data={causes}
-              value={causeWanted}
-              onChange={setCause}
+              value={asked.cause || null}
+              onChange={(value) => ask("cause", value)}
             />
             <Select
               size="xs"
@@ -191,44 +287,63 @@ export default function Inbox() {
               searchable
               aria-label={texts.inbox.owner}
               placeholder={texts.inbox.anyOwner}
-              data={whole.data.owners}
-              value={ownerWanted}
-              onChange={setOwner}
+              data={whole.data?.owners ?? []}
+              value={asked.owner || null}
+              onChange={(value) => ask("owner", value)}
             />
           </Group>
         )}
       </Group>
-      <ProblemBox problem={inbox.error} />
-      {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
-      {whole.data !== undefined && whole.data.many === 0 && (
-        <div className="panel">
-          <Nothing />
-        </div>
-      )}
-      {groups.length > 0 &&
-        (narrow ? (
-          <Cards groups={groups} open={setOpened} />
-        ) : (
-          <div className="panel">
-            <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} open={current && groupId(current)} />
-          </div>
-        ))}
-      <Drawer
-        opened={current !== null}
-        onClose={() => setOpened(null)}
-        position="right"
-        size={narrow ? "100%" : "lg"}
-        title={
-          current && (
-            <Text component="span" fw={650} fz="lg">
-              {cause(current.cause)[0]}: <Owner group={current} />
-            </Text>
-          )
-        }
-        closeButtonProps={{ "aria-label": texts.app.close }}
-      >
-        {current && <GroupPanel group={current} key={groupId(current)} />}
-      </Drawer>
+      <Tabs value={view} onChange={(value) => ask("view", value === "attention" ? null : value)}>
+        <Tabs.List aria-label={texts.inbox.title}>
+          {VIEWS.map((one) => (
+            <Tabs.Tab
+              key={one}
+              value={one}
+              rightSection={
+                numbers[one] ? (
+                  <Badge size="sm" variant="light" c="var(--ink)">
+                    {numbers[one].toLocaleString(texts.language)}
+                  </Badge>
+                ) : null
+              }
+            >
+              {texts.inbox.views[one]}
+            </Tabs.Tab>
+          ))}
+        </Tabs.List>
+        <Tabs.Panel value={view} pt="sm">
+          <Stack gap="sm">
+            <ProblemBox problem={inbox.error} />
+            {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
+            {empty && (
+              <div className="panel">
+                <Nothing />
+              </div>
+            )}
+            {!empty && inbox.data !== undefined && groups.length === 0 && <Text c="dimmed">{texts.inbox.none}</Text>}
+            {groups.length > 0 &&
+              (narrow ? (
+                <Cards groups={groups} />
+              ) : (
+                <div className="panel">
+                  <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} openRow={(one) => navigate(pageOf(one))} />
+                </div>
+              ))}
+            {!later && hidden.current > 0 && (
+              <Button
+                variant="subtle"
+                size="xs"
+                style={{ alignSelf: "flex-start" }}
+                onClick={() => ask("snoozed", asked.snoozed === "show" ? null : "show")}
+              >
+                {asked.snoozed === "show" ? texts.inbox.hideSnoozed : texts.inbox.snoozed(hidden.current)}
+              </Button>
+            )}
+          </Stack>
+        </Tabs.Panel>
+      </Tabs>
+      <Keys />
     </Stack>
   );
 }

@@ -85,6 +85,9 @@ class KnownErrorOut(TriageOut):
     given_up: int
     newest: str
     """The newest incident."""
+    words: str
+    """Its cause in words, and what to do about it."""
+    advice: str
     tags: dict[str, dict[str, int]]
     """How many failures there were by owner, host, site, exit code and flow."""
     hours: list[int]
@@ -137,6 +140,7 @@ def triage_public(triage: ErrorTriage, state: ErrorState) -> dict[str, Any]:
 
 def _shown(error: ErrorSummary) -> dict[str, Any]:
     newest = status_public(error.newest)
+    finding = _part(error.samples[0].context.get("finding")) if error.samples else {}
     return {
         **triage_public(error.triage, error.state),
         **{name: newest[name] for name in ("fingerprint", "title", "cause", "task")},
@@ -147,6 +151,8 @@ def _shown(error: ErrorSummary) -> dict[str, Any]:
         "recovered": error.states.get("complete", 0),
         "given_up": error.states.get("failed", 0),
         "newest": newest["id"],
+        "words": str(finding.get("words") or ""),
+        "advice": str(finding.get("advice") or ""),
         "tags": {
             tag: {value: many for value, many in list(counts.items())[:MOST_VALUES] if value}
             for tag, counts in error.tags.items()

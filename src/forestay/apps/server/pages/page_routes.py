@@ -38,7 +38,7 @@ from forestay.services.operations.browser_sessions import SESSION_SECONDS, word_
 NONCE = "__NONCE__"
 """Stands in the built page where each answer has a word of its own."""
 PAGES = (
-    "/", "/inbox", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/playbooks", "/runs", "/runs/{run}", "/jobs",
+    "/", "/inbox", "/errors/{fingerprint}", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/playbooks", "/runs", "/runs/{run}", "/jobs",
     "/jobs/{job}", "/fleet", "/overview",
 )  # fmt: skip
 """Addresses of pages. All are the same file: what is shown is decided in the browser, what may be shown by the routes that it asks."""

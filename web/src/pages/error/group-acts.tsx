@@ -7,7 +7,7 @@ import { useMay } from "../../api/session";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
-import type { InboxGroup } from "./inbox-group";
+import type { InboxGroup } from "../../api/inbox-group";
 
 type Act = Schemas["ActOut"];
 type Reach = Act["reach"];

@@ -1,4 +1,4 @@
-import type { Schemas } from "../../api/client";
+import type { Schemas } from "./client";
 
 export type InboxGroup = Schemas["InboxGroupOut"];
 

@@ -7,7 +7,7 @@ import { useMay } from "../../api/session";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
-import type { InboxGroup } from "./inbox-group";
+import type { InboxGroup } from "../../api/inbox-group";
 
 /** A rule as `level/set#rule`, and the way to it. */
 function RuleLink({ rule }: { rule: string }) {
