@@ -156,6 +156,17 @@ def collected() -> Iterable[dict[str, Any]]:
         yield from (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
 
 
+def fair() -> list[LongLog]:
+    """The failures of the fair set, as they are; its card says what they are for."""
+    lines = (FOLDER / "fair_2026.jsonl").read_text(encoding="utf-8").splitlines()
+    return [_log(json.loads(line)) for line in lines]
+
+
+def _log(record: Mapping[str, Any], kind: str = "") -> LongLog:
+    plain = {name: value for name, value in record.items() if name not in ("expect", "source")}
+    return LongLog(read_evidence(plain), record["expect"], record["source"], kind)
+
+
 def fold_of(record: Mapping[str, Any]) -> Fold:
     """The fold of a failure: all of one repository are in the same."""
     repository = str(record["source"]).split("#")[0]
@@ -173,8 +184,20 @@ class LongLog:
     """Of the survived error or the consequence."""
 
     @property
-    def causes(self) -> set[str]:
-        return {self.expected["cause"], *self.expected.get("also", [])}
+    def causes(self) -> Sequence[str]:
+        """Those that count as right, the best first."""
+        return self.expected.get("causes") or [self.expected["cause"], *self.expected.get("also", [])]
+
+    @property
+    def retries(self) -> Sequence[str]:
+        """Those that count as right."""
+        return self.expected.get("retries") or [self.expected["retry"]]
+
+    def harmed_by(self, finding: CauseFinding) -> bool:
+        """Whether the advised retry would only fail again. Where no harm is labelled, a right cause does none."""
+        if "harmful" in self.expected:
+            return finding.retry in self.expected["harmful"]
+        return finding.cause not in self.causes and is_harmful(self.expected["retry"], finding.retry)
 
 
 def long_logs(fold: Fold, surroundings: Surroundings, seed: int, *, every: int = 1) -> list[LongLog]:
@@ -187,9 +210,7 @@ def long_logs(fold: Fold, surroundings: Surroundings, seed: int, *, every: int =
             continue
         chance = random.Random(f"{seed} {surroundings} {record['source']}")
         lines, kind = _surrounded(list(bounded_lines(record["log_tail"])), fold, surroundings, chance)
-        plain = {name: value for name, value in record.items() if name not in ("expect", "source")}
-        evidence = read_evidence({**plain, "log_tail": "\n".join(lines)})
-        logs.append(LongLog(evidence, record["expect"], record["source"], kind))
+        logs.append(_log({**record, "log_tail": "\n".join(lines)}, kind))
     return logs
 
 
@@ -248,28 +269,54 @@ class Score:
     """How the answers stand to what was expected."""
 
     accepted: Share
+    best: Share
+    """The first of the accepted causes."""
     sure_and_wrong: Share
+    retry: Share
+    """An acceptable retry."""
     harmful: Share
-    """A retry that would only fail again, by a cause that was not accepted."""
+    """A retry that would only fail again."""
+    acts: Share
+    """Answers that are sure enough to act on."""
+    acts_wrongly: Share
+    """The wrong ones of those."""
     wrong: tuple[str, ...]
+    wrong_retries: tuple[str, ...]
 
 
 def scored(logs: Sequence[LongLog], classify: Callable[[Evidence], CauseFinding]) -> Score:
     """Ask for the cause of each."""
-    accepted = sure = harmful = 0
+    accepted = best = sure = retry = harmful = acts = 0
     wrong = []
+    wrong_retries = []
     for log in logs:
         finding = classify(log.evidence)
+        answer = f"({finding.confidence}, {finding.retry}, {finding.pattern})"
+        best += finding.cause == log.causes[0]
+        acts += finding.confidence >= SURE
+        harmful += log.harmed_by(finding)
         if finding.cause in log.causes:
             accepted += 1
-            continue
-        sure += finding.confidence >= SURE
-        harmful += is_harmful(log.expected["retry"], finding.retry)
-        wrong.append(
-            f"{log.source} [{log.kind}]: {log.expected['cause']}, not {finding.cause} ({finding.confidence}, {finding.retry}, {finding.pattern})"
-        )
+        else:
+            sure += finding.confidence >= SURE
+            wrong.append(f"{log.source} [{log.kind}]: {log.causes[0]}, not {finding.cause} {answer}")
+        if finding.retry in log.retries:
+            retry += 1
+        else:
+            harm = "harmful" if log.harmed_by(finding) else "harmless"
+            wrong_retries.append(f"{log.source} [{harm}]: {' or '.join(log.retries)}; {finding.cause} {answer}")
     count = len(logs)
-    return Score(Share(accepted, count), Share(sure, count), Share(harmful, count), tuple(wrong))
+    return Score(
+        accepted=Share(accepted, count),
+        best=Share(best, count),
+        sure_and_wrong=Share(sure, count),
+        retry=Share(retry, count),
+        harmful=Share(harmful, count),
+        acts=Share(acts, count),
+        acts_wrongly=Share(sure, acts),
+        wrong=tuple(wrong),
+        wrong_retries=tuple(wrong_retries),
+    )
 
 
 def is_harmful(expected: str, verdict: str) -> bool:
