@@ -132,7 +132,7 @@ class Settings(BaseModel):
     free_tries: tuple[Annotated[int, Field(ge=0, le=30 * 86_400)], ...] = Field(
         default=(0, 60, 600, 3600), max_length=8
     )
-    """Seconds to wait before each retry of a job after an infrastructure failure (a node, the network, a transfer …); these retries are not charged to the job's own attempts. After them its own attempts count."""
+    """Seconds to wait before each retry of a job after an infrastructure failure (a node, the network, a transfer …); these retries are not charged to the job's own attempts. After them its own attempts count. Other failures that may pass are retried once after the last of the job's own attempts, at most after the longest of these waits. Empty: without a rule, nothing is retried beyond the job's own attempts."""
 
     retry_policies: dict[str, RetryPolicyTable] = Field(default_factory=dict)
     """Retry policies by name: `levels`, each with `wait` and `tries`, and `then`, which is `rollback`, `hold` or `fail`. `default` is the default policy, used where none is named."""

@@ -96,6 +96,8 @@ class IncidentWhole(TypedDict):
     attempt: int
     engine: str
     context: dict[str, Any]
+    retry_verdict: str
+    advice: str
     decisions: list[DecisionJson]
     steps: list[StepJson]
 

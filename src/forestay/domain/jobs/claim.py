@@ -324,11 +324,16 @@ class PolicySays(NamedTuple):
 def retry_policy(document: JobDocument) -> PolicySays:
     """Try again while attempts are left, then fail or wait for someone."""
     policy = document.retry
-    if document.failures < policy.max_attempts:
-        wait = policy.wait * (1 << min(document.failures - 1, 20))
-        return PolicySays(Event.RETRY, f"attempt {document.failures + 1} of {policy.max_attempts}", wait)
-    used = f"{document.failures} of {policy.max_attempts} attempts used"
-    return PolicySays(Event.GIVE_UP if policy.when_exhausted is WhenExhausted.FAIL else None, used)
+    return said_by_policy(
+        document.failures, policy.max_attempts, wait=policy.wait, hold=policy.when_exhausted is WhenExhausted.HOLD
+    )
+
+
+def said_by_policy(failures: int, max_attempts: int, *, wait: int = 0, hold: bool = False) -> PolicySays:
+    """The same of a job of which only these numbers are known."""
+    if failures < max_attempts:
+        return PolicySays(Event.RETRY, f"attempt {failures + 1} of {max_attempts}", wait * (1 << min(failures - 1, 20)))
+    return PolicySays(None if hold else Event.GIVE_UP, f"{failures} of {max_attempts} attempts used")
 
 
 def by_retry_policy(document: JobDocument, now: int) -> JobDocument:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from forestay.domain.exceptions.incidents.default_policy import FREE_TRIES, SURE
+from forestay.domain.exceptions.causes.cause import RetryNeed
+from forestay.domain.exceptions.incidents.default_policy import FailureFacts, default_course
 from forestay.domain.exceptions.incidents.incident import Decision, Incident
-from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
-from forestay.domain.jobs.claim import MAX_RELEASES
+from forestay.domain.jobs.claim import MAX_RELEASES, said_by_policy
 from forestay.domain.playbooks.action import ActionKind
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.incident_outcome import DEFAULT_POLICY
@@ -130,17 +130,30 @@ def default_said(incident: Incident, then: Answer, facts: Mapping[str, Any]) -> 
     releases, failures = _number(job.get("releases")), _number(job.get("failures"))
     if releases >= MAX_RELEASES:
         return Answer(AnswerKind.HOLD, does="hold")
-    confidence = facts.get("confidence")
-    sure = isinstance(confidence, int | float) and confidence >= SURE
-    if facts.get("cause") in INFRASTRUCTURE and sure and releases < len(FREE_TRIES):
-        return Answer(AnswerKind.RETRY, does="retry")
-    if failures < _number(job.get("max_attempts")):
-        return Answer(AnswerKind.RETRY, does="retry")
-    return (
-        Answer(AnswerKind.HOLD, does="hold")
-        if job.get("when_exhausted") == AnswerKind.HOLD.value
-        else Answer(AnswerKind.FAIL, does="fail")
-    )
+    finding: Any = incident.context.get("finding")
+    told: Mapping[str, Any] = finding if isinstance(finding, Mapping) else {}
+    course = default_course(
+        said_by_policy(
+            failures, _number(job.get("max_attempts")), hold=job.get("when_exhausted") == AnswerKind.HOLD.value
+        ),
+        FailureFacts(
+            cause=str(facts.get("cause", "unknown")),
+            confidence=_confidence(facts.get("confidence")),
+            retry=_need(facts.get("retry")),
+            tries=_number(told.get("tries")),
+            releases=releases,
+            spent=_number(facts.get("history.same_cause")),
+        ),
+    ).course
+    return Answer(AnswerKind(course.value), does=course.value)
+
+
+def _confidence(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _need(value: object) -> RetryNeed:
+    return RetryNeed(value) if isinstance(value, str) and value in list(RetryNeed) else RetryNeed.SAME
 
 
 def _told(step: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from forestay.domain.exceptions.causes.classify import Classifier
+from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.rules.advice import verdict_of
 from forestay.formats.rules.evidence_json import finding_to_json, read_evidence
 
 LONGEST_RECORD = 16 * 1024 * 1024
@@ -36,4 +38,10 @@ def answer(line: bytes, classifier: Classifier) -> dict[str, Any]:
         return {"error": f"invalid JSON: {error}" if line.strip() else "the line is empty"}
     if not isinstance(plain, dict):
         return {"error": 'an evidence record is a JSON object, such as {"exit_code": 137}'}
-    return finding_to_json(classifier.classify(read_evidence(plain)))
+    evidence = read_evidence(plain)
+    return finding_to_json(with_verdict(classifier.classify(evidence), evidence))
+
+
+def verdict_text(reply: dict[str, Any]) -> str:
+    """What an answer says of another try: `same, once, after 10 min`."""
+    return verdict_of(reply)

@@ -120,6 +120,8 @@ def finding_to_json(finding: CauseFinding) -> dict[str, Any]:
         "cause": str(finding.cause),
         "confidence": finding.confidence,
         "retry": str(finding.retry),
+        "tries": finding.tries,
+        "wait": finding.wait,
         "pattern": finding.pattern or None,
         "lines": list(finding.lines),
         "words": finding.words,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, StepMark, StepRecord
+from forestay.domain.rules.advice import advice_on, verdict_of
 from forestay.formats.jobs.job_public import time_text
 
 
@@ -36,8 +37,13 @@ def incident_public(
     incident: Incident, status: IncidentStatus, decisions: Sequence[Decision], steps: Sequence[StepRecord]
 ) -> dict[str, Any]:
     """An incident with everything it was decided by, what was decided, and what was done."""
+    finding = incident.context.get("finding")
     return {
         **status_public(status),
+        "retry_verdict": verdict_of(finding) if isinstance(finding, Mapping) else "",
+        "advice": advice_on(finding, decisions[-1] if decisions else None, status.state, status.note)
+        if isinstance(finding, Mapping)
+        else "",
         "attempt": incident.attempt,
         "engine": incident.engine,
         "context": dict(incident.context),

@@ -130,6 +130,39 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.close()
 
 
+RESET = 'Traceback (most recent call last):\n  File "fetch.py", line 3, in <module>\nConnectionResetError: [Errno 104] Connection reset by peer\n'
+
+
+@pytest.mark.finding("F-D13")
+@pytest.mark.parametrize(
+    ("log", "cause", "wait"),
+    [(RESET, "network", 60), ("error: slurmctld says the strange thing\n", "unknown", 600)],
+    ids=["a connection reset", "an unknown failure with a sign"],
+)
+async def test_a_failure_that_may_pass_is_tried_once_more_out_of_the_box(
+    desk: Desk, log: str, cause: str, wait: int
+) -> None:
+    """No rule, no settings, a job that asks for no retries: one more try after a wait, then what the job says."""
+    ended = {"reason": "exit", "exit_code": 1}
+    last = AttemptResult(Token(0, 1), "claim-one", AttemptOutcome.FAILURE, host="n17", **ended)
+    pipeline = desk.handler()
+    await pipeline.handle_failures([(await desk.put("one", last=last), log)])
+    tried = await desk.now("one")
+    assert (tried.state, tried.failures, tried.releases) == (State.AVAILABLE, 0, 1), "its owner does not pay for it"
+    assert tried.history[-1].note == f"{cause} failure that may pass: once more, after {wait // 60} min"
+    assert tried.not_before - tried.changed == 1000 * wait
+    assert (await desk.status("one"))[0] is IncidentState.COMPLETE
+    await desk.fail_again(tried, **ended)
+    await pipeline.handle_failures([((await desk.store.get(["one"]))["one"], log)])
+    failed = await desk.now("one")
+    assert failed.state is State.FAILED
+    assert failed.history[-1].note == "1 of 1 attempts used; 1 retry did not help"
+
+    outside = {"last": replace(last, claim="claim-two"), "extra": {EFFECTS: "external"}}
+    await pipeline.handle_failures([(await desk.put("two", **outside), log)])
+    assert (await desk.now("two")).state is State.FAILED, "what it did outside is not repeated"
+
+
 @pytest.mark.finding("F-B2", "F-B5")
 @pytest.mark.parametrize("why", [{EFFECTS: "external"}, {PILOT_DEATHS: 3}], ids=lambda why: next(iter(why)))
 async def test_what_needs_a_person_is_held_whatever_rules_say(desk: Desk, why: dict[str, object]) -> None:

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import DecisionJson, IncidentWhole, Job
 
 MOST = 20
-_RETRY = {
-    "same": "Trying it again as it is may help.",
-    "changed": "Trying it again helps only if something is changed.",
-    "elsewhere": "Trying it again elsewhere may help.",
-    "no": "Trying it again will not help.",
-}
 
 
 def explain(
@@ -130,9 +124,9 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     for line in finding.get("lines", [])[:3] or _last_lines(evidence):
         yield "            " + paint(neutral.line(f"| {line}"[:200]), "dim")
     if finding.get("advice"):
-        # Of a failure that nobody knows, nobody knows what helps.
-        helps = "" if incident["cause"] == "unknown" else " " + _RETRY.get(str(finding.get("retry")), "")
-        yield f"            {neutral.line(str(finding['advice']))}{helps}"
+        yield f"            {neutral.line(str(finding['advice']))}"
+    if incident.get("advice"):
+        yield f"  Retry     {neutral.line(str(incident.get('retry_verdict', '')))}. {neutral.line(str(incident['advice']))}"
     for decision in incident["decisions"]:
         detail = decision["detail"]
         yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"

@@ -84,15 +84,17 @@ def _no_bar() -> Any:
 
 
 def _tell(session: Session, number: int, reply: dict[str, Any]) -> None:
+    from forestay.formats.rules.classified import verdict_text
+
     out = session.out
     if "error" in reply:
         out.data(f"{number}: {out.paint('not read', 'red')}: {neutral.line(reply['error'])}")
         return
     sure = f"{reply['confidence']:.0%}"
     by = f", by {reply['pattern']}" if reply["pattern"] else ""
-    out.data(
-        f"{number}: {out.paint(reply['cause'], 'bold')} ({sure}{by}); {out.paint(_WORDS[reply['retry']], _COLOURS[reply['retry']])}"
-    )
+    often = f": {verdict_text(reply)}" if reply["tries"] else ""
+    retry = out.paint(_WORDS[reply["retry"]] + often, _COLOURS[reply["retry"]])
+    out.data(f"{number}: {out.paint(reply['cause'], 'bold')} ({sure}{by}); {retry}")
     for text in (reply["words"], reply["advice"]):
         if text:
             out.data(f"   {neutral.line(text)}")

@@ -85,6 +85,10 @@ class IncidentWholeOut(IncidentOut):
     engine: str
     context: dict[str, Any]
     """The evidence without secrets, the cause with what decided it, and the job as it was then."""
+    retry_verdict: str
+    """What another try needs, how often and after which wait, such as `same, once, after 10 min`; empty: no cause was looked for."""
+    advice: str
+    """One sentence about another try: whether it may help, and what is done."""
     decisions: list[DecisionOut]
     steps: list[StepOut]
 

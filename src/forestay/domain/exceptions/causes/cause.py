@@ -71,3 +71,7 @@ class CauseFinding:
     advice: str = ""
     also: tuple[CauseFinding, ...] = ()
     """Other readings that were weighed, the strongest first."""
+    tries: int = 0
+    """How many more tries are worth it before a person looks; 0: none, or nobody has said."""
+    wait: int = 0
+    """Seconds before the first of them."""

@@ -116,7 +116,7 @@ _SHORT_HOST = _KnownError(
 )  # fmt: skip
 _QUOTA = _KnownError(
     Cause.DISK, RetryNeed.NO,
-    "The quota of its file location is exhausted.", "Free some of it, or request more; a retry does not help.",
+    "The quota of its file location is exhausted.", "Free some of it, or request more.",
 )  # fmt: skip
 _READ_ONLY = _KnownError(
     Cause.DISK, RetryNeed.ELSEWHERE,
@@ -128,7 +128,7 @@ _FORBIDDEN = _KnownError(
 )  # fmt: skip
 _NO_PROGRAM = _KnownError(
     Cause.CODE, RetryNeed.NO,
-    "The program of its command does not exist or cannot be executed.", "Load the environment that contains it, or correct the command; a retry does not help.",
+    "The program of its command does not exist or cannot be executed.", "Load the environment that contains it, or correct the command.",
 )  # fmt: skip
 _TOO_LONG = _KnownError(
     Cause.BAD_INPUT, RetryNeed.NO,

@@ -1,23 +1,34 @@
-"""What the default policy does about a job's failure for which there is no rule: the job's own retry policy, which infrastructure never pays with."""
+"""What the default policy does about a job's failure for which there is no rule: the job's own retry policy, which infrastructure never pays with.
+
+`default_course` alone decides. What is recorded, shown and done follows from it, and a replay asks it again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.pilot_finding import outputs_not_written
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
-from forestay.domain.jobs.claim import AVOIDED, MAX_RELEASES, needs_person, retry_policy
+from forestay.domain.exceptions.incidents.retry_verdict import SURE, wait_words
+from forestay.domain.jobs.claim import (
+    AVOIDED,
+    MAX_RELEASES,
+    PolicySays,
+    has_external_effects,
+    needs_person,
+    retry_policy,
+)
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, step
 
-SURE = 0.8
-"""With less confidence nobody else's attempt is spared for it."""
 FREE_TRIES = (0, 60, 600, 3600)
-"""Seconds before each further try for which nobody pays."""
+"""Seconds before each further try for which nobody pays, and the longest wait of any. None: the default policy tries nothing by itself."""
+TRIED_BY_ITSELF = INFRASTRUCTURE | {Cause.UNKNOWN.value, Cause.OUTPUT_MISSING.value}
+"""Causes of which the tries that a finding is worth are made without a rule, after the job's own attempts. Of other causes another try costs somebody something: a rule or a person decides."""
 AVOID_FOR = 3_600_000
 """Milliseconds for which a job avoids hosts that cannot run it: they may be changed meanwhile."""
 NEVER = 253_402_300_799_000
@@ -49,6 +60,37 @@ class DefaultAnswer:
     """Hosts that cannot run the job, which the next attempt avoids."""
 
 
+class FailureFacts(NamedTuple):
+    """What the default policy decides by."""
+
+    cause: str
+    confidence: float
+    retry: RetryNeed
+    tries: int = 0
+    """How many more tries the finding says are worth it."""
+    wait: int = 0
+    """Seconds before each of them."""
+    releases: int = 0
+    """Tries so far for which nobody paid."""
+    spent: int = 0
+    """Tries so far for this cause, whoever paid."""
+    outputs_not_written: bool = False
+    """The job itself ended well."""
+    external_effects: bool = False
+
+
+def default_course(own: PolicySays, facts: FailureFacts, free_tries: Sequence[int] = FREE_TRIES) -> DefaultAnswer:
+    """What is done about a failure that needs no person, by what the job's own policy says and what is known of the failure."""
+    why = _not_the_users(facts)
+    if why and facts.releases < len(free_tries):
+        reason = f"{why}: free retry {facts.releases + 1} of {len(free_tries)}"
+        return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[facts.releases], charged=False)
+    if own.event is not Event.RETRY and _is_worth_a_try(facts) and facts.releases < len(free_tries):
+        wait = min(facts.wait, max(free_tries))
+        return DefaultAnswer(DefaultAction.RETRY, _once_more(facts, wait), wait, charged=False)
+    return DefaultAnswer(_COURSES[own.event], own.words + _tried(own, facts), own.wait)
+
+
 def default_answer(
     document: JobDocument, finding: CauseFinding, free_tries: Sequence[int] = FREE_TRIES
 ) -> DefaultAnswer:
@@ -58,21 +100,57 @@ def default_answer(
         return DefaultAnswer(DefaultAction.HOLD, person)
     if is_lost(document):
         return DefaultAnswer(DefaultAction.HOLD, f"{document.releases} claims were lost; a person must check")
-    why = _not_the_users(document, finding)
-    if why and document.releases < len(free_tries):
-        reason = f"{why}: free retry {document.releases + 1} of {len(free_tries)}"
-        return DefaultAnswer(DefaultAction.RETRY, reason, free_tries[document.releases], charged=False)
-    own = retry_policy(document)
-    return DefaultAnswer(_COURSES[own.event], own.words, own.wait)
+    return default_course(retry_policy(document), _facts(document, finding), free_tries)
 
 
-def _not_the_users(document: JobDocument, finding: CauseFinding) -> str:
+def _facts(document: JobDocument, finding: CauseFinding) -> FailureFacts:
+    return FailureFacts(
+        cause=finding.cause.value,
+        confidence=finding.confidence,
+        retry=finding.retry,
+        tries=finding.tries,
+        wait=finding.wait,
+        releases=document.releases,
+        spent=ledger_of(document).spent(finding.cause.value),
+        outputs_not_written=document.last is not None and outputs_not_written(document.last),
+        external_effects=has_external_effects(document),
+    )
+
+
+def _not_the_users(facts: FailureFacts) -> str:
     """Why the user does not pay for the next try; empty if they do."""
-    if finding.cause in INFRASTRUCTURE and finding.confidence >= SURE:
-        return f"{finding.cause} failure of the infrastructure"
-    if document.last is not None and outputs_not_written(document.last):
+    trying = facts.retry in (RetryNeed.SAME, RetryNeed.ELSEWHERE)
+    if facts.cause in INFRASTRUCTURE and facts.confidence >= SURE and trying:
+        return f"{facts.cause} failure of the infrastructure"
+    if facts.outputs_not_written:
         return "the job succeeded, but its outputs could not be written"
     return ""
+
+
+def _is_worth_a_try(facts: FailureFacts) -> bool:
+    return facts.cause in TRIED_BY_ITSELF and facts.spent < facts.tries and not facts.external_effects
+
+
+def _once_more(facts: FailureFacts, wait: int) -> str:
+    count = "once more" if facts.tries == 1 else f"retry {facts.spent + 1} of {facts.tries}"
+    return f"{facts.cause} failure that may pass: {count}, {wait_words(wait)}"
+
+
+def _tried(own: PolicySays, facts: FailureFacts) -> str:
+    """Why a failure that is worth another try is not tried again."""
+    if own.event is Event.RETRY or not facts.tries or facts.retry not in (RetryNeed.SAME, RetryNeed.ELSEWHERE):
+        return ""
+    if facts.external_effects:
+        return "; it has external effects, so only a rule or a person tries it again"
+    if facts.spent or facts.releases:
+        tried = max(facts.spent, facts.releases)
+        return f"; {tried} {'retry' if tried == 1 else 'retries'} did not help"
+    return "" if facts.cause in TRIED_BY_ITSELF else f"; without a rule {facts.cause} failures are not retried"
+
+
+def ledger_of(document: JobDocument) -> Ledger:
+    """All retries of a job so far."""
+    return Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, [])))
 
 
 def is_lost(document: JobDocument) -> bool:
@@ -98,9 +176,7 @@ def carried_out(
     spent: dict[str, Any] = (
         {} if answer.charged else {"failures": max(0, document.failures - 1), "releases": document.releases + 1}
     )
-    ledger = with_told(
-        Ledger.from_plain(cast("list[list[Any]]", document.extra.get(RETRIES, []))), cause, retries or {}
-    )
+    ledger = with_told(ledger_of(document), cause, retries or {})
     spent["extra"] = {**document.extra, RETRIES: entered(ledger, cause).as_plain()}
     if answer.avoid:
         avoided = cast("dict[str, int]", document.extra.get(AVOIDED, {}))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.incidents.default_policy import SURE
+from forestay.domain.exceptions.incidents.retry_verdict import SURE
 from forestay.domain.jobs.job_document import JobDocument
 
 ANY = "*"

@@ -22,6 +22,7 @@ from forestay.domain.exceptions.evidence.evidence import Evidence, evidence_of
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, failure_event, failure_incident_id
+from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
 from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.pilots.pilot import PilotState, carries, without_containers
@@ -91,6 +92,7 @@ class FailureDetector:
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
+        finding = with_verdict(finding, evidence)
         site = await self.site_of(document)
         incident = failure_incident(
             document,

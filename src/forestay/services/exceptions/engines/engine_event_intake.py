@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.engine_run import (
     OCCASIONS,
@@ -27,6 +26,7 @@ from forestay.domain.exceptions.incidents.engine_run import (
 )
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState
+from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent
@@ -178,7 +178,7 @@ class EngineEventIntake:
         cause = "unknown"
         if kind is ExceptionType.ABORT or event.evidence:
             evidence = read_evidence(event.evidence)
-            finding: CauseFinding = (await self.classifiers.classifier()).classify(evidence)
+            finding = with_verdict((await self.classifiers.classifier()).classify(evidence), evidence)
             log_tails = evidence_to_json(evidence)
             if "log_tail" in log_tails:
                 log_tails["log_tail"] = log_tails["log_tail"][-LOG_KEPT:]

@@ -13,7 +13,10 @@ def test_without_a_job_the_newest_that_waits_for_a_person_is_explained(forestay:
     ended = forestay("explain")
     assert ended.code == 0, ended.err
     assert "| quux: all seats are taken" in ended.out, "where no line decided, the last ones are shown"
-    assert "Trying it again" not in ended.out, "of a failure that nobody knows nobody knows what helps"
+    assert (
+        "Retry     no. Nobody knows whether another try helps: it waits for a person (1 of 1 attempts used)."
+        in ended.out
+    )
     assert "hold, by default policy: 1 of 1 attempts used" in ended.out
     assert "forestay rules add --from 00000003" in ended.err
 

@@ -37,7 +37,18 @@ def test_a_record_a_line_is_answered_a_line_in_the_same_order(forestay: Shell) -
     assert [record["cause"] for record in (first, second, third)] == ["code", "time", "code"]
     assert "JSON" in str(wrong["error"])
     assert "error" in none
-    assert first.keys() == {"cause", "confidence", "retry", "pattern", "lines", "words", "advice", "also"}
+    assert first.keys() == {
+        "cause",
+        "confidence",
+        "retry",
+        "tries",
+        "wait",
+        "pattern",
+        "lines",
+        "words",
+        "advice",
+        "also",
+    }
     assert (first["pattern"], first["retry"], first["lines"]) == ("exit-segmentation-fault", "no", [])
     assert "2 of 5 lines" in ended.err
 
@@ -50,7 +61,7 @@ def test_no_server_and_no_login_is_needed(forestay: Shell, tmp_path: Path) -> No
     ended = forestay("classify", str(file))
     assert ended.code == 0
     assert "1: code" in ended.out
-    assert "a retry will not help" in ended.out
+    assert "a retry will not help\n" in ended.out
 
 
 def test_a_file_that_is_not_there_is_said(forestay: Shell, tmp_path: Path) -> None:

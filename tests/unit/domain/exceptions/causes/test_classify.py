@@ -183,6 +183,8 @@ def test_any_record_has_an_answer(plain: dict[str, Any], telling: dict[str, Any]
             "cause",
             "confidence",
             "retry",
+            "tries",
+            "wait",
             "pattern",
             "lines",
             "words",

@@ -11,12 +11,12 @@ from forestay.domain.exceptions.causes.pilot_finding import pilot_finding
 from forestay.domain.exceptions.incidents.default_policy import (
     FREE_TRIES,
     NEVER,
-    SURE,
     DefaultAction,
     carried_out,
     default_answer,
 )
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
+from forestay.domain.exceptions.incidents.retry_verdict import SURE
 from forestay.domain.jobs.claim import MAX_RELEASES, by_retry_policy, claimable
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources
