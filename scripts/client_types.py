@@ -37,6 +37,7 @@ NAMES = {
     "OrderOut": "OrderJson",
     "ResourcesIn": "ResourcesJson",
     "ResourcesOut": "StoredResourcesJson",
+    "RetryRecordOut": "RetryRecordJson",
     "RunDetailsOut": "RunDetails",
     "RunHistoryEventOut": "RunHistoryEventJson",
     "RunOut": "RunJson",

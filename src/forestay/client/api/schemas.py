@@ -98,6 +98,7 @@ class IncidentWhole(TypedDict):
     context: dict[str, Any]
     retry_verdict: str
     advice: str
+    retry_record: RetryRecordJson | None
     decisions: list[DecisionJson]
     steps: list[StepJson]
 
@@ -235,6 +236,14 @@ class ResourcesJson(TypedDict):
     disk: NotRequired[int]
     gpus: NotRequired[int]
     wall: NotRequired[int | None]
+
+
+class RetryRecordJson(TypedDict):
+    seen: int
+    retried: int
+    helped: int
+    whole: bool
+    words: str
 
 
 class RunDetails(TypedDict):

@@ -7,6 +7,7 @@ from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, StepMark, StepRecord
 from forestay.domain.rules.advice import advice_on, verdict_of
+from forestay.domain.rules.retry_record import RetryRecord
 from forestay.formats.jobs.job_public import time_text
 
 
@@ -34,7 +35,11 @@ def status_public(status: IncidentStatus) -> dict[str, Any]:
 
 
 def incident_public(
-    incident: Incident, status: IncidentStatus, decisions: Sequence[Decision], steps: Sequence[StepRecord]
+    incident: Incident,
+    status: IncidentStatus,
+    decisions: Sequence[Decision],
+    steps: Sequence[StepRecord],
+    record: RetryRecord | None = None,
 ) -> dict[str, Any]:
     """An incident with everything it was decided by, what was decided, and what was done."""
     finding = incident.context.get("finding")
@@ -44,6 +49,15 @@ def incident_public(
         "advice": advice_on(finding, decisions[-1] if decisions else None, status.state, status.note)
         if isinstance(finding, Mapping)
         else "",
+        "retry_record": None
+        if record is None
+        else {
+            "seen": record.seen,
+            "retried": record.retried,
+            "helped": record.helped,
+            "whole": record.whole,
+            "words": record.words,
+        },
         "attempt": incident.attempt,
         "engine": incident.engine,
         "context": dict(incident.context),

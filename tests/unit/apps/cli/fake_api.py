@@ -137,6 +137,7 @@ def incident_json(number: int, **fields: Any) -> dict[str, Any]:
             "evidence": {"exit_code": 7, "log_tail": "starting\nquux: all seats are taken\n"},
             "finding": {"confidence": 0.2, "words": "No pattern matches.", "lines": [], "advice": "Look at the log.", "retry": "no"},
         },
+        "retry_record": {"seen": 14, "retried": 13, "helped": 12, "whole": True, "words": "seen 14 times here, retry helped 12 of 13"},
         "retry_verdict": "no", "advice": "Nobody knows whether another try helps: it waits for a person (1 of 1 attempts used).",
         "decisions": [{"verdict": "hold", "by": "default policy", "playbook": None, "detail": {"words": "1 of 1 attempts used"}}], "steps": [],
     } | fields  # fmt: skip

@@ -127,6 +127,10 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
         yield f"            {neutral.line(str(finding['advice']))}"
     if incident.get("advice"):
         yield f"  Retry     {neutral.line(str(incident.get('retry_verdict', '')))}. {neutral.line(str(incident['advice']))}"
+    record = incident.get("retry_record")
+    if record:
+        # A server of another release may not count them.
+        yield f"            This error: {neutral.line(record['words'])}."
     for decision in incident["decisions"]:
         detail = decision["detail"]
         yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"

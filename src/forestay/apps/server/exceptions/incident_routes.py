@@ -20,6 +20,7 @@ from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.inbox.inbox_reader import InboxReader, InboxView
+from forestay.services.rules.retry_records import RetryRecords
 
 router = Router(prefix="/v1", tags=["incidents"])
 MOST = 50
@@ -80,6 +81,19 @@ class StepOut(Out):
     detail: str
 
 
+class RetryRecordOut(Out):
+    seen: int
+    """Failures of this error, of the newest hundred."""
+    retried: int
+    """Those of which another try has ended."""
+    helped: int
+    """Those whose job ended well."""
+    whole: bool
+    """All were counted; else the newest hundred."""
+    words: str
+    """Such as `seen 14 times here, retry helped 12 of 13`."""
+
+
 class IncidentWholeOut(IncidentOut):
     attempt: int
     engine: str
@@ -89,6 +103,8 @@ class IncidentWholeOut(IncidentOut):
     """What another try needs, how often and after which wait, such as `same, once, after 10 min`; empty: no cause was looked for."""
     advice: str
     """One sentence about another try: whether it may help, and what is done."""
+    retry_record: RetryRecordOut | None
+    """What became of the failures of this error that were tried again. It is shown, and nothing acts by it. None: it has no fingerprint, or cannot be counted now."""
     decisions: list[DecisionOut]
     steps: list[StepOut]
 
@@ -274,4 +290,7 @@ async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Respons
         len(decisions) < MOST and (decision := await incidents.get_decision(incident, len(decisions) + 1)) is not None
     ):
         decisions.append(decision)
-    return json_answer(incident_public(found_incident, status.status, decisions, await incidents.steps(incident)))
+    record = await RetryRecords(incidents, context.services.components.store).of(status.status)
+    return json_answer(
+        incident_public(found_incident, status.status, decisions, await incidents.steps(incident), record)
+    )

@@ -17,6 +17,7 @@ def test_without_a_job_the_newest_that_waits_for_a_person_is_explained(forestay:
         "Retry     no. Nobody knows whether another try helps: it waits for a person (1 of 1 attempts used)."
         in ended.out
     )
+    assert "This error: seen 14 times here, retry helped 12 of 13." in ended.out
     assert "hold, by default policy: 1 of 1 attempts used" in ended.out
     assert "forestay rules add --from 00000003" in ended.err
 

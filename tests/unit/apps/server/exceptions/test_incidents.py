@@ -35,6 +35,11 @@ async def test_a_failure_is_an_incident_that_explains_itself(server: RunningServ
     assert [decision["verdict"] for decision in first["decisions"]] == ["retry"]
     assert first["decisions"][0]["detail"]["charged"] is False
     assert (second["decisions"][0]["verdict"], second["state"]) == ("fail", "failed")
+    assert first["retry_verdict"] == "elsewhere, up to 4 times, at once"
+    assert first["advice"].startswith("Another try elsewhere may help: it is tried again as it is (node failure")
+    assert second["advice"].startswith("Nobody knows whether another try helps: it is given up (1 of 1 attempts used")
+    assert first["retry_record"] == {"seen": 1, "retried": 1, "helped": 0, "whole": True, "words": "seen once here, retry helped 0 of 1"}  # fmt: skip
+    assert second["retry_record"]["words"] == "seen once here, no retry has ended"
     counts = (await ada.get("/v1/incidents/counts", params={"by": "cause"})).json()["counts"]
     assert counts == {"node": 1, "unknown": 1}
     assert first["title"].endswith(
