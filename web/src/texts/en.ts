@@ -394,7 +394,7 @@ export const en = {
     median: "Queue wait",
     medianNote: "median",
     recovered: "Recovered automatically",
-    recoveredNote: (recovered: number, judged: number) => `${recovered.toLocaleString("en")} of ${many(judged, "finished job with a failure", "finished jobs with a failure")}`,
+    recoveredNote: (recovered: number, jobs: number) => `${recovered.toLocaleString("en")} of ${many(jobs, "job with a failure", "jobs with a failure")}`,
     savedHours: "Core-hours saved",
     savedNote: "of jobs that recovered automatically",
     throughput: "Finished jobs",

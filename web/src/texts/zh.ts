@@ -389,7 +389,7 @@ export const zh: Texts = {
     median: "排队等待",
     medianNote: "一半的作业更早开始",
     recovered: "无需人工而修复",
-    recoveredNote: (recovered, judged) => `${judged} 个已结束的故障作业中的 ${recovered} 个`,
+    recoveredNote: (recovered, jobs) => `${jobs} 个出过故障的作业中的 ${recovered} 个`,
     savedHours: "节省的核时",
     savedNote: "故障后无需人工而成功的运行",
     throughput: "结束的作业",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from forestay.domain.exceptions.incidents.incident import IncidentStatus
+from forestay.domain.exceptions.incidents.incident import Decision, IncidentStatus
 from forestay.domain.jobs.job_document import FINAL, JobDocument, State, lane_named
 from forestay.domain.rules.incident_outcome import JUDGED, OutcomeKind, faulted_job_came
 from forestay.ports.clock import Clock
@@ -65,8 +65,11 @@ class FailedJobOutcomes:
     saved: float = 0.0
     """Core-seconds of the runs that ended well after a failure that no person acted on."""
 
-    def take(self, document: JobDocument | None) -> None:
+    def take(self, document: JobDocument | None, *, by_person: bool = False) -> None:
+        """``by_person``: a person launched a playbook for one of its failures, which its story does not tell."""
         came, core_seconds = faulted_job_came(document)
+        if came is OutcomeKind.RECOVERED and by_person:
+            came = OutcomeKind.BY_HAND
         self.jobs += 1
         self.came[came] += 1
         if came is OutcomeKind.RECOVERED:
@@ -179,12 +182,22 @@ class UsageHistory:
             if status.job:
                 causes.setdefault(status.job, status.cause)
         jobs = await self.store.get(sorted(causes)) if causes else {}
+        launched = await self._launched(newest)
         whole, by_cause = FailedJobOutcomes(), dict[str, FailedJobOutcomes]()
         for job, cause in causes.items():
             document = jobs[job].document if job in jobs else None
-            whole.take(document)
-            by_cause.setdefault(cause, FailedJobOutcomes()).take(document)
+            whole.take(document, by_person=job in launched)
+            by_cause.setdefault(cause, FailedJobOutcomes()).take(document, by_person=job in launched)
         return whole, by_cause
+
+    async def _launched(self, newest: Sequence[IncidentStatus]) -> frozenset[str]:
+        """Jobs of which a failure was answered by a playbook that a person launched, alone or for a group: that is never the first decision."""
+        again = {(status.id, status.n): status.job for status in newest if status.job and status.n > 1}
+        names = sorted(again)
+        decisions: dict[tuple[str, int], Decision] = {}
+        for start in range(0, len(names), MAX_FOUND):
+            decisions |= await self.incidents.get_decisions(names[start : start + MAX_FOUND])
+        return frozenset(again[name] for name, decision in decisions.items() if decision.by_person)
 
 
 def first_wait(document: JobDocument) -> float | None:

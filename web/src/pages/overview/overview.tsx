@@ -76,13 +76,12 @@ function Figures({ past }: { past: Past }) {
   const texts = useTexts();
   const words = texts.overview;
   const { fates, wait } = past;
-  const judged = fates.recovered + fates.by_hand + fates.not_well;
   const perHour = (3600 * sum(past.well)) / (past.step * past.well.length);
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm" component="ul" m={0} p={0} className="bare">
       <Figure words={words.perHour} value={hours(texts, perHour)} note={words.perHourNote(sum(past.well))} />
       <Figure words={words.median} value={wait.median === null ? "–" : words.seconds(wait.median)} note={words.medianNote} />
-      <Figure words={words.recovered} value={judged === 0 ? "–" : `${Math.round((100 * fates.recovered) / judged)} %`} note={words.recoveredNote(fates.recovered, judged)} />
+      <Figure words={words.recovered} value={fates.jobs === 0 ? "–" : `${Math.round((100 * fates.recovered) / fates.jobs)} %`} note={words.recoveredNote(fates.recovered, fates.jobs)} />
       <Figure words={words.savedHours} value={hours(texts, fates.core_hours_saved)} note={words.savedNote} />
     </SimpleGrid>
   );

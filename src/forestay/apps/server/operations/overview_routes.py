@@ -29,11 +29,11 @@ class WaitTimesOut(Out):
 
 class FatesOut(Out):
     jobs: int
-    """Jobs that had a failure, each once."""
+    """Jobs that had a failure, each once, whether they have ended or not: of these a share is told."""
     recovered: int
     """Ended well, and no person had acted on the failure."""
     by_hand: int
-    """Ended well after a person had acted on it."""
+    """Ended well after a person had acted on it, alone or for a group."""
     not_well: int
     """Failed, cancelled, or counted as done by a person."""
     open: int

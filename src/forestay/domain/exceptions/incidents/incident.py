@@ -193,6 +193,11 @@ class Decision:
     def id(self) -> str:
         return decision_id(self.incident, self.n)
 
+    @property
+    def by_person(self) -> bool:
+        """Rules are named with their set: ``domain/site#RULE``."""
+        return self.by != DEFAULT_POLICY and "#" not in self.by
+
 
 def decision_id(incident: str, n: int) -> str:
     return f"{incident}:{n}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.apps.server.asks import problem, steer, submit, submit_one
@@ -12,7 +12,12 @@ from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 from forestay.domain.jobs.job_document import FINAL
+from forestay.domain.playbooks.action import Resubmit
+from forestay.domain.playbooks.playbook import Playbook, PlaybookStep
+from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.jobs.job_store import JobQuery
+from forestay.services.exceptions.act.action_executor import ActionStatus
+from forestay.services.exceptions.triggers import Triggers
 from forestay.services.operations import usage_history
 
 pytestmark = pytest.mark.every_store
@@ -111,3 +116,45 @@ async def test_a_status_counts_what_is_open_once_for_all_who_ask(
     assert [answer.json()["jobs"] for answer in answers] == [{"available": 3}] * 5
     assert len(queries) <= 6, "counted at most twice, however slow the machine"
     assert all(len(query.states) == 1 and not query.states & FINAL for query in queries)
+
+
+@pytest.mark.finding("F-D12")
+async def test_what_a_person_did_is_a_persons_and_open_failures_count(server: RunningServer, tenant: str) -> None:
+    """Of four failures, one was recovered by a retry of its group, one by a playbook that a person launched, one by its own attempts, and one is open."""
+    ada, olga = server.person("submitter", tenant=tenant), server.person("operator", tenant=tenant, subject="olga")
+    held: dict[str, Any] = {"max_attempts": 1, "when_exhausted": "hold"}
+    by_group = await submit_one(ada, name="by-group", **held)
+    launched = await submit_one(ada, name="launched", **held)
+    await submit(ada, name="by-itself", max_attempts=2)
+    await submit(ada, name="open", **held)
+    pilot = await ScriptedPilot.register(server, tenant)
+    for claim in await pilot.claim(most=4):
+        await pilot.end(claim, log_tail=f"Frobnication of {claim['name']} is seven\n", **FAILURE)
+    incidents: dict[str, dict[str, Any]] = {}
+
+    async def all_recorded() -> bool:
+        await server.refresh()
+        for incident in (await olga.get("/v1/incidents")).json()["incidents"]:
+            incidents[incident["job"]] = incident
+        return len(incidents) == 4 and sum(incident["state"] == "held" for incident in incidents.values()) == 3
+
+    await until(all_recorded, "four failures, three of them held")
+    wish = {"fingerprint": incidents[by_group]["fingerprint"], "do": "retry", "reach": "one", "reason": "repaired"}
+    assert (await olga.post("/v1/inbox/acts", json=wish)).status_code == 201
+    # Over HTTP a playbook needs the flow engine; the service does the same without it.
+    components = server.services.components
+    name = incidents[launched]["id"]
+    (incident,) = (await components.incidents.get_incidents([name])).values()
+    again = Playbook("again", (PlaybookStep(Resubmit()),))
+    launcher = Triggers(components.pipeline, cast("ExceptionEngine", None), components.store, components.clock)
+    taken = await launcher.launch(incident, again, by="olga")
+    assert taken.did is ActionStatus.DONE
+
+    async def ended() -> dict[str, Any] | None:
+        for claim in await pilot.claim(most=4):
+            await pilot.end(claim)
+        fates: dict[str, Any] = (await _overview(server, tenant))["fates"]
+        return fates if fates["recovered"] + fates["by_hand"] == 3 else None
+
+    fates = await until(ended, "three to end well")
+    assert (fates["jobs"], fates["recovered"], fates["by_hand"], fates["open"]) == (4, 1, 2, 1)
