@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
-def _logs(*, verbose: bool) -> None:
-    """One line an event on stderr; JSON when nobody looks. Before the rest is imported, which imports structlog too."""
+def _logs(*, verbose: bool, audit: bool = True) -> None:
+    """One line an event on stderr; JSON when nobody looks. Before the rest is imported, which imports structlog too.
+
+    ``audit``: with the heads of the audit log, which an operator keeps with the logs.
+    """
     gc.disable()  # until `_run`: what is made while a process is imported and put together stays
     with hidden("rich"):  # structlog would only use it for tracebacks, which we format ourselves
         import structlog
@@ -27,6 +30,7 @@ def _logs(*, verbose: bool) -> None:
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
+            *([] if audit else [_without_audit]),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -36,6 +40,14 @@ def _logs(*, verbose: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr)
+
+
+def _without_audit(_logger: Any, _method: str, event: Any) -> Any:
+    if event.get("event") == "audit":
+        import structlog
+
+        raise structlog.DropEvent
+    return event
 
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
@@ -210,7 +222,7 @@ def dev(
     verbose: Verbose = False,
 ) -> None:
     """Run everything on this machine, to try it out. Server, orchestrator, reconciler, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
-    _logs(verbose=verbose)
+    _logs(verbose=verbose, audit=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.dev.process import run_dev
 

@@ -213,3 +213,12 @@ def test_the_limit_of_open_files_is_told_as_pilots(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (262_144, 262_144))
     (enough,) = machine.open_files(Settings(state=tmp_path, store="postgresql://db/forestay"))
     assert enough.state == GOOD
+
+
+@pytest.mark.finding("F-D17")
+def test_without_a_server_not_everything_is_called_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORESTAY_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("FORESTAY_TOKEN", "some-token")
+    ended = CliRunner().invoke(entry.app, ["doctor", "--state", str(tmp_path)])
+    assert ended.exit_code == 0, "it checks this machine, and servers may be stopped"
+    assert "Nothing is missing on this machine, but no server answered" in ended.stderr

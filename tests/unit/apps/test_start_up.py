@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from functools import partial
 from itertools import count
@@ -156,3 +157,12 @@ async def test_a_server_imports_nothing_for_a_request(tmp_path: Path) -> None:
             assert events.status_code == 200
             await anext(events.aiter_lines())
         assert imported()[len(before) :] == []
+
+
+@pytest.mark.finding("F-D17")
+@pytest.mark.parametrize(("audit", "shown"), [(True, 1), (False, 0)])
+def test_the_heads_of_the_audit_log_are_left_out_where_nobody_keeps_logs(audit: bool, shown: int) -> None:
+    code = f"from forestay.apps.processes import _logs; _logs(verbose=False, audit={audit}); import structlog; log = structlog.get_logger(); log.info('audit', number=1); log.info('other')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr.count('"event": "audit"') == shown
+    assert ended.stderr.count('"event": "other"') == 1

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-untyped]
 
+from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
 from forestay.domain.rules.context import BY_NAME, FIELDS, UNFILLED, Context, FieldType
 from forestay.ports.rules.conditions import ConditionProblem, Conditions
@@ -43,6 +45,9 @@ _NULLABLE: Mapping[FieldType, Any] = {
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _HAS = re.compile(r"\bhas\s*\(\s*([A-Za-z_][\w.]*)\s*\)")
 _MATCHES = re.compile(r"""\bmatches\s*\(\s*[rR]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
+_TEXTS = re.compile(r"""[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
+_SINGLE = re.compile(r"(?<![=!<>])=(?!=)")
+_UNDECLARED = re.compile(r"undeclared reference to '([^']{1,200})'")
 _CODE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 
 
@@ -128,7 +133,7 @@ class CelConditions(Conditions):
         try:
             checked = self._checking.compile(text)
         except (RuntimeError, ValueError) as error:
-            return wrong + _told(error)
+            return wrong + (_assignments(text) or _told(error))
         if checked.return_type() != cel.Type.BOOL:
             wrong.append(
                 ConditionProblem(1, 1, f"a condition must be bool; this is {checked.return_type().name().lower()}")
@@ -160,10 +165,32 @@ def _place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
 
 
+def _assignments(text: str) -> list[ConditionProblem]:
+    """Where one sign stands that two were meant for. CEL would complain of each word behind it."""
+    # As long as it was, so that places stay.
+    bare = _TEXTS.sub(lambda match: "_" * len(match[0]), text)
+    return [
+        ConditionProblem(*_place(text, match.start()), "use == to compare; a single = is not an operator")
+        for match in _SINGLE.finditer(bare)
+    ]
+
+
+def _hint(message: str) -> str:
+    """What was probably meant by a name that nobody knows."""
+    match = _UNDECLARED.match(message)
+    if match is None:
+        return message
+    name = match[1]
+    if name in list(Cause) or name in list(RetryNeed):
+        return f'{message}; put text in quotes: "{name}"'
+    close = get_close_matches(name, BY_NAME, n=1)
+    return f"{message}; did you mean {close[0]}?" if close else f"{message}; forestay rules fields lists the fields"
+
+
 def _told(error: Exception) -> list[ConditionProblem]:
     problems = [
         ConditionProblem(
-            max(0, int(line)), max(0, int(column)), _CODE.sub("", message.removesuffix(" (in container '')"))
+            max(0, int(line)), max(0, int(column)), _hint(_CODE.sub("", message.removesuffix(" (in container '')")))
         )
         for line, column, message in _PLACE.findall(str(error))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -92,3 +93,34 @@ def fitted(columns: Sequence[Column], needed: Sequence[int], width: int) -> list
         widths[place] -= given_max
         too_much -= given_max
     return widths
+
+
+_PIECES = re.compile(r"((?:\x1b\[[0-9;]*m)+)|( +)|([^ \x1b]+)")
+
+
+def folded(text: str, width: int, indent: int) -> list[str]:
+    """A line in parts of at most so many places, broken at spaces; the parts behind the first are set in. Colours take no place."""
+    lines, line, used, gap = list[str](), "", 0, ""
+    for match in _PIECES.finditer(text):
+        colour, space, word = match.groups()
+        if colour:
+            line += gap + colour
+            used, gap = used + len(gap), ""
+        elif space:
+            gap += space
+        else:
+            while word:
+                room = width - used - len(gap)
+                if cells(word) <= room:
+                    line, used, gap, word = line + gap + word, used + len(gap) + cells(word), "", ""
+                elif used > indent:
+                    lines.append(line)
+                    line, used, gap = " " * indent, indent, ""
+                else:
+                    # Longer than a line: it is broken where it must be.
+                    part = word[:1]
+                    while len(part) < len(word) and cells(word[: len(part) + 1]) <= room:
+                        part = word[: len(part) + 1]
+                    lines.append(line + gap + part)
+                    line, used, gap, word = " " * indent, indent, "", word[len(part) :]
+    return [*lines, line] if line.strip() or not lines else lines

@@ -128,7 +128,26 @@ class PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_plain_values(self, ctx)
-        return super().parse_args(ctx, args)
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            _name_all_missing(self, ctx, words, error)
+            raise
+
+
+def _name_all_missing(command: Any, ctx: Any, words: Sequence[str], error: Any) -> None:
+    """Of several options that are missing, Typer names the first; whoever adds that one would be told of the next."""
+    if type(error).__name__ != "MissingParameter":
+        return
+    used = {word.partition("=")[0] for word in words}
+    missing = [
+        param.opts[0]
+        for param in command.get_params(ctx)
+        if param.required and param is not error.param and param.opts[0].startswith("-") and not used & set(param.opts)
+    ]
+    if missing:
+        error.message = f"Also missing: {', '.join(repr(name) for name in missing)}."
 
 
 class LazyGroup(TyperGroup):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.columns import Column, table
+from forestay.apps.cli.columns import Column, folded, table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -68,6 +68,11 @@ class CommandOutput:
     def data(self, text: str = "") -> None:
         """One line of what was asked for."""
         sys.stdout.write(text + "\n")
+
+    def folded(self, text: str, indent: int) -> None:
+        """One line of what was asked for; on a terminal in several, the others set in, if it is too long."""
+        for line in [text] if self.width is None else folded(text, self.width, indent):
+            self.data(line)
 
     @property
     def wide(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import ago, moment
-from forestay.apps.cli.columns import Column
+from forestay.apps.cli.columns import Column, cells
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.ids import ShortIds
 from forestay.apps.cli.output import CommandOutput, as_json
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # httpx takes longer to load than `--help` may take
     from forestay.client.transport.settings import ClientSettings
 
 T = TypeVar("T")
+_PLACE = re.compile(r"([a-z]+):(\d{1,6}):(\d{1,6})")
+_WHERE = re.compile(r"^\d{1,6}:\d{1,6}: ")
 REOPEN_AFTER = 1.0
 """Seconds before a stream that broke is opened again."""
 
@@ -49,6 +52,8 @@ class Session:
             as_json=options.as_json, quiet=options.quiet, verbose=options.verbose, form=options.form
         )
         self._client: ForestayClient | None = None
+        self.sources: dict[str, str] = {}
+        """Texts that were sent, by the names that places in them begin with."""
 
     @cached_property
     def settings(self) -> ClientSettings:
@@ -176,13 +181,31 @@ class Session:
                 problem |= {"status": error.status, "title": error.title, "errors": list(error.problems)}
             sys.stderr.write(as_json({"error": problem}) + "\n")
             return code
-        self.out.complain(neutral.lines(str(error)))
-        if isinstance(error, errors.ApiError):
-            for problem_of_field in error.problems:
-                self.out.say("  " + neutral.line(_field(problem_of_field)))
+        problems = list(error.problems) if isinstance(error, errors.ApiError) else []
+        message = str(error)
+        if problems and _says(problems[0], message):
+            # The first of them is the message, with its place.
+            self.out.complain(neutral.line(_field(problems[0])))
+            self._point_at(problems.pop(0))
+        else:
+            self.out.complain(neutral.lines(message))
+        for problem_of_field in problems:
+            self.out.say("  " + neutral.line(_field(problem_of_field)))
+            self._point_at(problem_of_field)
         for hint in self._advice(error):
             self.out.say(hint)
         return code
+
+    def _point_at(self, problem: object) -> None:
+        """The line of a text that a problem is in, and a mark below the place."""
+        at = str(problem.get("at", "")) if isinstance(problem, dict) else ""
+        match = _PLACE.fullmatch(at)
+        lines = self.sources.get(match[1], "").splitlines() if match is not None else []
+        if match is None or not 0 < int(match[2]) <= len(lines):
+            return
+        line, column = lines[int(match[2]) - 1], int(match[3])
+        before = neutral.line(line[: column - 1])
+        self.out.say(f"    {neutral.line(line)}\n    {' ' * cells(before)}^")
 
     def _advice(self, error: ClientError) -> list[str]:
         from forestay.client.transport import errors
@@ -214,6 +237,12 @@ def _codes() -> list[tuple[type[Exception], ExitCode]]:
         (errors.Unavailable, ExitCode.UNAVAILABLE),
         (errors.TimedOut, ExitCode.TIMEOUT),
     ]
+
+
+def _says(problem: object, message: str) -> bool:
+    """Whether a message says no more than a problem does."""
+    detail = str(problem.get("detail", "")) if isinstance(problem, dict) else str(problem)
+    return bool(detail) and (message == detail or _WHERE.sub("", message) == detail)
 
 
 def _field(problem: object) -> str:

@@ -41,7 +41,13 @@ def run_doctor(state: Path | None, *, as_json: bool) -> int:
                 sys.stdout.write(f"{'':<21} {result.remedy}\n")
     missing = sum(result.state == MISSING for result in results)
     if not as_json:
-        sys.stderr.write("Nothing is missing.\n" if not missing else f"{missing} missing; see the advice for each.\n")
+        away = any(result.about == "server" and result.state != GOOD for result in results)
+        good = (
+            "Nothing is missing on this machine, but no server answered; see the advice for it."
+            if away
+            else "Nothing is missing."
+        )
+        sys.stderr.write(f"{good}\n" if not missing else f"{missing} missing; see the advice for each.\n")
     return 1 if missing else 0
 
 

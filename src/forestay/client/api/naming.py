@@ -157,12 +157,14 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
     """The id of the incident that a name stands for.
 
     It may be the incident's own id, or that of its job or run, whose newest incident is meant; the id that a batch system
-    gave the job; or `newest`, of all that need attention. Each of them may be shortened.
+    gave the job; or `newest`, of those that need attention, and if there is none, of all. Each of them may be shortened.
     """
     if name == NEWEST:
         page = client.find_incidents({"state": "held"}, limit=1)
         if not page.incidents:
-            raise NotFoundError("no failures need attention", status=404)
+            page = client.find_incidents({}, limit=1)
+        if not page.incidents:
+            raise NotFoundError("no failures need attention, and none is recorded", status=404)
         return page.incidents[0]["id"]
     if is_whole(name):
         try:

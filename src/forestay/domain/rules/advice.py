@@ -54,7 +54,7 @@ def retry_advice(finding: Mapping[str, Any], act: Answer, *, wait: int = 0, word
     why = f" ({words.rstrip('.')})" if words else ""
     by = "" if act.by == DEFAULT_POLICY or not act.by else f", as {_who(act.by)} says"
     if act.way in _TRIED:
-        after = f" {wait_words(wait)}" if wait else ""
+        after = f" {wait_words(wait)}" if wait and wait_words(wait) not in words else ""
         joint = ": " if not known or act.way in _FITS[need] else "; all the same "
         return f"{helps}{joint}{_TRIED[act.way]}{after}{by}{why}."
     if act.way in _STOPPED:

@@ -13,6 +13,7 @@ from forestay.domain.exceptions.incidents.incident import Decision, Incident
 from forestay.domain.jobs.claim import MAX_RELEASES, said_by_policy
 from forestay.domain.playbooks.action import ActionKind
 from forestay.domain.rules.condition import ConditionVerdict
+from forestay.domain.rules.in_words import need_in_words
 from forestay.domain.rules.incident_outcome import DEFAULT_POLICY
 from forestay.domain.rules.rule_set import Ruling
 from forestay.domain.rules.rule_tree import Conclusion
@@ -158,15 +159,9 @@ def _need(value: object) -> RetryNeed:
 
 def _told(step: Mapping[str, Any]) -> str:
     needs: Any = step.get("needs") or {}
-    changes = [f"{name} {_change(need)}" for name, need in needs.items()] if isinstance(needs, Mapping) else []
+    changes = [need_in_words(name, need) for name, need in needs.items()] if isinstance(needs, Mapping) else []
     place = [str(step[name]) for name in ("how", "target") if step.get(name) and step[name] not in ("same", "changed")]
     return " ".join([str(step.get("action", "")), *place, *changes])
-
-
-def _change(need: object) -> str:
-    if not isinstance(need, Mapping):
-        return ""
-    return f"× {need['factor']:g}" if need.get("factor") is not None else f"to {need.get('to')}"
 
 
 def _number(value: object) -> int:

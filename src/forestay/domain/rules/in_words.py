@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from forestay.domain.exceptions.incidents.retry_verdict import wait_words
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, Walk
 
 
@@ -19,7 +21,27 @@ def _step(step: object) -> str:
         return str(step)
     first = str(step.get("do") or step.get("action") or next(iter(step)))
     target = step.get("on") or step.get("target")
-    return f"{first} {target}" if target else first
+    return " ".join([first, *([str(target)] if target else []), *_terms(step)])
+
+
+def _terms(step: Mapping[str, Any]) -> Iterator[str]:
+    """How it is done: where, with how much, after which wait, and why."""
+    if step.get("how") not in (None, "same", "changed"):
+        yield str(step["how"])
+    needs: Any = step.get("needs")
+    for name, need in needs.items() if isinstance(needs, Mapping) else ():
+        yield f"with {need_in_words(str(name), need)}"
+    if isinstance(step.get("wait"), int) and step["wait"]:
+        yield wait_words(step["wait"])
+    if step.get("reason"):
+        yield f"({step['reason']})"
+
+
+def need_in_words(name: str, need: object) -> str:
+    """A change of what a job may use: `memory × 2`, `wall to 3600`."""
+    if not isinstance(need, Mapping):
+        return name
+    return f"{name} × {need['factor']:g}" if need.get("factor") is not None else f"{name} to {need.get('to')}"
 
 
 def effective_rule(tree: RuleTree, rule: str) -> str:

@@ -140,3 +140,26 @@ def test_a_context_is_read_within_its_bounds_and_every_mistake_is_told() -> None
     assert isinstance(data, dict)
     assert data["huge"] == float(2**80)
     assert len(data["text"]) == 4000
+
+
+@pytest.mark.finding("F-D17")
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("cause = memory", (1, 7), "use == to compare"),
+        ('confidence >= 0.8 &&\n  cause = "a = b"', (2, 9), "use == to compare"),
+        ("cause == memory", (1, 10), 'put text in quotes: "memory"'),
+        ("job.attemt < 2", (1, 4), "did you mean job.attempt?"),
+        ("nonsense.x > 3", (1, 9), "forestay rules fields lists the fields"),
+    ],
+)
+def test_a_mistake_that_people_make_is_told_once_with_what_to_write(
+    text: str, place: tuple[int, int], words: str
+) -> None:
+    (problem,) = CelConditions().compile(text)
+    assert (problem.line, problem.column) == place
+    assert words in problem.message
+
+
+def test_an_equals_sign_in_a_text_is_no_mistake() -> None:
+    assert CelConditions().compile('evidence.log_tail.exists(line, line.contains("a = b"))') == ()

@@ -24,6 +24,8 @@ from forestay.apps import entry
 from forestay.apps.cli import PANELS, app
 from forestay.apps.cli.lazy_commands import CommandGroup
 from forestay.apps.cli.output import wants_colour
+from forestay.apps.cli.session import Options, Session
+from forestay.client.transport.errors import BadRequest
 
 JOB = job_json(1)["id"]
 
@@ -251,3 +253,22 @@ def test_the_token_is_in_no_argument(forestay: Shell, tmp_path: Path) -> None:
 
 def _options(forestay: Shell) -> list[str]:
     return [word for words in CALLS for word in forestay(*words, "--help").out.split() if word.startswith("--")]
+
+
+@pytest.mark.finding("F-D17")
+def test_an_error_of_an_expression_is_told_once_with_its_line_and_a_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session(Options())
+    session.sources["condition"] = 'confidence > 0.8 &&\n  数据 = "x"'
+    problem = {"at": "condition:2:6", "detail": "use == to compare"}
+    other = {"at": "condition:1:1", "detail": "something else"}
+    session.report(BadRequest("2:6: use == to compare", status=422, problems=[problem, other]))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: condition:2:6: use == to compare",
+        '      数据 = "x"',
+        "           ^",
+        "  condition:1:1: something else",
+        "    confidence > 0.8 &&",
+        "    ^",
+    ]
+    session.report(BadRequest("it is not true", status=422, problems=[{"at": "rule", "detail": "it is not true"}]))
+    assert capsys.readouterr().err == "error: rule: it is not true\n"

@@ -124,6 +124,7 @@ SHAPE = [
     (flow_of("  a: {command: [x], resources: {cores: 2}}"), "4:33: tasks.a.resources.cores: resources has no field 'cores'"),
     (flow_of("  a: {command: [x], resources: {memory: 4 gigs}}"), "4:33: tasks.a.resources.memory: a size is"),
     (flow_of("  a: {command: [x], deadline: soon}"), "4:21: tasks.a.deadline: a time is"),
+    (flow_of("  a: {command: [x], retries: 3}"), "4:21: tasks.a.retries: a task has no field 'retries'; did you mean 'max_attempts'?"),
     (flow_of("  a: {command: [x], effects: extrenal}"), "not \"extrenal\"; did you mean 'external'?"),
     (flow_of("  a: {command: [x], wait: 1}"), "expected true or false"),
     (flow_of("  a: {command: [x], max_attempts: many}"), "expected an integer"),

@@ -15,6 +15,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
 from forestay.apps.cli.flows.run_view import follow
 from forestay.apps.cli.ids import short
+from forestay.apps.cli.incidents.decided import what_was_decided, who_decided, why_decided
 from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
 
@@ -110,12 +111,30 @@ def ended_words(session: Session, run: RunDetails) -> int:
         out.data(f"{run['id']} {run['state']}")
         for name, value in run["outputs"].items():
             out.data(neutral.line(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
+    _tell_retried(session, run["id"], well=well)
     if not well:
         if run["reason"]:
             out.say(neutral.line(f"Why: {run['reason']}"))
         _tell_failed_jobs(session, run["id"])
         out.say(f"More: forestay runs history {short(run['id'])}")
     return ExitCode.OK if well else ExitCode.JOB_FAILED
+
+
+def _tell_retried(session: Session, run: str, *, well: bool) -> None:
+    """What failed on the way and was answered without a person, and by whose word: otherwise nobody would know of it."""
+    if session.out.quiet or session.out.as_json:
+        return
+    page = session.client.find_incidents({"run": run, "state": "complete"}, limit=SHOWN)
+    for incident in page.incidents:
+        decisions = session.client.incident(incident["id"])["decisions"]
+        if not decisions:
+            continue
+        decision, what = decisions[-1], incident["task"] or incident["title"] or short(incident["job"])
+        words = f"{'Recovered' if well else 'Retried'}: {what}, cause {incident['cause']}; {what_was_decided(decision)}, by {who_decided(decision['by'])}"
+        why = why_decided(decision)
+        session.out.say(neutral.line(f"{words}: {why}" if why else words))
+    if page.cursor:
+        session.out.say(f"There are more: forestay runs history {short(run)}")
 
 
 def _tell_failed_jobs(session: Session, run: str) -> None:

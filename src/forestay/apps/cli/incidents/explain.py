@@ -10,12 +10,15 @@ import typer
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import lasting, moment, size
 from forestay.apps.cli.ids import short
+from forestay.apps.cli.incidents.decided import what_was_decided, who_decided, why_decided
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
-    from forestay.client.api.schemas import DecisionJson, IncidentWhole, Job
+    from forestay.client.api.schemas import IncidentWhole, Job
 
 MOST = 20
+INDENT = 12
+"""Where the values stand."""
 
 
 def explain(
@@ -44,7 +47,7 @@ def explain(
         session.out.document({"job": found_job, "incidents": whole})
         return
     for line in told(found_job, whole, session.out.paint):
-        session.out.data(line)
+        session.out.folded(line, INDENT)
     if page.cursor is not None:
         session.out.say(f"These are the last {MOST}.")
     if whole and whole[-1]["state"] == "held":
@@ -60,7 +63,14 @@ def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhol
     from forestay.client.transport.errors import Ambiguous, NotFoundError
 
     if name is None:
-        incident = session.client.incident(session.incident(NEWEST))
+        try:
+            incident = session.client.incident(session.incident(NEWEST))
+        except NotFoundError:
+            # A failure is recorded some seconds after the job has failed.
+            page = session.client.find_jobs({"state": ["faulted", "failed"]}, sort="-changed", limit=1)
+            if not page.jobs:
+                raise
+            return page.jobs[0], None
     elif (of_batch_job := resolve_batch_id(session.client, name)) is not None:
         incident = session.client.incident(of_batch_job)
     else:
@@ -86,11 +96,12 @@ def _explain_incident(session: Session, incident: IncidentWhole) -> None:
         return
     paint = session.out.paint
     what = incident["task"] or f"run {incident['run']}"
-    session.out.data(paint(neutral.line(what), "bold") + neutral.line(f" of {incident['owner']}, {incident['type']}"))
+    head = paint(neutral.line(what), "bold") + neutral.line(f" of {incident['owner']}, {incident['type']}")
+    session.out.folded(head, INDENT)
     session.out.data(paint(incident["id"], "dim"))
     session.out.data()
     for line in _incident(incident, paint):
-        session.out.data(line)
+        session.out.folded(line, INDENT)
     if incident["run"]:
         session.out.say(f"Its run: forestay runs history {incident['run']}")
     if incident["state"] == "held":
@@ -108,7 +119,12 @@ def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) ->
     yield paint(job["id"], "dim")
     if not incidents:
         yield ""
-        yield "Nothing went wrong with it, as far as is known."
+        failed = job["state"] in {"faulted", "failed"} and job["attempt"]
+        yield (
+            "It failed, and its cause is not recorded yet: ask again in a few seconds."
+            if failed
+            else "Nothing went wrong with it, as far as is known."
+        )
     for incident in incidents:
         yield ""
         yield from _incident(incident, paint)
@@ -133,7 +149,7 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
         yield f"            This error: {neutral.line(record['words'])}."
     for decision in incident["decisions"]:
         detail = decision["detail"]
-        yield f"  Decided   {_verdict(decision)}, by {neutral.line(_who(decision['by']))}: {neutral.line(str(detail.get('words', '')))}"
+        yield f"  Decided   {what_was_decided(decision)}, by {neutral.line(who_decided(decision['by']))}: {neutral.line(why_decided(decision))}"
         for step in detail.get("path", [])[1:-1]:  # the last is the one that decided
             yield f"            rule {neutral.line(short(step['rule']))}: {step['verdict']}{neutral.line(' — ' + step['message'] if step['message'] else '')}"
         shadow = detail.get("shadow")
@@ -150,21 +166,9 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     yield f"  Stands    {paint(incident['state'], 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
 
 
-def _who(by: str) -> str:
-    """A rule by the beginning of its id and its set; the default policy by its name."""
-    rule_set, mark, rule = by.partition("#")
-    return f"rule {short(rule)} of {rule_set}" if mark else by
-
-
 def _last_lines(evidence: dict[str, Any]) -> list[str]:
     """Where no line decided, the last ones say most."""
     return [line for line in str(evidence.get("log_tail", "")).splitlines() if line.strip()][-3:]
-
-
-def _verdict(decision: DecisionJson) -> str:
-    if decision["playbook"] is None:
-        return str(decision["verdict"])
-    return ", ".join(str(step.get("action", "")) for step in decision["playbook"].get("steps", []))
 
 
 def _seen(evidence: dict[str, Any]) -> str:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.amounts import lasting, moment, read_moment, size
+from forestay.apps.cli.incidents.decided import DecisionReader
 from forestay.apps.cli.jobs.describe import JOB, in_words
 from forestay.apps.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from forestay.client.api.schemas import Job, Story
+    from forestay.client.api.schemas import Job, Story, TransitionJson
 
 TAIL = 10
 """Lines of a log that are shown with a failed attempt."""
@@ -28,12 +29,14 @@ def story(session: Session, job: Annotated[str, JOB]) -> None:
     if session.out.as_json:
         session.out.document({"job": found_job, **story})
         return
-    for line in narrated(found_job, story, session.out.paint):
+    for line in narrated(found_job, story, session.out.paint, DecisionReader(session).words):
         session.out.data(line)
 
 
-def narrated(job: Job, story: Story, paint: Callable[..., str]) -> Iterator[str]:
-    """The lines of a story."""
+def narrated(
+    job: Job, story: Story, paint: Callable[..., str], words_of: Callable[[TransitionJson], str]
+) -> Iterator[str]:
+    """The lines of a story. ``words_of``: the sentence of a line."""
     index = "" if job["index"] is None else f"[{job['index']}]"
     yield paint(neutral.line(f"{job['name']}{index}"), "bold") + neutral.line(f" of {job['owner']}: {_status(job)}")
     yield paint(job["id"], "dim")
@@ -47,7 +50,7 @@ def narrated(job: Job, story: Story, paint: Callable[..., str]) -> Iterator[str]
             day = at.strftime("%Y-%m-%d")
             yield paint(day, "dim")
         clock = at.strftime("%H:%M:%S") if at else "-" * 8
-        words = neutral.line(line.get("words") or line["event"])
+        words = neutral.line(words_of(line))
         yield f"  {paint(clock, 'dim')}  {paint(words, _colour(line['event']))}"
         if line["event"] in {"failure", "quarantine", "keep-completion"}:
             for other_evidence in [

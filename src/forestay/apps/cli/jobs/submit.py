@@ -308,8 +308,10 @@ def _send(
                 for portion in submit_many(session.client, jobs, specification, key=used):
                     accepted += portion
                     step.to(len(accepted))
-    except (ClientError, KeyboardInterrupt, typer.BadParameter):
-        _tell_of_rest(session, accepted, used, total)
+    except (ClientError, KeyboardInterrupt, typer.BadParameter) as error:
+        if accepted or isinstance(error, KeyboardInterrupt) or getattr(error, "outcome_unknown", False):
+            # Else nothing was submitted, and there is nothing to continue.
+            _tell_of_rest(session, accepted, used, total)
         raise
     if not accepted:
         raise typer.BadParameter("there are no jobs to submit")

@@ -92,6 +92,9 @@ def _show_set(session: Session, rule_set: str, version: int | None) -> int:
         session.out.data(session.out.paint(neutral.line(f"{tree['type']} {tree['task']}".strip()), "cyan"))
         for rule, line in zip(tree["rules"], tree["words"], strict=True):
             session.out.data(f"  {neutral.line(line)}  {session.out.paint(ids.short(rule['id']), 'dim')}")
+            if rule.get("description"):
+                indent = " " * (len(line) - len(line.lstrip()) + 4)
+                session.out.data(indent + session.out.paint(neutral.line(str(rule["description"])), "dim"))
     return ExitCode.OK
 
 
@@ -200,6 +203,7 @@ def add(
     """
     rule_set = set_named(rule_set)
     draft = _draft(session, file, type_, task, condition, playbook, why, incident)
+    session.sources["condition"] = str(draft.get("condition", ""))
     made = session.client.add_rule(rule_set, {**draft, "confirmed": yes or draft.get("confirmed", False)})
     done = changed(session, made, "Added in shadow mode")
     session.out.say(f"To let it act: forestay rules promote {short(made['rule'])}")

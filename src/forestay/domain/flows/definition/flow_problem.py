@@ -26,9 +26,23 @@ class FlowProblem:
         return text
 
 
+_MEANT = {
+    **dict.fromkeys(("attempts", "max_retries", "retries", "retry", "tries"), "max_attempts"),
+    **dict.fromkeys(("backoff", "retry_delay"), "retry_wait"),
+    **dict.fromkeys(("depends", "depends_on", "dependencies", "requires"), "after"),
+    **dict.fromkeys(("cores", "cpu", "cpus", "gpus", "mem", "memory", "time", "walltime"), "resources"),
+    **dict.fromkeys(("env", "vars"), "environment"),
+    **dict.fromkeys(("cmd", "exec"), "command"),
+}
+"""What other systems call things."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name."""
     names = sorted(known)
+    meant = _MEANT.get(name.lower())
+    if meant in names:
+        return f"; did you mean {meant!r}?"
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"

@@ -252,3 +252,18 @@ def test_whose_suspension_is_lifted_is_asked_where_it_is_not_clear(forestay: She
     assert (ended.code, ended.out) == (2, "")
     assert "suspended by bob, eve" in ended.err
     assert api.sent("POST", f"/v1/runs/{run}/verbs") == []
+
+
+@pytest.mark.finding("F-D17")
+def test_what_recovered_on_the_way_is_told_with_the_rule_and_its_reason(
+    forestay: Shell, api: FakeApi, flow: str
+) -> None:
+    run = api.runs.put(completed())
+    recovered = incident_json(7, run=run, task="first", cause="memory", state="complete")
+    by, why = "domain/site#3592c0a2-4b5a", 'if cause == "memory"; more memory helps'
+    playbook = {"steps": [{"action": "resubmit"}]}
+    recovered["decisions"] = [{"n": 1, "verdict": "playbook", "by": by, "playbook": playbook, "detail": {"words": why}}]
+    api.incidents.append(recovered)
+    ended = forestay("run", flow)
+    assert f"Recovered: first, cause memory; resubmit, by rule 3592c0a2 of domain/site: {why}\n" in ended.err
+    assert "Recovered" not in forestay("run", "-q", flow).err

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi, incident_json, job_json
+
+from forestay.apps.cli.columns import cells
 
 
 def test_without_a_job_the_newest_that_waits_for_a_person_is_explained(forestay: Shell, api: FakeApi) -> None:
@@ -110,3 +114,54 @@ def test_nothing_waits(forestay: Shell) -> None:
     ended = forestay("explain")
     assert ended.code == 3
     assert "no failures need attention" in ended.err
+
+
+@pytest.mark.finding("F-D17")
+def test_right_after_a_failure_it_is_said_that_its_cause_comes(forestay: Shell, api: FakeApi) -> None:
+    api.put(job_json(3, state="faulted", attempt=1))
+    for words in (["explain"], ["explain", job_json(3)["id"]]):
+        ended = forestay(*words)
+        assert ended.code == 0, ended.err
+        assert "It failed, and its cause is not recorded yet" in ended.out
+
+
+@pytest.mark.finding("F-D17")
+def test_where_nothing_needs_attention_the_newest_failure_is_meant(forestay: Shell, api: FakeApi) -> None:
+    api.put(job_json(3))
+    api.incidents.append(incident_json(1, job=job_json(3)["id"], state="complete"))
+    assert "Stands    complete" in forestay("explain").out
+
+
+WIDE = "数据" * 60
+LONG = "/scratch/" + "a" * 150 + f"/{WIDE} was not found " + "word " * 60
+
+
+def test_no_line_wraps_at_a_hundred_columns(forestay: Shell, api: FakeApi) -> None:
+    """Long names, long errors without a space, and wide characters, in `explain`, `inbox` and `jobs`, also in colour."""
+    job = job_json(3, state="faulted", name=f"align-{WIDE}-{'x' * 120}", owner="o" * 60)
+    api.put(job)
+    finding = {"confidence": 0.9, "cause": "code", "words": LONG, "lines": [LONG, WIDE], "advice": LONG, "retry": "no"}
+    incident = incident_json(1, job=job["id"], owner="o" * 60, title=LONG, note=LONG)
+    incident["context"] = {"evidence": {"exit_code": 7, "log_tail": LONG, "node": "n" * 130}, "finding": finding}
+    incident["advice"] = LONG
+    incident["decisions"][0]["detail"] = {"words": LONG}
+    api.incidents.append(incident)
+    api.inbox.append(
+        {
+            "group": "", "fingerprint": "1-0a1b2c3d4e5f", "title": LONG, "cause": "data-missing", "owner": "o" * 60, "owners": 1,
+            "count": 100_000, "core_hours": 12345.6, "oldest": "2026-05-01T10:00:00.000Z", "incident": incident["id"],
+            "job": job["id"], "run": "", "waits_for": "person", "note": LONG, "next": f"forestay explain {job['id'][:8]}",
+        }
+    )  # fmt: skip
+    for colour in ("0", "1"):
+        forestay.environment |= {"COLUMNS": "100", "CLICOLOR_FORCE": colour}
+        for words in (["explain", job["id"]], ["inbox"], ["inbox", "--each"], ["jobs"]):
+            ended = forestay(*words)
+            assert ended.code == 0, ended.err
+            assert len(ended.out.splitlines()) > 1
+            for line in ended.out.splitlines():
+                assert cells(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 100, (words, line)
+    del forestay.environment["COLUMNS"]
+    assert " ".join(LONG.split()) in forestay("explain", job["id"]).out, (
+        "whoever reads it by a program gets whole lines"
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.fake_api import FakeApi, claim_json, ending_json, event, job_json
+from tests.unit.apps.cli.fake_api import FakeApi, claim_json, ending_json, event, incident_json, job_json
 
 JOB = job_json(1)["id"]
 
@@ -223,3 +224,32 @@ def test_status(forestay: Shell, api: FakeApi) -> None:
     assert "alice of tenant physics (operator)" in text
     assert "   1 available" in text
     assert forestay("status", "--json").json["jobs"] == {"available": 1}
+
+
+@pytest.mark.finding("F-D17")
+def test_a_story_names_the_rule_and_its_reason(forestay: Shell, api: FakeApi) -> None:
+    api.put(job_json(1, attempt=1))
+    incident = incident_json(7, job=JOB, state="complete")
+    decided = {"verdict": "playbook", "playbook": {"steps": [{"action": "resubmit"}]}}
+    incident["decisions"] = [
+        {
+            "n": 1,
+            "by": "domain/site#3592c0a2-4b5a",
+            "detail": {"words": 'if cause == "memory"; more memory helps'},
+            **decided,
+        }
+    ]
+    api.incidents.append(incident)
+    by, note = f"playbook:{incident['id']}:1:0", f"incident {incident['id']}"
+    gone = by.replace("00000007", "00000008")
+    api.stories[JOB] = {
+        "story": [
+            line("retry", f"Retrying ({by}): {note}.", by=by, note=note),
+            line("retry", f"Retrying ({gone}): {note}.", by=gone, note=note),
+        ],
+        "evidence": [],
+    }
+    told = forestay("story", JOB).out
+    assert 'Retrying (rule 3592c0a2 of domain/site): if cause == "memory"; more memory helps.' in told
+    assert "Retrying (a playbook)" in told, "an incident that is gone keeps no story from being told"
+    assert "playbook:" not in told

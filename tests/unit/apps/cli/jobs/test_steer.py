@@ -124,3 +124,15 @@ def test_a_server_that_is_away_ends_the_round(forestay: Shell, api: FakeApi) -> 
     api.troubles = [Trouble(status=503, retry_after="60")]
     assert forestay("hold", *api.jobs).code == 6
     assert len(api.requests) == 1
+
+
+@pytest.mark.finding("F-D17")
+@pytest.mark.parametrize("command", ["force-fail", "force-complete"])
+def test_all_missing_options_are_named_at_once(forestay: Shell, api: FakeApi, command: str) -> None:
+    api.put(job_json(1, state="faulted"))
+    ended = forestay(command, job_json(1)["id"])
+    assert ended.code == 2
+    assert "Missing option '--attempt'. Also missing: '--reason'." in ended.err
+    ended = forestay(command, job_json(1)["id"], "--attempt=1")
+    assert "Missing option '--reason'" in ended.err
+    assert "Also" not in ended.err

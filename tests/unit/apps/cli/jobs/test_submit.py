@@ -170,3 +170,16 @@ def test_a_bad_line_is_named(forestay: Shell, text: str, value: str) -> None:
     ended = forestay("submit", "--file", "-", "--", "true", stdin=text)
     assert ended.code == 2
     assert value in " ".join(ended.err.split())
+
+
+@pytest.mark.finding("F-D17")
+def test_without_a_server_only_the_error_is_told(forestay: Shell) -> None:
+    """Nothing was sent, so nothing was accepted, and there is nothing to continue."""
+    forestay.environment["FORESTAY_SERVER"] = "http://127.0.0.1:9"
+    ended = forestay("submit", "--patience", "0", "--", "true")
+    assert ended.code == 6
+    assert ended.err.startswith("error: ")
+    assert "accepted" not in ended.err
+    del forestay.environment["FORESTAY_TOKEN"]
+    ended = forestay("submit", "--", "true")
+    assert ended.err.startswith("error: There is no token")

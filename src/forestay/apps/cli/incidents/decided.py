@@ -1,0 +1,65 @@
+"""Who decided about a failure, and why, in words: a rule by the beginning of its id with its reason, the default policy by its name, a person by theirs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from forestay.apps.cli.ids import short
+from forestay.apps.cli.session import Session
+
+if TYPE_CHECKING:
+    from forestay.client.api.schemas import DecisionJson, IncidentWhole, TransitionJson
+
+_STEP = re.compile(r"playbook:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(\d+):\d+")
+"""How a step of a playbook signs what it does to a job."""
+MOST_READ = 20
+"""Incidents that are read for one story."""
+
+
+def who_decided(by: str) -> str:
+    """A rule by the beginning of its id and its set; others by their names."""
+    rule_set, mark, rule = by.partition("#")
+    return f"rule {short(rule)} of {rule_set}" if mark else by
+
+
+def what_was_decided(decision: DecisionJson) -> str:
+    """The steps of its playbook, or its verdict."""
+    if decision["playbook"] is None:
+        return str(decision["verdict"])
+    return ", ".join(str(step.get("action", "")) for step in decision["playbook"].get("steps", []))
+
+
+def why_decided(decision: DecisionJson) -> str:
+    return str(decision["detail"].get("words", ""))
+
+
+@dataclass
+class DecisionReader:
+    """Reads the decisions that the lines of a story name, each incident once."""
+
+    session: Session
+    _known: dict[str, IncidentWhole | None] = field(default_factory=dict)
+
+    def words(self, line: TransitionJson) -> str:
+        """The sentence of a line, with the rule and its reason in the place of a step's id."""
+        from forestay.client import ClientError
+
+        words = line.get("words") or line["event"]
+        match = _STEP.fullmatch(line["by"])
+        if match is None:
+            return words
+        incident, n = match[1], int(match[2])
+        if incident not in self._known and len(self._known) < MOST_READ:
+            try:
+                self._known[incident] = self.session.client.incident(incident)
+            except ClientError:
+                # It may be removed by now; the story is told without it.
+                self._known[incident] = None
+        whole = self._known.get(incident)
+        decision = next((found for found in whole["decisions"] if found["n"] == n), None) if whole else None
+        if decision is None:
+            return words.replace(line["by"], "a playbook")
+        note = f"incident {incident}"
+        return words.replace(line["by"], who_decided(decision["by"])).replace(note, why_decided(decision) or note)
