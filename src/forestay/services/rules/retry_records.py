@@ -22,10 +22,16 @@ class RetryRecords:
     store: JobStore
 
     async def of(self, status: IncidentStatus) -> RetryRecord | None:
-        """The record of an incident's error, itself included; None: it has no fingerprint, or it cannot be counted now. It never raises: what is only shown must not hide the rest."""
+        """The record of an incident's error at its site, itself included; None: it has no fingerprint, or it cannot be counted now. It never raises: what is only shown must not hide the rest."""
         if not status.fingerprint:
             return None
-        query = IncidentQuery(tenant=status.tenant, kind=status.kind.value, fingerprint=status.fingerprint)
+        query = IncidentQuery(
+            tenant=status.tenant,
+            kind=status.kind.value,
+            fingerprint=status.fingerprint,
+            # Where nobody knows the site, all count.
+            site=status.site or None,
+        )
         try:
             page = await self.incidents.find(query, sort="-at", limit=MOST)
             statuses = {stored.status.id: stored.status for stored in page.statuses} | {status.id: status}
