@@ -143,7 +143,7 @@ async def test_a_failure_that_may_pass_is_tried_once_more_out_of_the_box(
     desk: Desk, log: str, cause: str, wait: int
 ) -> None:
     """No rule, no settings, a job that asks for no retries: one more try after a wait, then what the job says."""
-    ended = {"reason": "exit", "exit_code": 1}
+    ended: dict[str, Any] = {"reason": "exit", "exit_code": 1}
     last = AttemptResult(Token(0, 1), "claim-one", AttemptOutcome.FAILURE, host="n17", **ended)
     pipeline = desk.handler()
     await pipeline.handle_failures([(await desk.put("one", last=last), log)])
