@@ -55,7 +55,7 @@ def retry_advice(finding: Mapping[str, Any], act: Answer, *, wait: int = 0, word
     by = "" if act.by == DEFAULT_POLICY or not act.by else f", as {_who(act.by)} says"
     if act.way in _TRIED:
         after = f" {wait_words(wait)}" if wait and wait_words(wait) not in words else ""
-        joint = ": " if not known or act.way in _FITS[need] else "; all the same "
+        joint = ": " if not known or act.way in _FITS[need] else "; even so, "
         return f"{helps}{joint}{_TRIED[act.way]}{after}{by}{why}."
     if act.way in _STOPPED:
         joint = "; " if need in (RetryNeed.SAME, RetryNeed.ELSEWHERE) else ": "
@@ -82,8 +82,8 @@ def verdict_of(finding: Mapping[str, Any]) -> str:
 
 def need_of(finding: Mapping[str, Any]) -> RetryNeed:
     """What another try needs; of a finding that does not say so, nothing helps."""
-    said = finding.get("retry")
-    return RetryNeed(said) if said in list(RetryNeed) else RetryNeed.NO
+    need = finding.get("retry")
+    return RetryNeed(need) if need in list(RetryNeed) else RetryNeed.NO
 
 
 def _who(by: str) -> str:

@@ -132,7 +132,7 @@ def default_said(incident: Incident, then: Answer, facts: Mapping[str, Any]) -> 
     if releases >= MAX_RELEASES:
         return Answer(AnswerKind.HOLD, does="hold")
     finding: Any = incident.context.get("finding")
-    told: Mapping[str, Any] = finding if isinstance(finding, Mapping) else {}
+    verdict: Mapping[str, Any] = finding if isinstance(finding, Mapping) else {}
     course = default_course(
         said_by_policy(
             failures, _number(job.get("max_attempts")), hold=job.get("when_exhausted") == AnswerKind.HOLD.value
@@ -141,7 +141,7 @@ def default_said(incident: Incident, then: Answer, facts: Mapping[str, Any]) -> 
             cause=str(facts.get("cause", "unknown")),
             confidence=_confidence(facts.get("confidence")),
             retry=_need(facts.get("retry")),
-            tries=_number(told.get("tries")),
+            tries=_number(verdict.get("tries")),
             releases=releases,
             spent=_number(facts.get("history.same_cause")),
         ),

@@ -64,16 +64,16 @@ def test_the_words_of_the_advice_and_the_act_agree_at_every_occurrence(
         answer = default_answer(document, finding, free)
         detail = {"words": answer.words, "wait": answer.wait}
         decision = Decision("i", 1, "lab", NOW, answer.course.value, DEFAULT_POLICY, detail=detail)
-        said = advice_on(finding_to_json(finding), decision, SETTLED[answer.course], answer.words)
+        advice = advice_on(finding_to_json(finding), decision, SETTLED[answer.course], answer.words)
         after = carried_out(document, answer, now=NOW, by=DEFAULT_POLICY, cause=finding.cause.value)
-        assert bool(TRIES.search(said)) == (after.state is State.AVAILABLE), said
-        assert bool(STOPS.search(said)) == (after.state is not State.AVAILABLE), said
-        assert answer.words in said
+        assert bool(TRIES.search(advice)) == (after.state is State.AVAILABLE), advice
+        assert bool(STOPS.search(advice)) == (after.state is not State.AVAILABLE), advice
+        assert answer.words in advice
         if after.state is not State.AVAILABLE:
             return
         helps = finding.retry in (RetryNeed.SAME, RetryNeed.ELSEWHERE)
         unknown = finding.cause is Cause.UNKNOWN and finding.retry is RetryNeed.NO
-        assert helps or unknown or "all the same it is tried again" in said, said
+        assert helps or unknown or "even so, it is tried again" in advice, advice
         assert answer.charged or helps, "what another try does not help is not tried for free"
         document = after.having(state=State.FAULTED, attempt=after.attempt + 1, failures=after.failures + 1)
 
@@ -116,7 +116,7 @@ def test_a_safeguard_has_the_last_word() -> None:
 @pytest.mark.parametrize("way", list(AnswerKind))
 @pytest.mark.parametrize("need", list(RetryNeed))
 def test_every_act_has_its_sentence(way: AnswerKind, need: RetryNeed) -> None:
-    said = retry_advice({"cause": "memory", "retry": need.value}, Answer(way, "domain/site#0f1e2d3c-4b5a"))
+    advice = retry_advice({"cause": "memory", "retry": need.value}, Answer(way, "domain/site#0f1e2d3c-4b5a"))
     trying = way in (AnswerKind.RETRY, AnswerKind.CHANGED, AnswerKind.ELSEWHERE)
-    assert bool(TRIES.search(said)) == trying
-    assert not trying or "as rule 0f1e2d3c says" in said
+    assert bool(TRIES.search(advice)) == trying
+    assert not trying or "as rule 0f1e2d3c says" in advice

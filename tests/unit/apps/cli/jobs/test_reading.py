@@ -249,7 +249,7 @@ def test_a_story_names_the_rule_and_its_reason(forestay: Shell, api: FakeApi) ->
         ],
         "evidence": [],
     }
-    told = forestay("story", JOB).out
-    assert 'Retrying (rule 3592c0a2 of domain/site): if cause == "memory"; more memory helps.' in told
-    assert "Retrying (a playbook)" in told, "an incident that is gone keeps no story from being told"
-    assert "playbook:" not in told
+    story = forestay("story", JOB).out
+    assert 'Retrying (rule 3592c0a2 of domain/site): if cause == "memory"; more memory helps.' in story
+    assert "Retrying (a playbook)" in story, "an incident that is gone keeps no story from being told"
+    assert "playbook:" not in story
