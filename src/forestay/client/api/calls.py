@@ -245,6 +245,11 @@ def status() -> Call[Json]:
     return Call("GET", "/v1/status", document)
 
 
+def overview(span: str) -> Call[Json]:
+    """The results of the tenant's jobs in the last hour, day, week or month."""
+    return Call("GET", "/v1/overview", document, [("span", span)])
+
+
 def enrol(site: str, *, launch: str = "", seconds: int = 3600) -> Call[Json]:
     """A secret by which one pilot may register, once."""
     body = {"site": site, "launch": launch, "seconds": seconds}

@@ -193,6 +193,10 @@ class ForestayClient:
     def status(self) -> Json:
         return self.send(calls.status())
 
+    def overview(self, span: str = "day") -> Json:
+        """The results of the tenant's jobs in the last hour, day, week or month, and the outcomes of those that had a failure."""
+        return self.send(calls.overview(span))
+
     def login_link(self) -> Json:
         """A link that logs a browser in once, to look."""
         return self.send(calls.login_link())

@@ -161,6 +161,7 @@ class FakeApi:
     safeguards: dict[str, Any] = field(default_factory=lambda: {"stops": [], "groups": [], "limits": []})
     audit: list[dict[str, Any]] = field(default_factory=list)
     inbox: list[dict[str, Any]] = field(default_factory=list)
+    fates: dict[str, Any] = field(default_factory=dict)
     snoozed: int = 0
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     approvals: list[dict[str, Any]] = field(default_factory=list)
@@ -286,6 +287,8 @@ class FakeApi:
                 return 202, {"waits": waits}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
+            case ("GET", ["overview"]):
+                return 200, {"fates": self.fates}
             case ("GET", ["status"]):
                 you = {"subject": "alice", "tenant": "physics", "roles": ["operator"]}
                 servers = [{"name": "s-1", "url": self.url, "slots": 1024}]

@@ -11,7 +11,7 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli import session as session_of_verbs
-from forestay.apps.cli.amounts import moment
+from forestay.apps.cli.amounts import moment, number_of
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.command import lists
 from forestay.apps.cli.ids import short
@@ -122,7 +122,7 @@ def _show(session: Session, event: StreamEvent) -> int:
 
 
 def status(session: Session) -> None:
-    """Show servers, store, and the number of open jobs by state.
+    """Show servers, store, open jobs by state, and what came of failures.
 
     forestay status
     """
@@ -153,6 +153,19 @@ def status(session: Session) -> None:
     jobs: dict[str, int] = status.get("jobs") or {}
     counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda job: -job[1])]
     session.out.table([Column("JOBS", right=True), Column("STATE")], counted)
+    fates = session.client.overview("day").get("fates") or {}
+    if fates.get("jobs"):
+        session.out.data()
+        session.out.data(_failures(fates))
+
+
+def _failures(fates: dict[str, Any]) -> str:
+    """The jobs that had a failure, all of them, and what came of them."""
+    jobs, recovered = fates["jobs"], fates["recovered"]
+    parts = [f"{recovered:,} ({100 * recovered / jobs:.0f} %) recovered automatically"]
+    for key, words in (("by_hand", "recovered by a person"), ("not_well", "not recovered"), ("open", "not finished")):
+        parts += [f"{fates[key]:,} {words}"] if fates[key] else []
+    return f"{number_of(jobs, 'job')} with a failure in the last 24 hours: {', '.join(parts)}"
 
 
 def link(session: Session) -> None:

@@ -224,6 +224,15 @@ def test_status(forestay: Shell, api: FakeApi) -> None:
     assert "alice of tenant physics (operator)" in text
     assert "   1 available" in text
     assert forestay("status", "--json").json["jobs"] == {"available": 1}
+    assert "with a failure" not in text
+
+
+@pytest.mark.finding("F-D12")
+def test_status_tells_the_share_of_all_failures(forestay: Shell, api: FakeApi) -> None:
+    api.fates = {"jobs": 1_000, "recovered": 145, "by_hand": 9, "not_well": 0, "open": 846, "core_hours_saved": 1.0}
+    assert forestay("status").out.splitlines()[-1] == (
+        "1,000 jobs with a failure in the last 24 hours: 145 (14 %) recovered automatically, 9 recovered by a person, 846 not finished"
+    )
 
 
 @pytest.mark.finding("F-D17")
