@@ -122,7 +122,7 @@ def _show(session: Session, event: StreamEvent) -> int:
 
 
 def status(session: Session) -> None:
-    """Show servers, store, open jobs by state, and what came of failures.
+    """Show servers, store, open jobs by state, and the outcome of failures.
 
     forestay status
     """
