@@ -128,7 +128,8 @@ async def test_what_a_person_did_is_a_persons_and_open_failures_count(server: Ru
     await submit(ada, name="by-itself", max_attempts=2)
     await submit(ada, name="open", **held)
     pilot = await ScriptedPilot.register(server, tenant)
-    for claim in await pilot.claim(most=4):
+    for _ in range(4):
+        claim = await pilot.claim_one()
         await pilot.end(claim, log_tail=f"Frobnication of {claim['name']} is seven\n", **FAILURE)
     incidents: dict[str, dict[str, Any]] = {}
 
