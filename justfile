@@ -189,6 +189,10 @@ faults-stores *args:
     eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/system/faults/test_own_opensearch.py tests/system/faults/test_own_postgres.py tests/system/faults/test_spoilt_ways.py tests/system/faults/test_store_states.py tests/system/faults/test_crowd.py tests/unit/pilot/staging/test_outputs.py tests/live/test_restored.py {{ args }}
     uv run python -m tests.system.linearizability 5000 --stores split
 
+# Train the second classifier of causes, and write its card; after a change of the labelled failures or of examples in packs.
+train-second:
+    uv run python -m scripts.train_second
+
 # Write the page "Proof" and its pictures from bench/results.
 proof *args:
     uv run python -m bench.report {{ args }}

@@ -16,13 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.cause import SURE, CauseFinding
 from forestay.domain.exceptions.evidence.evidence import MOST_LINES, Evidence, bounded_lines
 from forestay.formats.rules.evidence_json import read_evidence
 
 FOLDER = Path(__file__).parent
-SURE = 0.8
-"""From this confidence on, a wrong answer counts as wrong and sure of itself."""
 
 
 class Fold(StrEnum):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+SURE = 0.8
+"""From this confidence on, the default policy and the rules that come with Forestay act on a cause."""
+
 
 class Cause(StrEnum):
     """Why an attempt did not end well."""
@@ -61,7 +64,7 @@ class CauseFinding:
 
     cause: Cause
     confidence: float
-    """From 0 to 1."""
+    """From 0 to 1: at least so often, of labelled failures, such a finding was right."""
     retry: RetryNeed
     pattern: str = ""
     """The pattern that decided; empty when none did."""

@@ -12,6 +12,7 @@ How they are weighed:
 - **Tellers that agree.** When another teller (the batch system, the log, the exit code, a measure) points to the same cause on its own, confidence rises.
 - **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the stronger one is the answer, below the confidence at which a rule acts. When both are weak, the answer
   is ``unknown`` and names both. A wrong answer that is sure of itself costs more than none.
+- **The wording.** A weak reading is compared with the second classifier (``wording``): if the errors that end the log are worded like other failures of that cause, it is surer. The cause stays.
 
 The order in which patterns are given does not matter.
 """
@@ -22,13 +23,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.failure_pattern import (
     MOST_LINES_SHOWN,
     FailurePattern,
     PatternIndex,
     PatternMatch,
 )
+from forestay.domain.exceptions.causes.wording import WordingModel, wording
 from forestay.domain.exceptions.evidence.evidence import (
     Evidence,
     PreparedEvidence,
@@ -117,10 +119,11 @@ class _PatternReading:
 
 
 class Classifier:
-    """Patterns made ready to be asked often."""
+    """Patterns made ready to be asked often, and the second classifier beside them, if there is one."""
 
-    def __init__(self, patterns: Iterable[FailurePattern]) -> None:
+    def __init__(self, patterns: Iterable[FailurePattern], wording_model: WordingModel | None = None) -> None:
         self.patterns = tuple(sorted(patterns, key=lambda pattern: (pattern.name, pattern.pack)))
+        self._wording_model = wording_model
         self._index = PatternIndex(self.patterns)
 
     def classify(self, evidence: Evidence) -> CauseFinding:
@@ -130,7 +133,8 @@ class Classifier:
             if finding is not None:
                 return finding
         seen = PreparedEvidence(evidence)
-        return weigh(seen, self.matches(seen))
+        matches = self.matches(seen)
+        return self._compared(weigh(seen, matches), seen, matches)
 
     def _by_its_end(self, evidence: Evidence) -> CauseFinding | None:
         """What the last lines of a long log point to, if the errors that end it stand there whole and are known.
@@ -145,7 +149,24 @@ class Classifier:
         if not end.between[0]:
             return None
         readings = _weighed(seen, matches, end)
-        return _chosen(seen, readings) if any(_ends_the_log(reading) for reading in readings) else None
+        if not any(_ends_the_log(reading) for reading in readings):
+            return None
+        return self._compared(_chosen(seen, readings), seen, matches, end)
+
+    def _compared(
+        self, finding: CauseFinding, seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd | None = None
+    ) -> CauseFinding:
+        """The finding; a weak one with the confidence that it has beside the second classifier. What rests on no line has no wording."""
+        if self._wording_model is None or not finding.lines or not finding.pattern or finding.confidence >= SURE:
+            return finding
+        if finding.cause not in self._wording_model.causes:
+            return finding
+        likeness = self._wording_model.likeness(wording(terminal_lines(seen, matches, end), seen))[finding.cause]
+        confidence = self._wording_model.calibrated(finding.confidence, likeness)
+        words = finding.words
+        if confidence >= SURE:
+            words = f"{words} The wording is like that of other {finding.cause} failures."
+        return replace(finding, confidence=confidence, words=words)
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
@@ -353,6 +374,17 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
             run += 1 + indented
             indented = 0
     return _LogEnd(between, max(behind, 0))
+
+
+def terminal_lines(seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd | None = None) -> list[str]:
+    """The lines of the block that ends the log, with what the batch system and the transfer said; nothing of what it quotes."""
+    first = max(0, seen.log_lines - END)
+    between = (end or _log_end(seen, matches, first)).between
+    return [
+        line
+        for place, line in enumerate(seen.lines[first:], first)
+        if line.strip() and not between[place] and not seen.quoted >> place & 1
+    ]
 
 
 def _finding(reading: _PatternReading, seen: PreparedEvidence, confidence: float) -> CauseFinding:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, cast
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.pilot_finding import outputs_not_written
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
-from forestay.domain.exceptions.incidents.retry_verdict import SURE, wait_words
+from forestay.domain.exceptions.incidents.retry_verdict import wait_words
 from forestay.domain.jobs.claim import (
     AVOIDED,
     MAX_RELEASES,

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
-from forestay.domain.exceptions.incidents.retry_verdict import SURE
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.jobs.job_document import JobDocument
 
 ANY = "*"

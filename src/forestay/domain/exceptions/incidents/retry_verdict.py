@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import Evidence, tells_trouble, warns
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 
-SURE = 0.8
-"""From this confidence on a cause is acted on."""
 TRIES_WHEN_SURE = 4
 """For a failure that is surely the infrastructure's; the waits between them are the default policy's."""
 SOON, LATER = 60, 600

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding
 from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.incidents.retry_verdict import SURE
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.pilots.pilot import PilotState
 from forestay.domain.playbooks.default_restaging import FileFailure, default_steps

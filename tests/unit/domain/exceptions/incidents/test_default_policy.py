@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.pilot_finding import pilot_finding
 from forestay.domain.exceptions.incidents.default_policy import (
     FREE_TRIES,
@@ -16,7 +16,6 @@ from forestay.domain.exceptions.incidents.default_policy import (
     default_answer,
 )
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
-from forestay.domain.exceptions.incidents.retry_verdict import SURE
 from forestay.domain.jobs.claim import MAX_RELEASES, by_retry_policy, claimable
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources

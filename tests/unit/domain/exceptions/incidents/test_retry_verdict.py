@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.packs.shipped import classifier
 
-from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
+from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 from forestay.domain.exceptions.incidents.retry_verdict import (
     LONG_FOR_OUTPUTS,
-    SURE,
     TRIES_WHEN_SURE,
     infrastructure_sign,
     verdict_words,
