@@ -34,7 +34,7 @@ class Floor:
 
 FLOORS = {
     "unseen_code": Floor(right=0.88, sure_and_wrong=0.01, retry=0.85),
-    "unseen_infra": Floor(right=0.92, sure_and_wrong=0.01, retry=0.92),
+    "unseen_infra": Floor(right=0.92, sure_and_wrong=0.011, retry=0.92),
     "unseen_infra_b": Floor(right=0.92, sure_and_wrong=0.0, retry=0.75),
     "unseen_infra_d": Floor(right=0.97, sure_and_wrong=0.0, retry=0.85),
     "unseen_mixed_f": Floor(right=0.96, sure_and_wrong=0.0, retry=0.68),

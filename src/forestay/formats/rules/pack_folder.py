@@ -16,6 +16,7 @@ from pathlib import Path
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.formats.flows.yaml_flow import TextProblem
 from forestay.formats.rules.pack_yaml import PackPattern, PackText, failed_fixtures, read_pack_text
+from forestay.formats.rules.wording_file import shipped_wording
 from forestay.formats.text.shipped_folder import shipped_folder
 from forestay.formats.text.yaml_text import MAX_BYTES
 
@@ -44,7 +45,8 @@ class Packs:
         return tuple(pattern for file in self.files for pattern in file.read.patterns)
 
     def classifier(self) -> Classifier:
-        return Classifier(pack_pattern.pattern for pack_pattern in self.patterns)
+        """All patterns, and the second classifier that comes with Forestay."""
+        return Classifier((pack_pattern.pattern for pack_pattern in self.patterns), shipped_wording())
 
     def failures(self, of: Sequence[PackPattern] | None = None) -> list[str]:
         """What the fixtures show to be wrong."""

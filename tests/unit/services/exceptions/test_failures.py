@@ -130,14 +130,14 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await store.close()
 
 
-RESET = 'Traceback (most recent call last):\n  File "fetch.py", line 3, in <module>\nConnectionResetError: [Errno 104] Connection reset by peer\n'
+BROKEN = 'Traceback (most recent call last):\n  File "fetch.py", line 3, in <module>\nssl.SSLError: [SSL] record layer failure\n'
 
 
 @pytest.mark.finding("F-D13")
 @pytest.mark.parametrize(
     ("log", "cause", "wait"),
-    [(RESET, "network", 60), ("error: slurmctld says the strange thing\n", "unknown", 600)],
-    ids=["a connection reset", "an unknown failure with a sign"],
+    [(BROKEN, "network", 60), ("error: slurmctld says the strange thing\n", "unknown", 600)],
+    ids=["a broken connection", "an unknown failure with a sign"],
 )
 async def test_a_failure_that_may_pass_is_tried_once_more_out_of_the_box(
     desk: Desk, log: str, cause: str, wait: int

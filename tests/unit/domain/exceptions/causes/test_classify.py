@@ -21,6 +21,7 @@ from forestay.domain.exceptions.evidence.evidence import MOST_CHARACTERS, MOST_L
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.formats.rules.pack_folder import shipped_packs
 from forestay.formats.rules.pack_yaml import read_pack_text
+from forestay.formats.rules.wording_file import shipped_wording
 
 DEFAULT_POLICY = """
 pack: house
@@ -206,7 +207,7 @@ def test_the_order_of_patterns_does_not_matter(dice: random.Random, telling: dic
     patterns = [pack_pattern.pattern for pack_pattern in shipped_packs().patterns]
     dice.shuffle(patterns)
     evidence = read_evidence(telling)
-    assert Classifier(patterns).classify(evidence) == classifier().classify(evidence)
+    assert Classifier(patterns, shipped_wording()).classify(evidence) == classifier().classify(evidence)
 
 
 PARTS = 10
