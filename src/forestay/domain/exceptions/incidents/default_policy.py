@@ -142,9 +142,8 @@ def _tried(own: PolicySays, facts: FailureFacts) -> str:
         return ""
     if facts.external_effects:
         return "; it has external effects, so only a rule or a person tries it again"
-    if facts.spent or facts.releases:
-        tried = max(facts.spent, facts.releases)
-        return f"; {tried} {'retry' if tried == 1 else 'retries'} did not help"
+    if facts.spent:
+        return f"; {facts.spent} {'retry' if facts.spent == 1 else 'retries'} did not help"
     return "" if facts.cause in TRIED_BY_ITSELF else f"; without a rule {facts.cause} failures are not retried"
 
 
