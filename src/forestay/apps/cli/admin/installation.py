@@ -122,7 +122,7 @@ def _show(session: Session, event: StreamEvent) -> int:
 
 
 def status(session: Session) -> None:
-    """Show servers, store, open jobs by state, and the outcome of failures.
+    """Show servers, store, open jobs and outcomes of failures.
 
     forestay status
     """

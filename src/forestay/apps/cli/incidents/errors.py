@@ -29,7 +29,7 @@ _IN_COMMON = {
 
 
 def show(session: Session, error: Error) -> int:
-    """Show one error: since when, how often, where and whose, and what its failures have in common.
+    """Show one error: since when, how often, where and whose. Also what its failures have in common.
 
     forestay inbox show 1-0a1b2c3d4e5f
     """

@@ -150,7 +150,8 @@ def test_no_line_wraps_at_a_hundred_columns(forestay: Shell, api: FakeApi) -> No
         {
             "group": "", "fingerprint": "1-0a1b2c3d4e5f", "title": LONG, "cause": "data-missing", "owner": "o" * 60, "owners": 1,
             "count": 100_000, "core_hours": 12345.6, "oldest": "2026-05-01T10:00:00.000Z", "incident": incident["id"],
-            "job": job["id"], "run": "", "waits_for": "person", "note": LONG, "next": f"forestay explain {job['id'][:8]}",
+            "job": job["id"], "run": "", "waits_for": "person", "note": LONG, "last_seen": "2026-05-01T11:00:00.000Z",
+            "host": "n" * 130, "state": "regressed", "assignee": "a" * 60, "until": None, "since": None, "by": "", "why": LONG, "next": f"forestay explain {job['id'][:8]}",
         }
     )  # fmt: skip
     for colour in ("0", "1"):
