@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, StepMark, StepRecord
@@ -34,6 +35,10 @@ def status_public(status: IncidentStatus) -> dict[str, Any]:
     }
 
 
+def retry_record_public(record: RetryRecord | None) -> dict[str, Any] | None:
+    return None if record is None else {**asdict(record), "words": record.words}
+
+
 def incident_public(
     incident: Incident,
     status: IncidentStatus,
@@ -49,15 +54,7 @@ def incident_public(
         "advice": advice_on(finding, decisions[-1] if decisions else None, status.state, status.note)
         if isinstance(finding, Mapping)
         else "",
-        "retry_record": None
-        if record is None
-        else {
-            "seen": record.seen,
-            "retried": record.retried,
-            "helped": record.helped,
-            "whole": record.whole,
-            "words": record.words,
-        },
+        "retry_record": retry_record_public(record),
         "attempt": incident.attempt,
         "engine": incident.engine,
         "context": dict(incident.context),

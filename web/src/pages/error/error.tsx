@@ -186,6 +186,11 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
               </Title>
               <Text>{visible(error.words || cause(error.cause)[1])}</Text>
               {error.advice && <Text>{visible(error.advice)}</Text>}
+              {error.retry_record && (
+                <Text fw={600} fz="sm" mt={4}>
+                  {texts.error.record(error.retry_record)}
+                </Text>
+              )}
             </section>
             <Hours error={error} />
             <Tags error={error} />

@@ -58,8 +58,15 @@ export function Evidence({ incident }: { incident: Schemas["IncidentWholeOut"] }
           {texts.incident.cause}
         </Title>
         <Text>
-          <b>{cause(incident.cause)[0]}.</b> {cause(incident.cause)[1]}
+          <b>{cause(incident.cause)[0]}.</b> {visible(typeof finding.words === "string" && finding.words ? finding.words : cause(incident.cause)[1])}
         </Text>
+        {typeof finding.advice === "string" && finding.advice && <Text>{visible(finding.advice)}</Text>}
+        {incident.advice && <Text>{visible(incident.advice)}</Text>}
+        {incident.retry_record && (
+          <Text fz="sm" fw={600}>
+            {texts.error.record(incident.retry_record)}
+          </Text>
+        )}
         {sure !== null && (
           <Group gap="xs" mt={4}>
             <Progress value={sure} w={120} aria-label={texts.incident.sure(sure)} />

@@ -141,6 +141,8 @@ def _told(session: Session, error: dict[str, Any]) -> Iterator[str]:
     ]
     many = f"{error['count']:,} failure{'' if error['count'] == 1 else 's'}"
     yield f"{many} since {session.when(error['first_seen'])}, the last {session.when(error['last_seen'])}: {', '.join(ended) or 'none open'}"
+    if error["retry_record"]:
+        yield neutral.line(f"{'Retries':<13}  {error['retry_record']['words']}")
     if sum(error["hours"]):
         yield f"Last 24 hours  {_chart(error['hours'])}  {sum(error['hours']):,}"
     for common in error["common"]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
 
-from forestay.apps.server.exceptions.error_routes import TriageOut, triage_public
+from forestay.apps.server.exceptions.error_routes import RetryRecordOut, TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import TheDesk, Viewer
@@ -79,19 +79,6 @@ class StepOut(Out):
     at: Time
     state: str
     detail: str
-
-
-class RetryRecordOut(Out):
-    seen: int
-    """Failures of this error, of the newest hundred."""
-    retried: int
-    """Those of which another try has ended."""
-    helped: int
-    """Those whose job ended well."""
-    whole: bool
-    """All were counted; else the newest hundred."""
-    words: str
-    """Such as `seen 14 times here, retry helped 12 of 13`."""
 
 
 class IncidentWholeOut(IncidentOut):
