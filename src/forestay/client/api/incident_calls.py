@@ -28,6 +28,11 @@ def find_incidents(
     return Call("GET", "/v1/incidents", read, query)
 
 
+def count_incidents(by: str, filters: Filters | None = None) -> Call[dict[str, int]]:
+    query = [("by", by), *query_of(filters or {})]
+    return Call("GET", "/v1/incidents/counts", lambda answer: dict(document(answer)["counts"]), query)
+
+
 def launch(name: str, *, playbook: str = "", text: str = "") -> Call[Json]:
     """Carry out a playbook for an incident: a kept one by its name, or its text in YAML."""
     place = f"/v1/incidents/{quote(name, safe='')}/playbook"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -259,6 +260,9 @@ class FakeApi:
                     if all(incident[key] == value for key, value in filters.items())
                 ]
                 return 200, {"incidents": incidents[: int(asked.query.get("limit", ["100"])[0])], "cursor": None}
+            case ("GET", ["incidents", "counts"]):
+                by = asked.query["by"][0]
+                return 200, {"counts": dict(Counter(str(incident.get(by, "")) for incident in self.incidents))}
             case ("GET", ["incidents", name]) if any(incident["id"] == name for incident in self.incidents):
                 return 200, next(incident for incident in self.incidents if incident["id"] == name)
             case ("GET", ["inbox"]):

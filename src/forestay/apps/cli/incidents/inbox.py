@@ -13,6 +13,7 @@ from forestay.apps.cli.columns import Column, cut
 from forestay.apps.cli.command import lists, seconds
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.ids import short
+from forestay.apps.cli.jobs.jobs import moment_option, print_counts
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.paging import newest
 from forestay.apps.cli.rules.playbooks import ready_text
@@ -40,9 +41,22 @@ def list_inbox(
     cause: Annotated[str | None, typer.Option(metavar="CAUSE", help="Only of this cause: memory, node, …")] = None,
     owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Only of this owner.")] = None,
     me: Annotated[bool, typer.Option("--me", help="Only your own.")] = False,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; lists every incident.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", "-S", parser=moment_option, metavar="TIME", help="Only since then: 2026-05-01, 12:30, 2h."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by", metavar="FIELD", help="Count all failures instead: by cause, owner, host, site, exit-code …"
+        ),
+    ] = None,
     state: Annotated[
-        str, typer.Option("--state", "-t", metavar="STATE", help="held, or other states, separated by commas.")
-    ] = WAITING,
+        str | None, typer.Option("--state", "-t", metavar="STATE", help="held, or other states, separated by commas.")
+    ] = None,
     fingerprint: Annotated[
         str | None, typer.Option(metavar="FINGERPRINT", help="Only of this error; lists every incident.")
     ] = None,
@@ -58,14 +72,19 @@ def list_inbox(
     """List failures that need attention, by error.
 
     forestay inbox list --me
+    forestay inbox --cause memory --owner ada --since 1d --by host
     """
     wanted: dict[str, Any] = {
-        "state": state, "cause": cause, "owner": whoami(session) if me else owner, "fingerprint": fingerprint,
+        "state": state, "cause": cause, "owner": whoami(session) if me else owner, "fingerprint": fingerprint, "host": host, "since": since,
     }  # fmt: skip
     filters = {key: value for key, value in wanted.items() if value}
+    if by is not None:
+        _show_counts(session, by, filters)
+        return ExitCode.OK
+    filters.setdefault("state", WAITING)
     if wait:
         _wait(session, filters, timeout)
-    groups = not each and fingerprint is None and state == WAITING
+    groups = not each and not filters.keys() & {"fingerprint", "host", "since"} and filters["state"] == WAITING
     if groups and not session.out.as_json and session.out.form != "name":
         _show_groups(session, cause, filters.get("owner"), snoozed=snoozed)
         return ExitCode.OK
@@ -115,6 +134,17 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
         if until is not None and time.monotonic() >= until:
             raise TimedOut("still no failures need attention")
         time.sleep(LOOK_EVERY)
+
+
+def _show_counts(session: Session, by: str, filters: dict[str, Any]) -> None:
+    """How many failures there were, whatever they wait for."""
+    from forestay.client.api import incident_calls
+
+    counts = session.client.send(incident_calls.count_incidents(by.replace("-", "_"), filters))
+    if session.out.as_json:
+        session.out.document({"counts": counts})
+        return
+    print_counts(session, "FAILURES", by, counts)
 
 
 def _show_groups(session: Session, cause: str | None, owner: str | None, *, snoozed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,10 +156,16 @@ def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
     if session.out.as_json:
         session.out.document({"counts": counts})
         return
-    rows = [[f"{many:,}", value] for value, many in sorted(counts.items(), key=lambda count: (-count[1], count[0]))]
+    print_counts(session, "JOBS", by, counts)
+
+
+def print_counts(session: Session, what: str, by: str, counts: Mapping[str, int]) -> None:
+    """How many there are of each value, the most first."""
+    rows = [
+        [f"{many:,}", value or "-"] for value, many in sorted(counts.items(), key=lambda count: (-count[1], count[0]))
+    ]
     rows.append([f"{sum(counts.values()):,}", "in all"])
-    columns = [Column("JOBS", right=True), Column(by.upper())]
-    session.out.table(columns, rows)
+    session.out.table([Column(what, right=True), Column(by.upper())], rows)
 
 
 def _table(session: Session, jobs: list[Job]) -> None:

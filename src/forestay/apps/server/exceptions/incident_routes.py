@@ -8,7 +8,7 @@ from fastapi import Query, Response
 
 from forestay.apps.server.exceptions.error_routes import RetryRecordOut, TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.http.problems import HttpProblem, asked_time
 from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -28,6 +28,7 @@ MOST = 50
 MOST_NAMED = 1000
 """Causes and owners to choose from."""
 Word = Annotated[str, Query(max_length=200)]
+Since = Annotated[str, Query(max_length=40, description="Only those that happened at this time or later")]
 
 
 class IncidentOut(Out):
@@ -142,13 +143,14 @@ class InboxOut(Out):
     """There are more groups than are shown."""
 
 
-def _query(tenant: str, state: str, **wanted: str) -> IncidentQuery:
+def _query(tenant: str, state: str, since: str = "", **wanted: str) -> IncidentQuery:
     try:
         states = frozenset(IncidentState(part) for part in state.split(",") if part)
     except ValueError:
         known = ", ".join(incident_state.value for incident_state in IncidentState)
         raise HttpProblem(400, f"{state!r} is not a state of an incident; use one of {known}") from None
-    return IncidentQuery(tenant, states=states, **{name: value for name, value in wanted.items() if value})  # type: ignore[arg-type]
+    texts: dict[str, Any] = {name: value for name, value in wanted.items() if value}
+    return IncidentQuery(tenant, states=states, since=asked_time(since or None, "since"), **texts)
 
 
 @router.get("/incidents", response_model=IncidentsOut, responses=errors(400))
@@ -166,13 +168,14 @@ async def find_incidents(
     host: Word = "",
     site: Word = "",
     exit_code: Word = "",
+    since: Since = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """Find incidents, the newest first."""
     wanted = {"cause": cause, "owner": owner, "flow": flow, "run": run, "job": job, "group": group}
     tags = {"fingerprint": fingerprint, "host": host, "site": site, "exit_code": exit_code}
-    query = _query(who.tenant, state, **wanted, **tags)
+    query = _query(who.tenant, state, since, **wanted, **tags)
     try:
         page = await context.services.components.incidents.find(query, limit=limit, cursor=cursor)
     except Permanent as error:
@@ -256,9 +259,10 @@ async def count_incidents(
     fingerprint: Word = "",
     host: Word = "",
     site: Word = "",
+    since: Since = "",
 ) -> Response:
     """How many incidents there are of each kind."""
-    query = _query(who.tenant, state, cause=cause, owner=owner, fingerprint=fingerprint, host=host, site=site)
+    query = _query(who.tenant, state, since, cause=cause, owner=owner, fingerprint=fingerprint, host=host, site=site)
     counts = await context.services.components.incidents.count(query, by=by)
     return json_answer({"counts": dict(counts)})
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.errors import Conflict, NotFound, Permanent, PortError, Transient
 
 TITLES = {
@@ -98,3 +99,13 @@ def install(app: FastAPI) -> None:
     async def _port(request: Request, error: PortError) -> Response:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
         return answer(status, str(error), path=request.url.path)
+
+
+def asked_time(text: str | None, field: str) -> int | None:
+    """A time of a request in milliseconds; a problem if it is none."""
+    if text is None:
+        return None
+    try:
+        return time_millis(text)
+    except (ValueError, OverflowError):
+        raise HttpProblem(422, f"{field} is not a time; use the form 2026-05-01T12:00:00Z") from None

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
-from forestay.apps.server.http.problems import STATUS, HttpProblem, body_of
+from forestay.apps.server.http.problems import STATUS, HttpProblem, asked_time, body_of
 from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
@@ -29,7 +29,6 @@ from forestay.apps.server.rules.rule_routes import (
     set_named,
 )
 from forestay.domain.rules.rule_tree import RuleState
-from forestay.formats.jobs.job_public import time_millis
 from forestay.formats.rules.replay_json import proposal_shown, replay_shown
 from forestay.ports.errors import PortError
 from forestay.services.rules.rule_promotion import NotPromoted, Summary
@@ -207,8 +206,8 @@ async def replay_rules(
         acting=body.acting,
         promoted=body.promoted,
         drafts=[await draft_of(context, who, rule_set, rule) for rule in body.rules],
-        since=_millis(body.since, "since"),
-        until=_millis(body.until, "until"),
+        since=asked_time(body.since, "since"),
+        until=asked_time(body.until, "until"),
         most=body.most,
         shown=body.show,
     )
@@ -238,7 +237,7 @@ async def propose_rules(
     With `Accept: text/event-stream` the answer is a stream, as for a replay.
     """
     question = ReplayRequest(
-        set_named(who, level, name), since=_millis(since, "since"), until=_millis(until, "until"), most=most
+        set_named(who, level, name), since=asked_time(since, "since"), until=asked_time(until, "until"), most=most
     )
 
     async def work(progress: Progress) -> dict[str, Any]:
@@ -354,12 +353,3 @@ def _against(done: NotPromoted) -> tuple[str, list[dict[str, object]]]:
     return words, problems + [
         {"at": f"incident {example}", "detail": "the decision would be wrong"} for example in done.examples
     ]
-
-
-def _millis(text: str | None, field: str) -> int | None:
-    if text is None:
-        return None
-    try:
-        return time_millis(text)
-    except (ValueError, OverflowError):
-        raise HttpProblem(422, f"{field} is not a time; use the form 2026-05-01T12:00:00Z") from None

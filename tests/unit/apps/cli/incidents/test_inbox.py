@@ -63,6 +63,24 @@ def test_each_lists_single_ones_and_an_empty_inbox_says_so(forestay: Shell, api:
     assert len(forestay("inbox", "--each").out.splitlines()) == 3
 
 
+def test_failures_are_counted_by_host_whatever_they_wait_for(forestay: Shell, api: FakeApi) -> None:
+    api.incidents += [
+        incident_json(1, state="held", host="n17"), incident_json(2, state="complete", host="n17"), incident_json(3, host=""),
+    ]  # fmt: skip
+    ended = forestay("inbox", "--cause", "memory", "--owner", "ada", "--since", "1d", "--by", "host")
+    assert ended.code == 0, ended.err
+    assert [line.split() for line in ended.out.splitlines()] == [
+        ["FAILURES", "HOST"],
+        ["2", "n17"],
+        ["1", "-"],
+        ["3", "in", "all"],
+    ]
+    query = api.requests[-1].query
+    assert (query["by"], query["cause"], query["owner"]) == (["host"], ["memory"], ["ada"])
+    assert query["since"][0].endswith("Z")
+    assert "state" not in query
+
+
 def test_what_needs_approval_waits_and_another_agrees(forestay: Shell, api: FakeApi) -> None:
     job = job_json(3, state="faulted", attempt=1)
     api.put(job)

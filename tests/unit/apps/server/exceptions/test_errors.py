@@ -59,6 +59,11 @@ async def test_an_error_tells_since_when_where_and_whose_and_shows_a_log(server:
     assert len(error["samples"]) == 3
     assert error["samples"][0]["log"] == ZERO.splitlines()
     assert error["samples"][0]["deciding"] == ["ZeroDivisionError: division by zero"]
+    question = {"by": "host", "cause": "code", "owner": "ada", "since": error["first_seen"]}
+    assert sum((await olga.get("/v1/incidents/counts", params=question)).json()["counts"].values()) == 3
+    question["since"] = "2126-01-01T00:00:00Z"
+    assert (await olga.get("/v1/incidents/counts", params=question)).json()["counts"] == {}
+    assert "not a time" in problem(await olga.get("/v1/incidents", params={"since": "soon"}), 422)["detail"]
     assert error["retry_record"]["words"] == "seen 3 times here, no retry has ended"
     by_host = {"by": "host", "fingerprint": zero["fingerprint"]}
     assert (await olga.get("/v1/incidents/counts", params=by_host)).json()["counts"] == error["tags"]["host"]
