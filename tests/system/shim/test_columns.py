@@ -163,6 +163,8 @@ esac
         ("JobState=COMPLETED ExitCode=0:0", 0),
         ("JobState=FAILED ExitCode=7:0", 7),
         ("JobState=FAILED ExitCode=0:9", 1),
+        ("JobState=PREEMPTED ExitCode=0:0", 1),
+        ("JobState=NODE_FAIL ExitCode=0:0", 1),
     ],
 )
 def test_sbatch_that_waits_for_a_job_waits_until_it_is_settled(folder: Path, last: str, code: int) -> None:
@@ -176,6 +178,37 @@ def test_sbatch_that_waits_for_a_job_waits_until_it_is_settled(folder: Path, las
     else:
         assert call(folder, "sbatch", "--wait", "--wrap", "true", LAST=last) == "Submitted batch job 13\n"
     assert len((folder / "asked").read_text().split()) == 3
+
+
+_FORGOTTEN = """#!/bin/sh
+rm -f "$FOLDER"/spool/new/13.0.*
+echo "slurm_load_jobs error: Invalid job id specified" >&2
+exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        ("COMPLETED|0:0", 0),
+        ("COMPLETED|0:0\nFAILED|7:0\nFAILED|3:0", 7),
+        ("COMPLETED|0:0\nTIMEOUT|0:0", 1),
+        ("CANCELLED by 1000|0:0", 1),
+        ("CANCELLED by 1000|3:0", 3),
+        ("OUT_OF_MEMORY|0:125", 1),
+    ],
+)
+def test_sbatch_that_waits_learns_the_end_of_a_job_that_slurm_has_forgotten(folder: Path, kept: str, code: int) -> None:
+    accounting = f"#!/bin/sh\nprintf '%b\\n' '{kept}'\n"
+    for name, text in (("sbatch", _WAITED), ("scontrol", _FORGOTTEN), ("sacct", accounting)):
+        (folder / "slurm" / name).write_text(text)
+        (folder / "slurm" / name).chmod(0o755)
+    if code:
+        with pytest.raises(subprocess.CalledProcessError) as ended:
+            call(folder, "sbatch", "--wait", "--wrap", "true")
+        assert ended.value.returncode == code
+    else:
+        assert call(folder, "sbatch", "--wait", "--wrap", "true") == "Submitted batch job 13\n"
 
 
 def test_sbatch_that_waits_says_what_slurm_says_while_nobody_watches(folder: Path) -> None:

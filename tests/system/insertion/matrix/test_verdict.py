@@ -28,6 +28,10 @@ def test_a_failure_that_is_ours_alone_is_harm() -> None:
     assert verdict(WELL, FAILED) == HARM
 
 
+def test_a_success_that_is_shown_of_work_that_never_completed_is_harm() -> None:
+    assert harms(FAILED, replace(FAILED, good=True, alarms=())) == ["part 1 never completed, and its user saw success"]
+
+
 def test_a_job_that_runs_again_after_its_user_saw_it_fail_is_harm() -> None:
     assert verdict(FAILED, replace(RECOVERED, alarms=("FAILED",), alarm_at=20.0)) == HARM
     assert verdict(FAILED, replace(FAILED, starts={"1": (10.0, 15.0)})) == HARM

@@ -44,6 +44,11 @@ def harms(bare: Met, ours: Met) -> list[str]:
     found = []
     if bare.good and not ours.good:
         found.append(f"succeeds without Forestay, not with it: {ours.shown}")
+    if ours.good:
+        found += [
+            f"part {part} never completed, and its user saw success"
+            for part in sorted(ours.starts.keys() - ours.ends.keys())
+        ]
     for part, count in sorted(ours.ends.items()):
         if count > max(1, bare.ends.get(part, 0)):
             found.append(f"part {part} had completed and ran again")
