@@ -70,6 +70,7 @@ ACTS: dict[str, Act] = {
     "suspend a run": _post("/v1/runs/{run}/verbs", verb="suspend"),
     "continue a run": _post("/v1/runs/{run}/verbs", verb="continue"),
     "continue a run for who holds it": _post("/v1/runs/{run}/verbs", verb="continue", holder=...),
+    "resume a run": _post("/v1/runs/{run}/resume", dry_run=False),
     "raise what the rules offer": _post("/v1/runs/{run}/triggers", trigger=...),
     "raise what no rule foresees": _post("/v1/runs/{run}/triggers", new=...),
     "hold a job": _post("/v1/jobs/{job}/hold"),

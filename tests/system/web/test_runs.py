@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 from tests.live.rule_desk import add_rule, incident
-from tests.live.run_site import RunSite
+from tests.live.run_site import BAD, GOOD, RunSite
 from tests.system.web.conftest import LogIn
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -59,6 +59,27 @@ async def test_a_run_is_seen_live_and_suspended_and_continued(log_in: LogIn, sit
     await expect(page.get_by_role("link", name=f"concert {run[:8]}")).to_be_visible()
     await ann.check()
     await ann.picture("runs")
+
+
+@pytest.mark.acts("resume a run")
+@pytest.mark.finding("F-D3")
+async def test_a_failed_run_is_resumed_once_it_was_seen_what_runs_again(log_in: LogIn, site: RunSite) -> None:
+    site.fate = lambda claim: BAD if claim["name"] == "seats" and claim["index"] == 7 else GOOD
+    run = await site.start(FLOW)
+    assert (await site.ended(run)).state == "failed"
+    site.fate = lambda _claim: GOOD
+    site.ran.clear()
+    ada = await log_in("ada", "submitter")
+    await ada.open(f"/runs/{run}")
+    await ada.page.get_by_role("button", name="Resume", exact=True).click()
+    dialog = ada.page.get_by_role("dialog")
+    await expect(dialog.get_by_text("seats: 1 of 40 elements")).to_be_visible()
+    await expect(dialog.get_by_text("Results that are kept: book", exact=False)).to_be_visible()
+    await ada.check()
+    await dialog.get_by_role("button", name="Resume the run").click()
+    await expect(ada.page.locator("[data-status]")).to_have_attribute("data-status", "completed")
+    assert site.ran[0] == "seats[7]"
+    assert site.ran[-1] == "show"
 
 
 @pytest.mark.acts("raise what the rules offer")

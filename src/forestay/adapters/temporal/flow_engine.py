@@ -43,6 +43,8 @@ from forestay.ports.errors import NotFound, Permanent, PortError, Transient
 from forestay.ports.flows.flow_engine import HistoryPage, RunPage, RunQuery, RunStart, RunSummary
 
 ANSWER = timedelta(seconds=10)
+NAMED = 100
+"""Runs that one search asks for by name."""
 DROPPED_WAITS = (0.05, 0.2, 0.5, 1.0)
 """Seconds after each time that Temporal dropped a verb."""
 MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
@@ -141,10 +143,20 @@ class TemporalFlowEngine:
             temporal_runtime.VERSION.value_set(start.version),
             temporal_runtime.STATUS.value_set("running"),
         )
+        memo: dict[str, Any] = {}
+        if start.resumed:
+            worklets["resumed"] = dict(start.resumed)
+            memo = await self._resumed_memo(start.run)
         name = format_of(start.flow)
         kind = run_type(name) if name else temporal_runtime.RUN
         queue = python_queue(self.task_queue) if name == PYTHON else self.task_queue
-        return await self._start(kind, start.run, worklets, attributes, queue)
+        return await self._start(kind, start.run, worklets, attributes, queue, memo)
+
+    async def _resumed_memo(self, run: str) -> dict[str, Any]:
+        client = await self.client()
+        with translated():
+            ended = await client.get_workflow_handle(run).describe(rpc_timeout=ANSWER)
+            return {temporal_runtime.BEGUN: (await _summary(ended)).started, temporal_runtime.RESUMED: ended.run_id}
 
     async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
         fields = {"incident": incident, "n": n, "tenant": tenant}
@@ -155,9 +167,15 @@ class TemporalFlowEngine:
         return await self._start(temporal_runtime.PLAYBOOK, run_name(incident, n), fields, attributes, self.task_queue)
 
     async def _start(
-        self, workflow: str, name: str, fields: Mapping[str, Any], attributes: TypedSearchAttributes, queue: str
+        self,
+        workflow: str,
+        name: str,
+        fields: Mapping[str, Any],
+        attributes: TypedSearchAttributes,
+        queue: str,
+        memo: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Start a workflow; False if there is, or was, one of this name."""
+        """Start a workflow; False if there is, or was, one of this name. With a memo it goes on from one that has ended."""
         client = await self.client()
         with translated():
             try:
@@ -166,7 +184,10 @@ class TemporalFlowEngine:
                     fields,
                     id=name,
                     task_queue=queue,
-                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE
+                    if memo
+                    else WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    memo=memo,
                     search_attributes=attributes,
                     rpc_timeout=ANSWER,
                 )
@@ -250,7 +271,8 @@ class TemporalFlowEngine:
                 _query(query), page_size=limit, next_page_token=run_token(cursor), limit=limit
             )
             await pages.fetch_next_page()
-            summaries = [await _summary(execution) for execution in pages.current_page or ()]
+            found = await _newest(client, pages.current_page or ())
+            summaries = [await _summary(execution) for execution in found]
         more = pages.next_page_token
         return RunPage(summaries, run_cursor(more) if more else None)
 
@@ -276,6 +298,18 @@ class TemporalFlowEngine:
 def python_queue(task_queue: str) -> str:
     """Where the runs of Python flows wait: only orchestrators that their operator trusts with such code take them."""
     return f"{task_queue}-python"
+
+
+async def _newest(client: Client, found: Sequence[WorkflowExecution]) -> list[WorkflowExecution]:
+    """Without the earlier ends of runs that were resumed: a run is listed once."""
+    ended = sorted({execution.id for execution in found if execution.close_time is not None})
+    last: dict[str, str] = {}
+    for start in range(0, len(ended), NAMED):
+        names = ", ".join(f"'{name}'" for name in ended[start : start + NAMED])
+        query = f"WorkflowId IN ({names}) AND ExecutionStatus != 'ContinuedAsNew'"
+        async for execution in client.list_workflows(query):  # the newest first
+            last.setdefault(execution.id, execution.run_id)
+    return [execution for execution in found if last.get(execution.id, execution.run_id) == execution.run_id]
 
 
 async def _register(client: Client) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,8 @@ ANSWER = timedelta(seconds=10)
 PAGE = 1000
 RUNS = 5
 """Runs that one call reads through at most; each has some thousand events."""
+RESUMPTIONS = 100
+"""Of one run, that are looked through for its history."""
 _USUAL = frozenset(
     {
         WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
@@ -54,6 +56,8 @@ async def read_history(client: Client, flow_run: str, *, limit: int, cursor: str
             if len(found_events) >= limit:
                 return HistoryPage(found_events, _as_cursor(run, event.event_id))
         if not following:
+            following = await _resumed_from(client, flow_run, run)
+        if not following:
             return HistoryPage(found_events, None)
         run, after = following, 0
     return HistoryPage(found_events, _as_cursor(run, 0))
@@ -61,16 +65,39 @@ async def read_history(client: Client, flow_run: str, *, limit: int, cursor: str
 
 async def _first_run(client: Client, flow_run: str) -> str:
     """The Temporal run with which it began, or the oldest that is still kept."""
-    async for event in client.get_workflow_handle(flow_run).fetch_history_events(page_size=1):
-        first = event.workflow_execution_started_event_attributes.first_execution_run_id
+    parts = [first async for first, _ in _parts(client, flow_run)]
+    return parts[-1] if parts else ""
+
+
+async def _resumed_from(client: Client, flow_run: str, ended: str) -> str:
+    """The Temporal run with which a run went on after it had ended with this one; empty: it did not."""
+    if ended:
+        async for first, before in _parts(client, flow_run):
+            if before == ended:
+                return first
+    return ""
+
+
+async def _parts(client: Client, flow_run: str) -> AsyncIterator[tuple[str, str]]:
+    """The Temporal run with which a run began, and with which it went on each time it was resumed, the newest first; each with the one that had ended before."""
+    before = ""
+    for _ in range(RESUMPTIONS):
+        first = ""
+        async for event in client.get_workflow_handle(flow_run, run_id=before or None).fetch_history_events(
+            page_size=1
+        ):
+            first = event.workflow_execution_started_event_attributes.first_execution_run_id
+            break
         try:
-            await client.get_workflow_handle(flow_run, run_id=first).describe(rpc_timeout=ANSWER)
+            described = await client.get_workflow_handle(flow_run, run_id=first).describe(rpc_timeout=ANSWER)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            return ""
-        return first
-    return ""
+            return
+        before = await described.memo_value(temporal_runtime.RESUMED, "", type_hint=str)
+        yield first, before
+        if not before:
+            return
 
 
 def _as_cursor(run: str, event: int) -> str:
@@ -95,8 +122,10 @@ def happenings(event: HistoryEvent) -> Iterator[RunHistoryEvent]:
             started = event.workflow_execution_started_event_attributes
             if not started.continued_execution_run_id:
                 data = _first(started.input.payloads)
-                facts = {name: data.get(name) for name in ("owner", "params", "parent", "undo")}
-                yield RunHistoryEvent(at, "started", facts | {"undo": "undo" in data})
+                facts = {name: data.get(name) for name in ("owner", "params", "parent")}
+                yield RunHistoryEvent(
+                    at, "started", facts | {"undo": "undo" in data, "resumed": data.get("resumed", {}).get("task")}
+                )
         case "activity_task_scheduled_event_attributes":
             activity = event.activity_task_scheduled_event_attributes
             yield RunHistoryEvent(at, activity.activity_type.name, _first(activity.input.payloads))

@@ -132,6 +132,17 @@ class AsyncForestayClient:
     async def run(self, name: str) -> RunDetails:
         return await self.send(run_calls.run(name))
 
+    async def resume(
+        self,
+        run: str,
+        *,
+        task: str = "",
+        params: Mapping[str, object] | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Json:
+        return await self.send(run_calls.resume(run, task=task, params=params, reason=reason, dry_run=dry_run))
+
     async def verb(self, run: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Json:
         return await self.send(run_calls.verb(run, kind, task=task, key=key, **more))
 

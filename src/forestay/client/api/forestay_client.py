@@ -248,6 +248,18 @@ class ForestayClient:
         """Raise an exception: a trigger that is offered, or something new, which suspends the run."""
         return self.send(run_calls.raise_exception(run, trigger=trigger, new=new, task=task, reason=reason))
 
+    def resume(
+        self,
+        run: str,
+        *,
+        task: str = "",
+        params: Mapping[str, object] | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Json:
+        """Let a run that has ended go on with what it had done, or only say what it would do again."""
+        return self.send(run_calls.resume(run, task=task, params=params, reason=reason, dry_run=dry_run))
+
     def verb(self, run: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Json:
         """Steer a run or one of its tasks; see the HTTP interface."""
         return self.send(run_calls.verb(run, kind, task=task, key=key, **more))

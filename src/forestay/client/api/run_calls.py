@@ -94,6 +94,14 @@ def story(name: str, *, limit: int | None = None, cursor: str | None = None) -> 
     return Call("GET", _place(name, "/story"), read, query)
 
 
+def resume(
+    name: str, *, task: str = "", params: Mapping[str, object] | None = None, reason: str = "", dry_run: bool = False
+) -> Call[Json]:
+    """Let a run that has ended go on, or say what it would do again."""
+    body = {"task": task, "params": dict(params or {}), "reason": reason, "dry_run": dry_run}
+    return Call("POST", _place(name, "/resume"), document, body=orjson.dumps(body))
+
+
 def verb(name: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Call[Json]:
     """Steer a run or one of its tasks; its key makes the repeat safe."""
     body = {"verb": kind, "task": task, "id": key or new_key(), **more}

@@ -44,6 +44,8 @@ def _because(facts: Facts, name: str = "reason") -> str:
 def _started(facts: Facts) -> str:
     if facts.get("undo"):
         return "The run is being compensated"
+    if facts.get("resumed") is not None:
+        return "The run was resumed" + (f" from task {facts['resumed']}" if facts["resumed"] else "")
     text = ", ".join(f"{name}={value!r}" for name, value in (facts.get("params") or {}).items())
     by = "Another run" if facts.get("parent") else (facts.get("owner") or "Somebody")
     return f"{by} started the run" + (f" with {text}" if text else "")

@@ -2,7 +2,8 @@
 
 The law, for every adapter:
 
-* A run is accepted when `start` returns. The same id again is the same run: nothing is started twice, whatever else differs.
+* A run is accepted when `start` returns. The same id again is the same run: nothing is started twice, whatever else differs. Only what is resumed is
+  started again, once it has ended.
 * What is told to a run or a shard arrives at least once and in any order; the domain takes repeats.
 * A verb is answered by the run itself, once; its id makes the repeat safe.
 * `Transient`: the engine did not answer; the same call again is safe. `NotFound`: there is no such run, or it has ended.
@@ -42,6 +43,8 @@ class RunStart:
     above: tuple[str, ...] = ()
     """The versions of the flows above it."""
     holders: tuple[str, ...] = ()
+    resumed: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run that has ended and goes on under its id: ``state``, the plain form of its `FlowRun` as it ended; ``task`` and ``changes``, see `resume_run`."""
 
 
 class RunSummary(NamedTuple):
@@ -104,7 +107,7 @@ class FlowEngine(Protocol):
     async def close(self) -> None: ...
 
     async def start(self, start: RunStart) -> bool:
-        """Start a run; False if it had been started before."""
+        """Start a run; False if it had been started before. One that is resumed: False if it has not ended."""
         ...
 
     async def tell_run(self, run: str, events: Sequence[Event]) -> None:

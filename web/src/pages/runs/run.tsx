@@ -12,10 +12,12 @@ import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
 import { FactTable } from "../incident/evidence";
 import { RaisePanel } from "./raise-panel";
+import { ResumeDialog } from "./resume-dialog";
 
 type Whole = Schemas["RunDetailsOut"];
 type TaskInstance = Schemas["TaskOut"];
 const OVER = new Set(["completed", "forced_complete", "failed", "removed", "undone", "terminated", "broken", "finished"]);
+const RESUMABLE = new Set(["failed", "removed"]);
 const LIT: Record<string, string> = { completed: "true", forced_complete: "true", running: "true", failed: "false", faulted: "false", cancelled: "false" };
 const STORY = 100;
 
@@ -88,7 +90,7 @@ function RunStory({ name }: { name: string }) {
               <Text fz="sm" component="span">
                 {visible(one.words)}{" "}
                 {one.incident && (
-                  <Anchor component={Link} href={`/incidents/${one.incident}`} fz="sm">
+                  <Anchor component={Link} href={`/incidents/${one.incident}`} fz="sm" underline="always">
                     {texts.runs.lookAt}
                   </Anchor>
                 )}
@@ -145,6 +147,7 @@ export default function FlowRun({ name }: { name: string }) {
             </Text>
           </Group>
         </div>
+        {may && RESUMABLE.has(whole.state) && <ResumeDialog name={name} />}
         {may && !over && (
           <Group gap="xs">
             {holders.includes(subject) ? (

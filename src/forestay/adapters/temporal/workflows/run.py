@@ -40,10 +40,11 @@ from forestay.domain.flows.events import (
 from forestay.domain.flows.execution.advance import advance, start_run, undo_run
 from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState, RunPhase, fan_out_of, instance_at
 from forestay.domain.flows.execution.messages import as_plain, command_from_plain, event_from_plain
+from forestay.domain.flows.execution.resumption import resume_run
 from forestay.domain.flows.scatter.elements import every
 from forestay.domain.playbooks.playbook_run import WorkletEnded, event_as_plain
 
-CARRIED = ("state", "outbox", "timers", "orders", "said", "watches", "inbox", "finish")
+CARRIED = ("resumed", "state", "outbox", "timers", "orders", "said", "watches", "inbox", "finish")
 
 
 @workflow.defn(name=temporal_runtime.RUN)
@@ -80,6 +81,11 @@ class FlowRunWorkflow:
             self.flow_run = FlowRun.from_plain(plan, payload["state"])
             self.status = payload["status"]
             self.first: tuple[Command, ...] = ()
+        elif "resumed" in payload:
+            given = payload["resumed"]
+            ended = FlowRun.from_plain(plan, given["state"])
+            resumption = resume_run(ended, at=temporal_runtime.now(), task=given["task"], changes=given["changes"])
+            self.flow_run, self.first = resumption.run, resumption.commands
         elif "undo" in payload:
             self.flow_run, self.first = undo_run(FlowRun.from_plain(plan, payload["undo"]), at=temporal_runtime.now())
         else:

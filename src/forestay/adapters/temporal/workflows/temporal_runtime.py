@@ -46,6 +46,8 @@ STATUS = SearchAttributeKey.for_keyword("ForestayState")
 ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STATUS)
 BEGUN = "ForestayBegun"
 """In the memo of a run that goes on from another: when the run began, in milliseconds since 1970."""
+RESUMED = "ForestayResumed"
+"""In the memo of the run with which a run that had ended goes on: the Temporal run with which it ended."""
 
 _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),

@@ -8,7 +8,8 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.exit_codes import ExitCode
-from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.flows.run import RUN, read_params
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs.queue import whoami
 from forestay.apps.cli.session import Session
 
@@ -41,13 +42,30 @@ def resume(
     holder: Annotated[
         str, typer.Option("--holder", metavar="NAME", help="Who suspended it, if it was not you (operators).")
     ] = "",
+    first: Annotated[
+        str, typer.Option("--from", metavar="TASK", help="Of an ended run: run this task and those after it again.")
+    ] = "",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Of an ended run: change a parameter. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of an ended run: only say which tasks would run again.")
+    ] = False,
     reason: Reason = "",
+    yes: Yes = False,
 ) -> int:
-    """Resume a suspended run or task. If somebody else suspended it too, it stays suspended until they resume it.
+    """Resume a run that was suspended, failed or was cancelled, or a suspended task.
 
-    forestay runs resume 4f1c9d2a
+    A run that has ended keeps its results. Only what failed, was cancelled or compensated runs again, and what comes after it; of a scatter only those
+    elements. If somebody else suspended a run too, it stays suspended until they resume it.
+
+    forestay runs resume 4f1c9d2a --dry-run
     """
     name = session.flow_run(run)
+    params = read_params(None, param or [])
+    if first or params or dry_run or session.client.run(name)["ended"]:
+        return _resume_ended(session, name, first, params, reason, dry_run=dry_run, yes=yes)
     return _send(session, name, "continue", task, reason=reason, holder=holder or _holder(session, name, task))
 
 
@@ -73,6 +91,37 @@ def skip(session: Session, run: Annotated[str, RUN], task: Annotated[str, TASK],
     forestay runs skip 4f1c9d2a report --reason "not needed today"
     """
     return _send(session, run, "skip", task, reason=reason)
+
+
+def _resume_ended(
+    session: Session, run: str, first: str, params: dict[str, Any], reason: str, *, dry_run: bool, yes: bool
+) -> int:
+    planned = session.client.resume(run, task=first, params=params, dry_run=True)
+    external = [task["task"] for task in planned["again"] if task["external"]]
+    if not session.out.as_json:
+        for task in planned["again"]:
+            session.out.say(f"  again  {neutral.line(task['task'])}{_elements(task)}")
+        if planned["kept"]:
+            session.out.say(f"  kept   {neutral.line(', '.join(planned['kept']))}")
+    if external and not dry_run:
+        session.out.say(f"External effects may happen a second time: {neutral.line(', '.join(external))}.")
+        if not session.sure("Resume this run?", yes=yes):
+            session.out.say("Nothing was changed.")
+            return ExitCode.FAILED
+    if not dry_run:
+        planned = session.client.resume(run, task=first, params=params, reason=reason)
+    if session.out.as_json:
+        session.out.document({"run": run, **planned})
+    elif not dry_run:
+        session.out.data(run)
+        session.out.say(f"To follow it: forestay watch {short(run)}")
+    return ExitCode.OK
+
+
+def _elements(task: dict[str, Any]) -> str:
+    if task["elements"] is None or task["of"] == 1:
+        return ""
+    return f", {task['elements']:,} of {task['of']:,} elements"
 
 
 def _holder(session: Session, run: str, task: str) -> str:

@@ -61,7 +61,7 @@ def run(
 
     forestay run nightly.yaml --param day=2026-05-01
     """
-    given_params = _params(params, param or [])
+    given_params = read_params(params, param or [])
     if flow == "-" or Path(flow).is_file():
         read = read_flow(Path(flow))
         if read.flow is None:
@@ -146,7 +146,7 @@ def _tell_failed_jobs(session: Session, run: str) -> None:
         session.out.say(f"There are more: forestay jobs --run {short(run)}")
 
 
-def _params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
+def read_params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
     params_file: dict[str, Any] = _params_file(file) if file else {}
     for pair in pairs:
         name, sign, text = pair.partition("=")

@@ -29,6 +29,7 @@ from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunHistoryEvent, RunQuery, RunSummary
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.exceptions.engines.engine_commands import Unanswered
+from forestay.services.flows.run_resumer import RunResumer
 from forestay.services.flows.run_starter import RunStarter
 
 router = Router(prefix="/v1", tags=["runs"])
@@ -127,6 +128,31 @@ class AnsweredOut(Out):
     id: str
     accepted: bool
     detail: str
+
+
+class ResumeIn(Model):
+    task: str = Field(default="", max_length=200)
+    """The task to start from; empty: what failed or never began."""
+    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    """Parameters that change."""
+    reason: str = Field(default="", max_length=1000)
+    dry_run: bool = False
+
+
+class TaskAgainOut(Out):
+    task: str
+    elements: int | None
+    """How many of its elements are run; null if it never began."""
+    of: int | None
+    external: bool
+    """It has external effects, and had begun before."""
+
+
+class ResumedOut(Out):
+    id: str
+    resumed: bool
+    kept: list[str]
+    again: list[TaskAgainOut]
 
 
 async def run_of_tenant(context: RequestContext, run: str, who: Principal) -> RunSummary:
@@ -268,12 +294,34 @@ def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "incident"}
 
 
+@router.post("/runs/{run}/resume", response_model=ResumedOut, responses=errors(404, 409, body=True))
+async def resume_run(context: TheDesk, who: Submitter, run: str, body: ResumeIn) -> Response:
+    """Resume a run that has ended: it keeps what it had done, and does again what failed, was cancelled or compensated, and what comes after that."""
+    summary = await run_of_tenant(context, run, who)
+    _check_owner(summary, who)
+    if not is_ours(summary):
+        raise HttpProblem(409, "a run of another engine is resumed there")
+    parts = context.services.components
+    resumer = RunResumer(parts.flows, engine_of(context))
+    planned = await resumer.plan(summary, task=body.task, changes=body.params, at=parts.clock.now())
+    if not body.dry_run:
+        await context.note(who, "run.resume", run, owner=summary.owner, why=body.reason, task=body.task)
+        await resumer.resume(planned)
+    again = [task._asdict() for task in planned.resumption.again]
+    kept = list(planned.resumption.kept)
+    return json_answer({"id": run, "resumed": not body.dry_run, "kept": kept, "again": again})
+
+
+def _check_owner(summary: RunSummary, who: Principal) -> None:
+    if summary.owner != who.subject and not who.may(Role.OPERATOR):
+        raise HttpProblem(403, f"the run belongs to {summary.owner}; only the owner or an operator may do this")
+
+
 @router.post("/runs/{run}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True) | WAITS)
 async def send_verb(context: TheDesk, who: Submitter, run: str, body: VerbIn) -> Response:
     """Steer a run or one of its tasks."""
     summary = await run_of_tenant(context, run, who)
-    if summary.owner != who.subject and not who.may(Role.OPERATOR):
-        raise HttpProblem(403, f"the run belongs to {summary.owner}; only the owner or an operator may do this")
+    _check_owner(summary, who)
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
         raise HttpProblem(403, "only an operator may suspend or continue for somebody else")
     verb = replace(verb_of(context, who, body), round=body.round, ancestors=body.ancestors)
@@ -289,7 +337,7 @@ async def send_verb(context: TheDesk, who: Submitter, run: str, body: VerbIn) ->
     except Unanswered:
         return json_answer({"id": verb.id, "accepted": True, "detail": "sent; the engine has not replied yet"})
     except NotFound:
-        raise HttpProblem(409, "the run has ended") from None
+        raise HttpProblem(409, f"the run has ended; `forestay runs resume {run[:8]}` lets it go on") from None
     if not answer.accepted:
         raise HttpProblem(409, answer.detail)
     return json_answer({"id": verb.id, "accepted": True, "detail": answer.detail})

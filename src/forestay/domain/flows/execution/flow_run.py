@@ -253,6 +253,8 @@ class FlowRun:
     """What each change of its data replaced, the oldest first."""
     dropped: int = 0
     """Older changes, of which that is no longer known."""
+    undone: tuple[str, ...] = ()
+    """The tasks of which something was compensated."""
 
     @property
     def data_changes(self) -> int:
@@ -300,6 +302,8 @@ class FlowRun:
             out["check"] = self.check.value
         if self.former:
             out |= {"former": list(self.former), "dropped": self.dropped}
+        if self.undone:
+            out["undone"] = list(self.undone)
         return out | {"open": True} if self.open else out
 
     @classmethod
@@ -334,6 +338,7 @@ class FlowRun:
             check=EndCheck(data.get("check", "")),
             former=tuple(data.get("former", ())),
             dropped=data.get("dropped", 0),
+            undone=tuple(data.get("undone", ())),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forestay.domain.flows.commands import CancelTimer, CheckRun, FinishRun, Report, RunOutcome
+from forestay.domain.flows.execution.compensation import CompensationEntry
 from forestay.domain.flows.execution.endings import end
 from forestay.domain.flows.execution.flow_run import BEGUN, EndCheck, InstanceState, RunEnding, RunPhase, TaskInstance
 from forestay.domain.flows.execution.rounds import run_entry
@@ -84,6 +85,7 @@ def _step_compensating(update: RunUpdate) -> bool:
         return False
     if entry.fan_out.bad == 0:
         update.stack.pop()
+        note_undone(update, entry)
         return True
     compensation = update.plan.tasks[entry.task].task.compensation
     tries = compensation.tries if compensation else 1
@@ -93,6 +95,13 @@ def _step_compensating(update: RunUpdate) -> bool:
     if held:
         update.say(Report(f"{entry.undo}:{HELD_COMPENSATION}", HELD_COMPENSATION, entry.instance, reason))
     return True
+
+
+def note_undone(update: RunUpdate, entry: CompensationEntry) -> None:
+    """Keep in mind which tasks were undone: a run that is resumed has to do them again."""
+    task = entry.instance.partition("@")[0]  # of what is inside a loop or choice: that one
+    if task not in update.run.undone:
+        update.set(undone=(*update.run.undone, task))
 
 
 def check_anew(update: RunUpdate) -> None:

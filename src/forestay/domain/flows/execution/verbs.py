@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from forestay.domain.flows.commands import AnswerVerb, CancelWork, Report, SignalAncestors
-from forestay.domain.flows.definition.flow import OnFailure, WhenFailed
+from forestay.domain.flows.definition.flow import OnFailure
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.flows.execution.compensation import MAX_ENTRIES
 from forestay.domain.flows.execution.endings import give_verdict, stop
@@ -20,7 +19,9 @@ from forestay.domain.flows.execution.flow_run import (
     TaskInstance,
 )
 from forestay.domain.flows.execution.messages import as_plain
-from forestay.domain.flows.execution.run_end import check_anew, finish_removed
+from forestay.domain.flows.execution.redo import MAX_EARLIER, downstream, fails_run, leftover
+from forestay.domain.flows.execution.run_data import data_refusal, set_data
+from forestay.domain.flows.execution.run_end import check_anew, finish_removed, note_undone
 from forestay.domain.flows.execution.run_update import RunUpdate, scoped
 from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
@@ -29,11 +30,6 @@ from forestay.domain.jobs.steering import MAX_HOLDERS
 MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
 """Bytes of all changes in a run together."""
-MAX_DATA = 65_536
-"""Bytes of a run's parameters, as at its start; and of what their changes replaced."""
-MAX_FORMER = 100
-"""Changes of a run's parameters of which it is known what they replaced."""
-MAX_EARLIER = 50
 MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
 CHANGEABLE = frozenset(
@@ -145,21 +141,10 @@ def _on_run(update: RunUpdate, verb: Verb) -> str:
 
 
 def _set_data(update: RunUpdate, verb: Verb) -> str:
-    if update.plan.grown:
-        return "the parameters of a running Python flow cannot be changed"
-    unknown = sorted(verb.changes.keys() - update.run.params.keys())
-    if unknown or not verb.changes:
-        return f"the run has no parameter {', '.join(unknown)}" if unknown else "nothing would change"
-    after = {**update.run.params, **verb.changes}
-    if size_of(after) > MAX_DATA:
-        return f"the parameters of the run would be larger than {MAX_DATA} bytes"
-    former = [*update.run.former, {name: update.run.params[name] for name in verb.changes}]
-    dropped = update.run.dropped
-    while len(former) > MAX_FORMER or size_of(former) > MAX_DATA:
-        del former[0]
-        dropped += 1
-    update.set(params=after, former=tuple(former), dropped=dropped)
-    return ""
+    refusal = data_refusal(update.run, verb.changes)
+    if not refusal:
+        set_data(update, verb.changes)
+    return refusal
 
 
 def _end_run(update: RunUpdate, verb: Verb) -> str:
@@ -285,11 +270,11 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
     as_begun = verb.kind is VerbKind.RESTART and instance.round > 0
     instance = update.put(instance, as_of=instance.seen if as_begun else -1)
     check_anew(update)
-    for later in list(_downstream(update, instance)):
+    for later in list(downstream(update, instance)):
         if later.state is not InstanceState.WAITING:
             give_verdict(update, update.put(later, as_of=-1), InstanceVerdict.AGAIN)
     if verb.only_failed:
-        update.put(_leftover(instance))
+        update.put(leftover(instance))
     elif instance.state is not InstanceState.WAITING:
         give_verdict(update, instance, InstanceVerdict.AGAIN)
     if rescue:
@@ -297,45 +282,17 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
     return ""
 
 
-def _leftover(instance: TaskInstance) -> TaskInstance:
-    """The task, about to do what its last rounds left undone."""
-    return TaskInstance(
-        instance.id, instance.task, instance.block, round=instance.round, listings=instance.listings, sizes=instance.sizes, layout=instance.layout,
-        done=instance.done, kept=True, earlier=(instance.work, *instance.earlier), holders=instance.holders, changes=instance.changes,
-        bound=instance.bound, bound_params=instance.bound_params, seen=instance.seen, as_of=instance.as_of,
-    )  # fmt: skip
-
-
-def _downstream(update: RunUpdate, instance: TaskInstance) -> Iterator[TaskInstance]:
-    """The tasks of the same block that come after this one, directly or not."""
-    reached = {instance.task}
-    grown = True
-    siblings = [task_instance for task_instance in update.block(instance.block) if task_instance.id != instance.id]
-    while grown:
-        grown = False
-        for sibling in siblings:
-            if sibling.task not in reached and reached & set(update.place(sibling).before):
-                reached.add(sibling.task)
-                grown = True
-    return (sibling for sibling in siblings if sibling.task in reached)
-
-
 def _rescued(update: RunUpdate, instance: TaskInstance) -> None:
     """A failed task has been recovered: if it was the last, the run goes on."""
-    for later in list(_downstream(update, instance)):
+    for later in list(downstream(update, instance)):
         if later.state is InstanceState.CANCELLED:
             give_verdict(update, later, InstanceVerdict.AGAIN)
-    if any(_failed(update, task_instance) for task_instance in update.instances.values()):
+    if any(fails_run(update, task_instance) for task_instance in update.instances.values()):
         return
     if update.run.phase is RunPhase.STOPPING:
         update.set(phase=RunPhase.RUNNING, ending=None, reason="")
     elif update.run.failed:
         update.set(failed=False, reason="")
-
-
-def _failed(update: RunUpdate, instance: TaskInstance) -> bool:
-    ignored = update.task(instance).when_failed is WhenFailed.IGNORE
-    return instance.state is InstanceState.FAILED and not instance.forced and not ignored
 
 
 def _on_compensation(update: RunUpdate, verb: Verb) -> str:
@@ -351,6 +308,8 @@ def _on_compensation(update: RunUpdate, verb: Verb) -> str:
             return ""
         case VerbKind.SKIP | VerbKind.FORCE_COMPLETE:
             update.stack.pop()
+            if verb.kind is VerbKind.FORCE_COMPLETE:  # undone by hand
+                note_undone(update, entry)
             update.settled.append(
                 SettledCompensation(entry.number, entry.instance, verb.kind.value, verb.by, verb.reason[:200])
             )

@@ -26,6 +26,7 @@ ACTS: dict[tuple[str, str], frozenset[str]] = {
     ("DELETE", "/v1/session"): LOOK,
     ("POST", "/v1/approvals/{request}"): AGREE,
     ("POST", "/v1/safeguards/groups"): OPERATE,
+    ("POST", "/v1/runs/{run}/resume"): SUBMIT,
     ("POST", "/v1/runs/{run}/triggers"): SUBMIT,
     ("POST", "/v1/runs/{run}/verbs"): SUBMIT,
     ("POST", "/v1/errors/{fingerprint}/triage"): OPERATE,

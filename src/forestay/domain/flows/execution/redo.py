@@ -1,0 +1,41 @@
+"""What is done again: a whole task, or what its last rounds left undone; and what comes after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forestay.domain.flows.definition.flow import WhenFailed
+from forestay.domain.flows.execution.flow_run import InstanceState, TaskInstance
+from forestay.domain.flows.execution.run_update import RunUpdate
+
+MAX_EARLIER = 50
+"""Rounds that may each do only what the ones before left."""
+
+
+def leftover(instance: TaskInstance) -> TaskInstance:
+    """The task, about to do what its last rounds left undone."""
+    return TaskInstance(
+        instance.id, instance.task, instance.block, round=instance.round, listings=instance.listings, sizes=instance.sizes, layout=instance.layout,
+        done=instance.done, kept=True, earlier=(instance.work, *instance.earlier), holders=instance.holders, changes=instance.changes,
+        bound=instance.bound, bound_params=instance.bound_params, seen=instance.seen, as_of=instance.as_of,
+    )  # fmt: skip
+
+
+def downstream(update: RunUpdate, instance: TaskInstance) -> Iterator[TaskInstance]:
+    """The tasks of the same block that come after this one, directly or not."""
+    reached = {instance.task}
+    grown = True
+    siblings = [task_instance for task_instance in update.block(instance.block) if task_instance.id != instance.id]
+    while grown:
+        grown = False
+        for sibling in siblings:
+            if sibling.task not in reached and reached & set(update.place(sibling).before):
+                reached.add(sibling.task)
+                grown = True
+    return (sibling for sibling in siblings if sibling.task in reached)
+
+
+def fails_run(update: RunUpdate, instance: TaskInstance) -> bool:
+    """Whether a task has failed, and with it its run."""
+    ignored = update.task(instance).when_failed is WhenFailed.IGNORE
+    return instance.state is InstanceState.FAILED and not instance.forced and not ignored

@@ -1,0 +1,55 @@
+"""Resumes runs: one that has ended goes on under its own id with what it had done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forestay.domain.flows.definition.flow_version import flow_as_plain
+from forestay.domain.flows.execution.flow_run import FlowRun
+from forestay.domain.flows.execution.resumption import Resumption, resume_refusal, resume_run
+from forestay.ports.errors import Conflict
+from forestay.ports.flows.flow_engine import FlowEngine, RunStart, RunSummary
+from forestay.services.flows.flow_store import FlowStore
+
+NOT_ENDED = "the run has not ended"
+
+
+class PlannedResumption(NamedTuple):
+    """What a run would do if it was resumed, and how it is started."""
+
+    start: RunStart
+    resumption: Resumption
+
+
+@dataclass(slots=True)
+class RunResumer:
+    """The service."""
+
+    flows: FlowStore
+    engine: FlowEngine
+
+    async def plan(self, run: RunSummary, *, task: str, changes: Mapping[str, object], at: int) -> PlannedResumption:
+        """What resuming a run means; `Conflict` if it cannot be resumed so."""
+        if run.ended is None:
+            raise Conflict(NOT_ENDED)
+        if run.above:
+            raise Conflict(f"it is the run of a sub-flow; resume run {run.above}, to which it belongs")
+        plan = await self.flows.plan(run.tenant, run.version)
+        if plan.grown:
+            raise Conflict("only runs of flows in YAML can be resumed; start a new run")
+        state = dict(await self.engine.state(run.run))
+        ended = FlowRun.from_plain(plan, state)
+        if refusal := resume_refusal(ended, task=task, changes=changes):
+            raise Conflict(refusal)
+        resumed = {"state": state, "task": task, "changes": dict(changes)}
+        start = RunStart(
+            run.run, run.tenant, run.owner, run.version, run.name, flow_as_plain(plan.flow), ended.params, resumed=resumed
+        )  # fmt: skip
+        return PlannedResumption(start, resume_run(ended, at=at, task=task, changes=changes))
+
+    async def resume(self, planned: PlannedResumption) -> None:
+        """Let the run go on; `Conflict` if somebody else has resumed it meanwhile."""
+        if not await self.engine.start(planned.start):
+            raise Conflict(NOT_ENDED)
