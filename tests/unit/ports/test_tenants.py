@@ -53,6 +53,7 @@ FOR_ALL = {
     "services/data/storage_cleaner.py": LOOP,
     "services/exceptions/act/incident_closer.py": LOOP,
     "services/exceptions/detect/limit_monitor.py": LOOP,
+    "services/exceptions/detect/taught_patterns.py": LOOP,
     "services/exceptions/detect/unavailability_monitor.py": LOOP,
     "services/exceptions/engines/engine_commands.py": "who listens for commands at which server, for the broadcast to all",
     "services/exceptions/recovery.py": LOOP,

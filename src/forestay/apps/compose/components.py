@@ -53,8 +53,10 @@ from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.exceptions.detect.failure_detector import FailureDetector, FailureHistory
+from forestay.services.exceptions.detect.taught_patterns import TaughtPatterns
 from forestay.services.exceptions.engines.engine_commands import EngineCommands
 from forestay.services.exceptions.engines.engine_replies import EngineReplies
+from forestay.services.exceptions.failure_review import FailureReview
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
@@ -108,6 +110,8 @@ class Components:
     pipeline: ExceptionPipeline
     recovery: ExceptionRecovery
     classifiers: CauseClassifiers
+    taught: TaughtPatterns
+    review: FailureReview
     clock: SystemClock
     ids: RandomIds
     writer: CheckedWriter
@@ -231,7 +235,8 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         elsewhere=engines,
         abroad=EngineActions(engines, settings.retry_policy_table, settings.budgets.budgets),
     )
-    classifiers = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text))
+    taught = TaughtPatterns(documents, clock)
+    classifiers = Patterns(wrong=lambda text: log.error("a pack has errors", detail=text), site=taught)
     decision_log = DecisionLog(stores.incidents, audit, clock)
     pipeline = ExceptionPipeline(
         store,
@@ -260,6 +265,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         clock,
         troubled=lambda text: log.warning("exceptions wait", detail=text),
     )
+    review = FailureReview(pipeline, taught)
     checks = relay = None
     if engine is not None:
         checks = ConstraintChecker(pipeline, flows, engine, clock)
@@ -281,8 +287,10 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         pilots=stores.pilots,
         documents=documents,
         pipeline=pipeline,
-        recovery=ExceptionRecovery(pipeline, store, stores.incidents, clock),
+        recovery=ExceptionRecovery(pipeline, store, stores.incidents, clock, review),
         classifiers=classifiers,
+        taught=taught,
+        review=review,
         incidents=stores.incidents,
         clock=clock,
         ids=ids,

@@ -27,6 +27,7 @@ from forestay.apps.server.exceptions import (
     inbox_routes,
     incident_routes,
     safeguard_routes,
+    teach_routes,
     trigger_routes,
 )
 from forestay.apps.server.flows import flow_routes, format_routes, run_routes
@@ -67,6 +68,7 @@ ROUTERS = (
     incident_routes.router,
     inbox_routes.router,
     error_routes.router,
+    teach_routes.router,
     rule_routes.router,
     rule_check_routes.router,
     playbook_routes.router,

@@ -59,3 +59,34 @@ def triage(fingerprint: str, act: str, *, assignee: str = "", seconds: int = 0, 
     """Say something of an error: `acknowledge`, `assign`, `snooze`, `resolve` or `reopen`."""
     body = {"act": act, "assignee": assignee, "seconds": seconds, "reason": reason}
     return Call("POST", f"/v1/errors/{quote(fingerprint, safe='')}/triage", document, body=orjson.dumps(body))
+
+
+def teach(
+    fingerprint: str,
+    cause: str,
+    *,
+    retry: str | None = None,
+    pattern: str = "",
+    dry_run: bool = False,
+    anyway: bool = False,
+    reason: str = "",
+) -> Call[Json]:
+    """Teach the site which cause an error has; with `dry_run` only tell what that would do."""
+    body = {"cause": cause, "retry": retry, "pattern": pattern, "dry_run": dry_run, "anyway": anyway, "reason": reason}
+    return Call("POST", f"/v1/errors/{quote(fingerprint, safe='')}/teach", document, body=orjson.dumps(body))
+
+
+def correct_cause(incident: str, cause: str, *, retry: str | None = None, reason: str = "") -> Call[Json]:
+    """Give one failure another cause."""
+    body = {"cause": cause, "retry": retry, "reason": reason}
+    return Call("POST", f"/v1/incidents/{quote(incident, safe='')}/cause", document, body=orjson.dumps(body))
+
+
+def taught() -> Call[Json]:
+    """What was taught at this site, with what came of it."""
+    return Call("GET", "/v1/taught", document)
+
+
+def forget(name: str) -> Call[Json]:
+    """Remove a taught pattern."""
+    return Call("DELETE", f"/v1/taught/{quote(name, safe='')}", document)

@@ -26,6 +26,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Unreadable
 from forestay.ports.exceptions.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.exceptions.failure_review import FailureReview
 from forestay.services.exceptions.pending_exception import PendingException, is_job_failure
 from forestay.services.exceptions.pipeline import BULK, LEFT_BEHIND, ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange
@@ -43,6 +44,8 @@ class ExceptionRecovery:
     store: JobStore
     incidents: IncidentStore
     clock: Clock
+    review: FailureReview
+    """Judges again what waits by what was taught since."""
     every: float = 2.0
     _failures_decided_by: int = 0
     """The rules by which what is held was last decided, as their number of changes."""
@@ -62,6 +65,7 @@ class ExceptionRecovery:
         if rules != self._failures_decided_by:
             await self._reconsider_failures()
             self._failures_decided_by = rules
+        await self.review.look()
         now = self.clock.now()
         bounds = {"not_before": now, "changed": now - HANDLED_FOR}
         query = JobQuery(states=frozenset({State.FAULTED}), at_most=bounds, held=False)

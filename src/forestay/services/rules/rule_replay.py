@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.playbooks.playbook import Playbook, step_as_plain
 from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, default_said
@@ -256,7 +256,12 @@ class RuleReplay:
         for name in new:
             stored = jobs.get(name)
             later[name] = job_later(stored.document if stored is not None else None)
-        return [(incidents[status.id], decisions.get(_last(status))) for status in statuses if status.id in incidents]
+        return [
+            # A cause that was given later is what the last decision was made by, which is what is compared.
+            (as_judged(incidents[status.id], status), decisions.get(_last(status)))
+            for status in statuses
+            if status.id in incidents
+        ]
 
     async def _decide(self, sets: _ReplayedSets, replayed_incident: ReplayedIncident) -> Answer:
         incident = replayed_incident.incident

@@ -165,6 +165,7 @@ class FakeApi:
     fates: dict[str, Any] = field(default_factory=dict)
     snoozed: int = 0
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    taught: dict[str, Any] = field(default_factory=dict)
     approvals: list[dict[str, Any]] = field(default_factory=list)
     needs_approval: bool = False
     """Whether force-complete waits for one."""
@@ -272,6 +273,14 @@ class FakeApi:
             case ("POST", ["errors", name, "triage"]) if name in self.errors:
                 self.errors[name] |= {"state": asked.body["act"], "assignee": asked.body["assignee"]}
                 return 200, self.errors[name]
+            case ("POST", ["errors", name, "teach"]) if name in self.errors:
+                return 200, self.taught
+            case ("POST", ["incidents", name, "cause"]):
+                return 200, {"incident": name, "cause": asked.body["cause"], "state": "held", "note": "as it was"}
+            case ("GET", ["taught"]):
+                return 200, self.taught
+            case ("DELETE", ["taught", _]):
+                return 200, {"version": 2, "patterns": []}
             case ("GET", ["approvals"]):
                 return 200, {"approvals": self.approvals}
             case ("GET", ["approvals", name]):

@@ -25,6 +25,8 @@ from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.external_values import ExternalValues
 from forestay.services.exceptions.detect.failure_detector import FailureDetector, FailureHistory
+from forestay.services.exceptions.detect.taught_patterns import TaughtPatterns
+from forestay.services.exceptions.failure_review import FailureReview
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
@@ -107,4 +109,8 @@ def build_pipeline(
 
 
 def recovery_of(pipeline: ExceptionPipeline) -> ExceptionRecovery:
-    return ExceptionRecovery(pipeline, pipeline.store, pipeline.incidents, pipeline.clock)
+    return ExceptionRecovery(pipeline, pipeline.store, pipeline.incidents, pipeline.clock, review_of(pipeline))
+
+
+def review_of(pipeline: ExceptionPipeline) -> FailureReview:
+    return FailureReview(pipeline, TaughtPatterns(pipeline.detector.history.documents, pipeline.clock))

@@ -35,7 +35,7 @@ def show(session: Session, error: Error) -> int:
     """
     from forestay.client.api import incident_calls
 
-    answer = session.client.send(incident_calls.error(_fingerprint(session, error)))
+    answer = session.client.send(incident_calls.error(fingerprint_of(session, error)))
     if session.out.as_json:
         session.out.document(answer)
         return ExitCode.OK
@@ -100,7 +100,7 @@ def reopen(session: Session, error: Error, reason: Reason = "") -> int:
 def _say(session: Session, error: str, act: str, reason: str, *, assignee: str = "", length: int = 0) -> int:
     from forestay.client.api import incident_calls
 
-    name = _fingerprint(session, error)
+    name = fingerprint_of(session, error)
     answer = session.client.send(incident_calls.triage(name, act, assignee=assignee, seconds=length, reason=reason))
     if session.out.as_json:
         session.out.document(answer)
@@ -109,7 +109,7 @@ def _say(session: Session, error: str, act: str, reason: str, *, assignee: str =
     return ExitCode.OK
 
 
-def _fingerprint(session: Session, error: str) -> str:
+def fingerprint_of(session: Session, error: str) -> str:
     if _FINGERPRINT.fullmatch(error):
         return error
     fingerprint: str = session.client.incident(session.incident(error))["fingerprint"]

@@ -12,7 +12,7 @@ from forestay.apps.server.http.problems import HttpProblem, asked_time
 from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
+from forestay.domain.exceptions.incidents.incident import Decision, IncidentState, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.incident_public import incident_public, status_public
@@ -283,5 +283,7 @@ async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Respons
         decisions.append(decision)
     record = await RetryRecords(incidents, context.services.components.store).of(status.status)
     return json_answer(
-        incident_public(found_incident, status.status, decisions, await incidents.steps(incident), record)
+        incident_public(
+            as_judged(found_incident, status.status), status.status, decisions, await incidents.steps(incident), record
+        )
     )

@@ -222,8 +222,9 @@ class PatternIndex:
         self._anchored = ExpressionSet(filter(is_anchored, expressions))
 
     def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
-        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match."""
-        matched = seen.matched = self._matched(seen)
+        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match, beside those of other indexes."""
+        matched = self._matched(seen)
+        seen.matched = {**seen.matched, **matched} if seen.matched else matched
         patterns: dict[int, FailurePattern] = {}
         for expression in matched:
             for pattern in self._by_line.get(expression, ()):

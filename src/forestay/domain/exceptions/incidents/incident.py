@@ -162,6 +162,25 @@ def status_of(incident: Incident, *, due: int | None = None, group: str = "", co
     )  # fmt: skip
 
 
+FINDING = "finding"
+"""In an incident's context, and in what its status remembers if it was judged again."""
+
+
+def judged_again(status: IncidentStatus, incident: Incident) -> IncidentStatus:
+    """The status of an incident that was given another cause; `incident` is as it would be recorded now. The one that stands in the store stays as it is."""
+    error = fingerprint_of(incident)
+    extra = {**status.extra, FINDING: incident.context.get(FINDING)}
+    return replace(status, cause=incident.cause, fingerprint=error.id, title=error.title, extra=extra)
+
+
+def as_judged(incident: Incident, status: IncidentStatus) -> Incident:
+    """The incident with the cause that was given to it last."""
+    finding = status.extra.get(FINDING)
+    if not isinstance(finding, Mapping):
+        return incident
+    return replace(incident, cause=status.cause, context={**incident.context, FINDING: finding})
+
+
 def _exit_code(incident: Incident) -> str:
     evidence = _part(incident, "evidence")
     signal, code = evidence.get("signal"), evidence.get("exit_code")

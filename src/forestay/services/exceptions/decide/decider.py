@@ -82,13 +82,13 @@ class Decider:
         by_rule, seen = await self.decide_by_rule(incident, now, n=n)
         return by_rule or _by_exception_policy(incident, self.policy.course(incident.kind), now, n, seen)
 
-    async def decide_failure(self, failed: FailedAttempt, now: int) -> Decision:
-        """The first decision on the failure of a job of ours: rules see its incident, the default policy its job."""
-        by_rule, seen = await self.decide_by_rule(failed.incident, now)
+    async def decide_failure(self, failed: FailedAttempt, now: int, *, n: int = 1) -> Decision:
+        """The decision number `n` on the failure of a job of ours: rules see its incident, the default policy its job."""
+        by_rule, seen = await self.decide_by_rule(failed.incident, now, n=n)
         if needs_person(failed.document):
             # No rule was written by who knows what this very attempt did.
-            return _answered(failed.incident, default_answer(failed.document, failed.finding), now, seen)
-        return by_rule or await self._by_job_policy(failed, now, seen)
+            return _answered(failed.incident, default_answer(failed.document, failed.finding), now, n, seen)
+        return by_rule or await self._by_job_policy(failed, now, n, seen)
 
     async def decide_by_rule(
         self, incident: Incident, now: int, *, n: int = 1
@@ -108,7 +108,7 @@ class Decider:
         playbook = await self.playbooks.concluded(incident.tenant, conclusion, incident.kind)
         return decision_by_rule(incident, active, conclusion, playbook, now, n=n, seen=seen), seen
 
-    async def _by_job_policy(self, failed: FailedAttempt, now: int, seen: Mapping[str, object]) -> Decision:
+    async def _by_job_policy(self, failed: FailedAttempt, now: int, n: int, seen: Mapping[str, object]) -> Decision:
         document, evidence, finding, incident, avoid, _ = failed
         sent = self.dispatcher.send(finding)
         way = sent.way
@@ -116,17 +116,17 @@ class Decider:
             playbook = await self.files.answer(document, evidence, finding)
             if playbook is not None:
                 words = f"{finding.cause} failure of files: {', '.join(actions_of(playbook.steps))}"
-                return _default(incident, PLAYBOOK, now, 1, playbook, words=words, **seen)
+                return _default(incident, PLAYBOOK, now, n, playbook, words=words, **seen)
         if way is FailureRoute.OWN or is_lost(document):
             answer = replace(default_answer(document, finding, self.free_tries), avoid=avoid)
-            return _answered(incident, answer, now, seen)
+            return _answered(incident, answer, now, n, seen)
         if way is FailureRoute.RETRY or (way is FailureRoute.ROLLBACK and can_roll_back(document)):
             do = RetryByPolicy(sent.retry_policy) if way is FailureRoute.RETRY else Rollback()
             return _default(
-                incident, PLAYBOOK, now, 1, Playbook("default", (PlaybookStep(do),)), words=sent.words, **seen
+                incident, PLAYBOOK, now, n, Playbook("default", (PlaybookStep(do),)), words=sent.words, **seen
             )
         course = DefaultAction.HOLD if way is FailureRoute.HOLD else DefaultAction.FAIL
-        return _answered(incident, DefaultAnswer(course, sent.words), now, seen)
+        return _answered(incident, DefaultAnswer(course, sent.words), now, n, seen)
 
 
 def _stands_beside(incident: Incident) -> bool:
@@ -136,10 +136,10 @@ def _stands_beside(incident: Incident) -> bool:
     return incident.kind is ExceptionType.TIMEOUT and bool(incident.instance) and late != incident.instance
 
 
-def _answered(incident: Incident, answer: DefaultAnswer, now: int, seen: Mapping[str, object]) -> Decision:
+def _answered(incident: Incident, answer: DefaultAnswer, now: int, n: int, seen: Mapping[str, object]) -> Decision:
     told = {"words": answer.words, "wait": answer.wait, "charged": answer.charged, **seen}
     told |= {"avoid": list(answer.avoid)} if answer.avoid else {}
-    return _default(incident, answer.course.value, now, 1, None, **told)
+    return _default(incident, answer.course.value, now, n, None, **told)
 
 
 def _by_exception_policy(

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.cause import CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.pilot_finding import (
     execution_failure,
     needs_container,
     no_container_anywhere,
 )
+from forestay.domain.exceptions.causes.taught_pattern import is_taught
 from forestay.domain.exceptions.evidence.evidence import Evidence, evidence_of
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -92,6 +93,9 @@ class FailureDetector:
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
+        elif is_taught(finding.pattern) and finding.retry is RetryNeed.ELSEWHERE and evidence.node:
+            # Whoever taught it said that this host does not do.
+            avoid = (evidence.node,)
         finding = with_verdict(finding, evidence)
         site = await self.site_of(document)
         incident = failure_incident(

@@ -178,7 +178,7 @@ class EngineEventIntake:
         cause = "unknown"
         if kind is ExceptionType.ABORT or event.evidence:
             evidence = read_evidence(event.evidence)
-            finding = with_verdict((await self.classifiers.classifier()).classify(evidence), evidence)
+            finding = with_verdict((await self.classifiers.classifier(run.tenant)).classify(evidence), evidence)
             log_tails = evidence_to_json(evidence)
             if "log_tail" in log_tails:
                 log_tails["log_tail"] = log_tails["log_tail"][-LOG_KEPT:]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.error_triage import DAY, ErrorState, ErrorTriage
-from forestay.domain.exceptions.incidents.incident import CLOSED, Incident, IncidentState, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import CLOSED, Incident, IncidentState, IncidentStatus, as_judged
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
@@ -112,7 +112,7 @@ class ErrorReader:
             hours=[sum(step.values()) for step in hours],
             since=since,
             common=await self._common(tenant, fingerprint, now),
-            samples=[incidents[status.id] for status in statuses if status.id in incidents],
+            samples=[as_judged(incidents[status.id], status) for status in statuses if status.id in incidents],
         )
 
     async def _common(self, tenant: str, fingerprint: str, now: int) -> Sequence[CommonTag]:

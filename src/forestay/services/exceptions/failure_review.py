@@ -1,0 +1,211 @@
+"""Judges failures again that wait for a person: by a pattern that was taught since, or by the cause that a person gives one of them.
+
+A failure that gets another cause is decided on anew, and that decision goes the way of every other: safeguards, act, record. The recorded incident stays as it is; its status has the new cause, the
+fingerprint that goes with it and what decided. First it is acted on, then the status is written: whoever dies in between is followed by the next, who finds the failure where it was or not waiting any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from forestay.domain.exceptions.causes.cause import CauseFinding
+from forestay.domain.exceptions.causes.taught_pattern import TaughtPattern
+from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.inbox import asks_approval
+from forestay.domain.exceptions.incidents.incident import (
+    Decision,
+    Incident,
+    IncidentState,
+    IncidentStatus,
+    as_judged,
+    is_about,
+    judged_again,
+)
+from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.jobs.claim import needs_person
+from forestay.domain.jobs.job_document import JobDocument
+from forestay.formats.rules.evidence_json import finding_to_json, read_evidence
+from forestay.ports.errors import Conflict, Transient
+from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.jobs.job_store import Written
+from forestay.services.exceptions.detect.failure_detector import FailedAttempt, PastFailures
+from forestay.services.exceptions.detect.taught_patterns import TaughtPatterns
+from forestay.services.exceptions.pending_exception import is_job_failure
+from forestay.services.exceptions.pipeline import BULK, ExceptionPipeline
+
+TRIES = 5
+"""Times that a status is written over what others write."""
+
+
+class Reviewed(NamedTuple):
+    """What was judged again."""
+
+    judged: int
+    """Failures that have another cause now."""
+    whole: bool
+    """Everything that waits was looked at; else a reconciler goes on."""
+    now: str = ""
+    """The fingerprint that goes with the new cause, of the error that was taught; empty: nothing of it waited."""
+
+
+class _Held(NamedTuple):
+    status: IncidentStatus
+    incident: Incident
+    document: JobDocument
+
+
+@dataclass(slots=True)
+class FailureReview:
+    """The service."""
+
+    pipeline: ExceptionPipeline
+    taught: TaughtPatterns
+    _done_once: set[tuple[str, str, int]] = field(default_factory=set)
+    """Notes that were acted on, and stay until every process has the pattern."""
+
+    async def look(self) -> None:
+        """Judge again what waits, by everything that was taught since: at once, and once more when nobody judges without it any more. A reconciler asks every few seconds."""
+        notes = await self.taught.notes()
+        self._done_once &= {(note.tenant, note.pattern, note.at) for note in notes}
+        for note in notes:
+            key, last = (note.tenant, note.pattern, note.at), self.taught.is_known_to_all(note)
+            if key in self._done_once and not last:
+                continue
+            pattern = (await self.taught.pack(note.tenant)).get(note.pattern)
+            if pattern is not None:
+                await self.by_pattern(note.tenant, pattern)
+            self._done_once.add(key)
+            if last:
+                await self.taught.done(note)
+
+    async def by_pattern(self, tenant: str, pattern: TaughtPattern, *, pages: int | None = None) -> Reviewed:
+        """Judge again the error that a pattern was taught from, and whatever else waits with an unknown cause and says the same; `pages`: at most so many times `BULK` of each."""
+        error = IncidentQuery(
+            tenant,
+            kind=ExceptionType.ABORT.value,
+            states=frozenset({IncidentState.HELD}),
+            fingerprint=pattern.fingerprint,
+        )
+        judged, whole, now = 0, True, ""
+        for query in (error, replace(error, fingerprint=None, cause="unknown")):
+            cursor, read = None, 0
+            while True:
+                page = await self.pipeline.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
+                statuses = [stored.status for stored in page.statuses]
+                fingerprints = await self._judge(await self._still_held(statuses), pattern)
+                judged += len(fingerprints)
+                now = now or (fingerprints[0] if fingerprints and query is error else "")
+                cursor, read = page.cursor, read + 1
+                if cursor is None:
+                    break
+                if read == pages:
+                    whole = False
+                    break
+        return Reviewed(judged, whole, now)
+
+    async def correct(self, incident: str, finding: CauseFinding) -> None:
+        """Give one failure that waits the cause that a person says. `Conflict` if it does not wait for a person, or is none of a job."""
+        stored = (await self.pipeline.incidents.get_statuses([incident])).get(incident)
+        held = await self._still_held([stored.status]) if stored is not None else []
+        if not held:
+            raise Conflict("it is not a failure of a job that waits for a person")
+        await self._decide(held, {incident: finding})
+
+    async def _still_held(self, statuses: Sequence[IncidentStatus]) -> list[_Held]:
+        """The failures of our jobs among them that a person is asked about, and not an approver."""
+        wanted = {
+            status.id: status
+            for status in statuses
+            if status.state is IncidentState.HELD and is_job_failure(status) and not asks_approval(status)
+        }
+        if not wanted:
+            return []
+        quarantine, troubled = self.pipeline.quarantine, self.pipeline.troubled
+        known = await quarantine.readable(self.pipeline.incidents.get_incidents, list(wanted), troubled)
+        jobs = await quarantine.readable(
+            self.pipeline.store.get, sorted({status.job for status in wanted.values()}), troubled
+        )
+        return [
+            _Held(status, as_judged(known[name], status), jobs[status.job].document)
+            for name, status in wanted.items()
+            if name in known
+            and status.job in jobs
+            and is_about(known[name], jobs[status.job].document)
+            and not needs_person(jobs[status.job].document)
+        ]
+
+    async def _judge(self, held: Sequence[_Held], taught: TaughtPattern) -> Sequence[str]:
+        pattern = taught.pattern()
+        said = [one for one in held if pattern.match(PreparedEvidence(_evidence(one.incident))) is not None]
+        return await self._decide(said, {}) if said else ()
+
+    async def _decide(self, held: Sequence[_Held], given: Mapping[str, CauseFinding]) -> Sequence[str]:
+        """Decide anew on those that get another cause, the given one or the one that the patterns find now; their new fingerprints."""
+        await self.pipeline.decider.get_ready()
+        past = await self.pipeline.detector.history.before([document for _, _, document in held])
+        again: list[tuple[_Held, FailedAttempt, Decision]] = []
+        for status, incident, document in held:
+            try:
+                failed = await self._detected(_Held(status, incident, document), past, given.get(status.id))
+            except Transient:
+                raise
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}; it stays as it is"
+                self.pipeline.quarantine.report(f"incident {status.id}", why, self.pipeline.troubled)
+                continue
+            if failed.incident.cause == status.cause and failed.finding.pattern == _pattern(incident):
+                continue
+            decision = await self.pipeline.decider.decide_failure(failed, self.pipeline.clock.now(), n=status.n + 1)
+            judged = {"judged_again": {"cause": failed.incident.cause, "pattern": failed.finding.pattern}}
+            decision = replace(decision, detail={**decision.detail, **judged})
+            again.append((_Held(status, incident, document), failed, decision))
+        if not again:
+            return ()
+        agreed = await self.pipeline.log.agree([decision for _, _, decision in again])
+        pendings = [
+            await self.pipeline.pending_failure(
+                failed.incident, judged_again(held.status, failed.incident), decision, held.document
+            )
+            for (held, failed, _), decision in zip(again, agreed, strict=True)
+        ]
+        await self.pipeline.act(pendings)
+        await self._relabel({held.status.id: failed.incident for held, failed, _ in again})
+        return [pending.status.fingerprint for pending in pendings]
+
+    async def _detected(self, held: _Held, past: PastFailures, given: CauseFinding | None) -> FailedAttempt:
+        evidence = held.incident.context.get("evidence")
+        log = str(evidence.get("log_tail") or "") if isinstance(evidence, Mapping) else ""
+        failed = await self.pipeline.detector.detect(held.document, log, past, self.pipeline.clock.now())
+        if given is not None:
+            finding = with_verdict(given, failed.evidence)
+            context = {**failed.incident.context, "finding": finding_to_json(finding)}
+            corrected = replace(failed.incident, cause=finding.cause.value, context=context)
+            failed = failed._replace(finding=finding, incident=corrected)
+        # It happened when it did.
+        return failed._replace(incident=replace(failed.incident, at=held.incident.at))
+
+    async def _relabel(self, incidents: Mapping[str, Incident]) -> None:
+        """Only for people: where nobody can write it, the cause that is shown stays the old one."""
+        left = dict(incidents)
+        for _ in range(TRIES):
+            stored = await self.pipeline.incidents.get_statuses(list(left))
+            wanted = [(judged_again(known.status, left[name]), known.version) for name, known in stored.items()]
+            results = await self.pipeline.incidents.put_statuses(wanted) if wanted else ()
+            for (status, _), result in zip(wanted, results, strict=True):
+                if isinstance(result, Written):
+                    del left[status.id]
+            if not left:
+                return
+
+
+def _evidence(incident: Incident) -> Evidence:
+    plain = incident.context.get("evidence")
+    return read_evidence(plain if isinstance(plain, Mapping) else {})
+
+
+def _pattern(incident: Incident) -> str:
+    finding = incident.context.get("finding")
+    return str(finding.get("pattern") or "") if isinstance(finding, Mapping) else ""

@@ -1,0 +1,90 @@
+"""The scoreboard of the patterns that were taught here: how many failures each has named since, and what became of those that were tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forestay.domain.exceptions.causes.cause import RetryNeed
+from forestay.domain.exceptions.causes.taught_pattern import TaughtPattern
+from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import Incident, IncidentStatus, as_judged
+from forestay.domain.rules.retry_record import RetryRecord, retry_record
+from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore
+
+MOST = 2_000
+"""Failures of one cause that are counted, the newest."""
+ENOUGH = 3
+"""Tries after which a pattern can be said to lose."""
+
+
+class PatternScore(NamedTuple):
+    """A pattern, and what came of it."""
+
+    pattern: TaughtPattern
+    record: RetryRecord
+
+    @property
+    def loses(self) -> bool:
+        """It says that another try helps, and more often than not none did."""
+        tried, helped = self.record.retried, self.record.helped
+        return self.pattern.retry is not RetryNeed.NO and tried >= ENOUGH and 2 * helped < tried
+
+
+@dataclass(frozen=True, slots=True)
+class PatternScores:
+    """The service."""
+
+    incidents: IncidentStore
+    store: JobStore
+
+    async def of(self, tenant: str, patterns: Sequence[TaughtPattern]) -> Sequence[PatternScore]:
+        """The score of each, in their order, over the newest failures of their causes since they were taught."""
+        named: dict[str, list[IncidentStatus]] = {}
+        partial: set[str] = set()
+        for cause in sorted({pattern.cause.value for pattern in patterns}):
+            statuses, whole = await self._failures(tenant, cause)
+            names = await self._names(statuses)
+            for status in statuses:
+                named.setdefault(names.get(status.fingerprint, ""), []).append(status)
+            partial |= set() if whole else {cause}
+        jobs = sorted({status.job for pattern in patterns for status in named.get(pattern.name, ()) if status.job})
+        documents = {name: stored.document for name, stored in (await self.store.get(jobs)).items()} if jobs else {}
+        return [
+            PatternScore(
+                pattern,
+                retry_record(named.get(pattern.name, ()), documents, whole=pattern.cause.value not in partial),
+            )
+            for pattern in patterns
+        ]
+
+    async def _failures(self, tenant: str, cause: str) -> tuple[Sequence[IncidentStatus], bool]:
+        query = IncidentQuery(tenant, kind=ExceptionType.ABORT.value, cause=cause)
+        statuses: list[IncidentStatus] = []
+        cursor: str | None = None
+        while len(statuses) < MOST:
+            page = await self.incidents.find(query, limit=MAX_FOUND, cursor=cursor)
+            statuses += [stored.status for stored in page.statuses]
+            cursor = page.cursor
+            if cursor is None:
+                return statuses, True
+        return statuses, False
+
+    async def _names(self, statuses: Sequence[IncidentStatus]) -> Mapping[str, str]:
+        """The pattern that decided, by fingerprint: the failures of one say the same, so the newest of each is read."""
+        newest: dict[str, IncidentStatus] = {}
+        for status in statuses:
+            newest.setdefault(status.fingerprint, status)
+        incidents = await self.incidents.get_incidents([status.id for status in newest.values()]) if newest else {}
+        return {
+            name: _pattern(as_judged(incidents[status.id], status))
+            for name, status in newest.items()
+            if status.id in incidents
+        }
+
+
+def _pattern(incident: Incident) -> str:
+    finding = incident.context.get("finding")
+    return str(finding.get("pattern") or "") if isinstance(finding, Mapping) else ""
