@@ -270,3 +270,31 @@ def test_the_first_page_is_small() -> None:
         # What it imports outright; what it imports when it is needed is another page's.
         wanted += re.findall(r'(?:from|import)"\./([\w.-]+\.js)"', content.decode(errors="replace"))
     assert 50_000 < size < 600_000, f"{size:,} bytes in {sorted(seen)}"
+
+
+@pytest.mark.acts("teach an error")
+async def test_an_unknown_error_is_taught_in_three_clicks(log_in: LogIn, broken: Broken, site: RunSite) -> None:
+    log = "slot 7: the frobnicator failed to answer on bay {}\n"
+    incidents = await broken(3, "frobnicate", owner="zoe", log_tail=log.format(4))
+    ann = await log_in("ann", "operator")
+    page = ann.page
+    await expect(page.get_by_role("link", name="Open: Unknown, zoe")).to_be_visible()
+    await page.evaluate(
+        "() => { window.presses = 0; addEventListener('pointerdown', () => { window.presses += 1 }, true) }"
+    )
+    await page.get_by_role("link", name="Open: Unknown, zoe").click()
+    teach = page.get_by_role("region", name="Teach this site")
+    await teach.get_by_text("Code", exact=True).click()
+    await expect(teach.get_by_text("It matches 3 failures of this error.")).to_be_visible()
+    await expect(teach.locator("code")).to_have_text(r"(?i)slot \S+: the frobnicator failed to answer on bay")
+    await ann.check()
+    await ann.picture("error-teach")
+    await teach.get_by_role("button", name="Teach: Code").click()
+    await expect(teach.get_by_text("Taught. 3 waiting failures were judged again.")).to_be_visible()
+    assert await page.evaluate("window.presses") == 3
+    await teach.get_by_role("link", name="Show this error with its new cause").click()
+    main = page.get_by_role("main")
+    await expect(main.get_by_text("Failures: 3. Waiting or under way: 3.")).to_be_visible()
+    await expect(main.get_by_role("button", name="The cause is wrong")).to_be_visible()
+    viewer = site.server.person("viewer", tenant=TENANT)
+    assert {(await viewer.get(f"/v1/incidents/{name}")).json()["cause"] for name in incidents} == {"code"}

@@ -139,8 +139,10 @@ class FailureReview:
 
     async def _judge(self, held: Sequence[_Held], taught: TaughtPattern) -> Sequence[str]:
         pattern = taught.pattern()
-        said = [one for one in held if pattern.match(PreparedEvidence(_evidence(one.incident))) is not None]
-        return await self._decide(said, {}) if said else ()
+        matching = [
+            failure for failure in held if pattern.match(PreparedEvidence(_evidence(failure.incident))) is not None
+        ]
+        return await self._decide(matching, {}) if matching else ()
 
     async def _decide(self, held: Sequence[_Held], given: Mapping[str, CauseFinding]) -> Sequence[str]:
         """Decide anew on those that get another cause, the given one or the one that the patterns find now; their new fingerprints."""

@@ -17,6 +17,7 @@ import { Approvals } from "./approvals";
 import { GroupActs } from "./group-acts";
 import { Members } from "./members";
 import { Storm } from "./storm";
+import { Teach } from "./teach";
 import { Triage } from "./triage";
 
 type Known = Schemas["KnownErrorOut"];
@@ -222,6 +223,7 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
                 {texts.incident.write}
               </Button>
             )}
+            <Teach error={error} />
             <Triage error={error} />
             <Members fingerprint={fingerprint} />
           </Stack>

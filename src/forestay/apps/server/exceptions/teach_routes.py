@@ -182,8 +182,8 @@ async def correct_cause(context: TheDesk, who: Operator, incident: str, body: Ca
     await parts.review.correct(incident, finding)
     await parts.taught.correct(who.tenant, incident, cause, who.subject)
     status = (await parts.incidents.get_statuses([incident]))[incident].status
-    told = {"incident": incident, "cause": status.cause, "state": status.state.value, "note": status.note}
-    return json_answer(told)
+    shown = {"incident": incident, "cause": status.cause, "state": status.state.value, "note": status.note}
+    return json_answer(shown)
 
 
 def _told(taught: Taught) -> dict[str, Any]:

@@ -255,8 +255,8 @@ def last_shared_line(members: Sequence[PreparedEvidence]) -> str:
     ends = [[line for line in seen.lines[: seen.log_lines][-LAST_LINES:] if line.strip()] for seen in members]
     shared = [{normalised_line(line).lower() for line in end} for end in ends]
     for line in reversed(ends[0] if ends else ()):
-        said = normalised_line(line).lower()
-        if all(said in some for some in shared) and _expression(said, " ", r"\S+"):
+        masked = normalised_line(line).lower()
+        if all(masked in some for some in shared) and _expression(masked, " ", r"\S+"):
             return line
     return ""
 

@@ -184,7 +184,7 @@ class ErrorTeacher:
         assert trial.pattern is not None  # noqa: S101 - the caller looked
         gone = {trial.pattern.name, *trial.instead_of}
         others = [known.pattern() for known in pack.patterns if known.name not in gone]
-        missed = sum(1 for one in evidences if trial.pattern.pattern().match(PreparedEvidence(one)) is None)
+        missed = sum(1 for evidence in evidences if trial.pattern.pattern().match(PreparedEvidence(evidence)) is None)
         if missed:
             trial.problems.append(f"it does not match {missed} of {len(evidences)} failures of this error")
         classifier = packs
@@ -192,9 +192,9 @@ class ErrorTeacher:
             trial.pattern = replace(trial.pattern, weight=weight)
             classifier = packs.with_patterns([*others, trial.pattern.pattern()])
             findings = [classifier.classify(evidence) for evidence in evidences]
-            if all(one.cause is trial.pattern.cause and one.confidence >= SURE for one in findings):
+            if all(finding.cause is trial.pattern.cause and finding.confidence >= SURE for finding in findings):
                 return classifier
-        other = next((one for one in findings if one.cause is not trial.pattern.cause), None)
+        other = next((finding for finding in findings if finding.cause is not trial.pattern.cause), None)
         if not missed and other is not None:
             by = f"{other.cause} by {other.pattern}" if other.pattern else str(other.cause)
             trial.problems.append(f"some of its failures would still be {by}: their logs end with another error")

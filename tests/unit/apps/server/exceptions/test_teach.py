@@ -53,7 +53,7 @@ async def _known(client: httpx.AsyncClient, cause: str, many: int) -> list[dict[
 async def test_a_taught_error_is_judged_again_and_the_next_failure_of_it_is_known(
     server: RunningServer, tenant: str
 ) -> None:
-    await _fail(server, tenant, [QUUX.format(one, one, 10.5 + one) for one in range(3)])
+    await _fail(server, tenant, [QUUX.format(number, number, 10.5 + number) for number in range(3)])
     await _fail(server, tenant, [ZERO])
     olga = server.person("operator", tenant=tenant, subject="olga")
     error, _ = await _errors(olga, unknown=3, code=1)
@@ -71,15 +71,15 @@ async def test_a_taught_error_is_judged_again_and_the_next_failure_of_it_is_know
     assert tried["now"] == ""
     # The node is to blame, so they are tried again at nobody's cost, and not on the host that they failed on.
     incidents = await _known(olga, "node", 3)
-    assert {one["state"] for one in incidents} == {"complete"}
-    assert {one["fingerprint"] for one in incidents} == {taught["now"]} != {error["fingerprint"]}
+    assert {incident["state"] for incident in incidents} == {"complete"}
+    assert {incident["fingerprint"] for incident in incidents} == {taught["now"]} != {error["fingerprint"]}
     whole = (await olga.get(f"/v1/incidents/{incidents[0]['id']}")).json()
     assert whole["context"]["finding"]["pattern"] == taught["pattern"]["name"]
     assert [decision["n"] for decision in whole["decisions"]] == [1, 2]
     assert whole["decisions"][1]["detail"]["judged_again"]["cause"] == "node"
     job = (await olga.get(f"/v1/jobs/{incidents[0]['job']}")).json()
     assert job["state"] == "available"
-    assert [one["title"] for one in await _errors(olga, code=1)] == ["ZeroDivisionError: division by zero"]
+    assert [incident["title"] for incident in await _errors(olga, code=1)] == ["ZeroDivisionError: division by zero"]
     # What fails from now on is known at once, in every process that reads the store.
     await _fail(server, tenant, [QUUX.format(9, 9, 1)])
     await _known(olga, "node", 4)
@@ -102,7 +102,7 @@ async def test_a_pattern_that_changes_other_errors_is_refused_unless_it_is_wante
     place = f"/v1/errors/{error['fingerprint']}/teach"
     broad = {"cause": "node", "pattern": "(?i)quux daemon|error:"}
     refused = (await olga.post(place, json=broad)).json()
-    assert (refused["written"], [one["title"] for one in refused["wrong"]]) == (
+    assert (refused["written"], [incident["title"] for incident in refused["wrong"]]) == (
         False,
         ["ZeroDivisionError: division by zero"],
     )
@@ -142,7 +142,7 @@ async def test_a_taught_pattern_is_replaced_by_who_knows_better_and_can_be_remov
 
 
 async def test_what_a_person_says_of_one_failure_holds_against_patterns(server: RunningServer, tenant: str) -> None:
-    await _fail(server, tenant, [QUUX.format(one, one, 1) for one in range(2)])
+    await _fail(server, tenant, [QUUX.format(number, number, 1) for number in range(2)])
     olga = server.person("operator", tenant=tenant, subject="olga")
     (error,) = await _errors(olga, unknown=2)
     place = f"/v1/incidents/{error['incident']}/cause"

@@ -102,7 +102,7 @@ def test_a_pattern_becomes_one_that_a_classifier_asks_beside_the_others() -> Non
     packs = Classifier([base])
     both = packs.with_patterns([taught.pattern()])
     doom, other = (Evidence(exit_code=1, log_tail=(line,)) for line in ("error: Spool of Doom 7", "error: spool"))
-    assert [packs.classify(one).pattern for one in (doom, other)] == ["", "p"]
+    assert [packs.classify(evidence).pattern for evidence in (doom, other)] == ["", "p"]
     found = both.classify(doom)
     assert (found.cause, found.pattern, found.confidence >= 0.8) == (Cause.NODE, "taught-1-ab", True)
     assert both.classify(other).pattern == "p"

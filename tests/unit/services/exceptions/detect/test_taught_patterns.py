@@ -48,10 +48,10 @@ def _pattern(name: str, retry: RetryNeed | None = None) -> TaughtPattern:
 
 async def test_what_one_process_writes_another_knows_within_seconds(store: SqlJobStore) -> None:
     clock = Hands()
-    one, other = (TaughtPatterns(SqlDocumentStore(store.database), clock) for _ in range(2))
+    first, other = (TaughtPatterns(SqlDocumentStore(store.database), clock) for _ in range(2))
     assert await other.patterns("t") == ()
-    await one.teach("t", _pattern("1-a"))
-    assert [pattern.name for pattern in await one.patterns("t")] == ["taught-1-a"]
+    await first.teach("t", _pattern("1-a"))
+    assert [pattern.name for pattern in await first.patterns("t")] == ["taught-1-a"]
     assert await other.patterns("t") == (), "what was read a moment ago is used again"
     clock.seconds += FRESH
     known = await other.patterns("t")
