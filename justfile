@@ -113,7 +113,7 @@ insertion *args:
       uv run pytest tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py "$@"
     fi
 
-# What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT,…`, `--resume`.
+# What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT` (again for more), `--resume`.
 [positional-arguments]
 insertion-matrix *args:
     uv run python -m tests.system.insertion.matrix "$@"

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,44 @@ array=( {work} )
 export nxf_array_task_dir=${{array[SLURM_ARRAY_TASK_ID]}}
 bash $nxf_array_task_dir/.command.run 2>&1 > $nxf_array_task_dir/.command.log
 """
+WARNED = """
+on_exit() {{
+    exit_status=${{nxf_main_ret:=$?}}
+    printf -- $exit_status > {folder}/.exitcode
+    exit $exit_status
+}}
+nxf_kill() {{
+    declare -a children
+    while read P PP;do
+        children[$PP]+=" $P"
+    done < <(ps -e -o pid= -o ppid=)
+
+    kill_all() {{
+        [[ $1 != $$ ]] && kill $1 2>/dev/null || true
+        for i in ${{children[$1]:=}}; do kill_all $i; done
+    }}
+
+    kill_all $1
+}}
+on_term() {{
+    set +e
+    [[ "$pid" ]] && nxf_kill $pid
+}}
+nxf_launch() {{
+    /bin/bash -ue {folder}/.command.sh
+}}
+nxf_main() {{
+    trap on_exit EXIT
+    trap on_term TERM INT USR2
+    trap '' USR1
+    set +e
+    (set -o pipefail; (nxf_launch | tee {folder}/.command.out) 3>&1 1>&2 2>&3 | tee {folder}/.command.err) &
+    pid=$!
+    wait $pid || nxf_main_ret=$?
+}}
+nxf_main
+"""
+"""How Nextflow runs a task, and the script that picks the task of an element."""
 
 pytestmark = pytest.mark.finding("F-A3")
 
@@ -64,13 +104,19 @@ def say(folder: Path, state: str = "RUNNING", *, restarts: int = 0, time_run: st
     (folder / "bin" / "state").write_text(line)
 
 
-def start(folder: Path, script: str = ".command.run", **more: str) -> subprocess.Popen[bytes]:
-    """As the shim submits it."""
+@contextmanager
+def start(folder: Path, script: str = ".command.run", **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """As the shim submits it; ended at last, whatever it waits for."""
     place = folder / "work" / script
     patched = subprocess.run([folder / "bin" / "forestay-ask", "--patch", place], stdout=subprocess.PIPE, check=True)
     (folder / "submitted").write_bytes(patched.stdout)
     environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": "12", **more}
-    return subprocess.Popen(["bash", folder / "submitted"], env=environment, start_new_session=True)
+    with subprocess.Popen(["bash", folder / "submitted"], env=environment, start_new_session=True) as job:
+        try:
+            yield job
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
 
 
 def question(folder: Path, name: str = "12.0") -> Path:
@@ -175,8 +221,90 @@ def test_without_a_promise_it_does_not_ask(folder: Path, promise: str) -> None:
     assert (folder / "work" / ".exitcode").read_text() == "137"
 
 
+@pytest.mark.finding("F-A7")
+@pytest.mark.parametrize("name", ["12.0", "12.0.warned"])
+@pytest.mark.parametrize("trick", ["pipe", "link", "folder"])
+def test_what_another_user_put_in_its_place_neither_holds_a_job_up_nor_is_written_through(
+    folder: Path, trick: str, name: str
+) -> None:
+    """The folder is open to all, and the names of the files can be guessed."""
+    victim = folder / "victim"
+    victim.write_text("mine")
+    place = folder / "records" / "asks" / name
+    if trick == "pipe":
+        os.mkfifo(place)
+    elif trick == "link":
+        place.symlink_to(victim)
+    else:
+        place.mkdir()
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": "12"}
+    subprocess.run([folder / "bin" / "forestay-ask", "--warn"], env=environment, timeout=60, check=False)
+    with start(folder) as job:
+        if name != "12.0":
+            question(folder).unlink()
+        assert job.wait(60) == 137
+    assert (folder / "work" / ".exitcode").read_text() == "137"
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.finding("F-A7")
+@pytest.mark.parametrize("taken", ["watcher", "another user", "pipe"])
+def test_who_took_the_question_and_does_not_answer_holds_the_job_up_for_a_bounded_time(
+    folder: Path, taken: str
+) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    place = folder / "records" / "asks" / "12.0.taken"
+    if taken == "pipe":
+        os.mkfifo(place)
+    else:
+        place.touch()
+    if taken != "watcher":
+        os.chown(place, 65534, 65534)
+    # Three clocks ahead of each other, so that nobody has to wait: each look at the time is ten seconds later than the one before.
+    clock = folder / "bin" / "date"
+    clock.write_text('#!/bin/sh\necho . >>"${0%/*}/looks"\necho $((1000 + 10 * $(wc -l <"${0%/*}/looks")))\n')
+    clock.chmod(0o755)
+    (folder / "records" / "watch").write_text("9999999999\n")
+    with start(folder) as job:
+        assert job.wait(60) == 137
+    looks = len((folder / "bin" / "looks").read_text().splitlines())
+    assert (looks > 7) == (taken == "watcher"), "a minute more for the watcher"
+    assert not (folder / "records" / "asks" / "12.0").exists()
+
+
 def test_a_script_that_is_not_nextflows_stays_as_it_is(folder: Path) -> None:
     script = folder / "run.sh"
     script.write_bytes(b"#!/bin/sh\nprintf -- $exit_status > out\nbash /x/.command.sh\n\xff")
     done = subprocess.run([folder / "bin" / "forestay-ask", "--patch", script], stdout=subprocess.PIPE, check=True)
     assert done.stdout == script.read_bytes()
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_an_element_asks_with_the_signal_by_which_slurm_warned_its_array_of_the_time_limit(
+    folder: Path, watched: bool
+) -> None:
+    """Nextflow ends everything below the script of the array with TERM, and lets the job end while an element still asks."""
+    work = folder / "work"
+    (work / ".command.sh").write_text(f"touch {work}/begun\nsleep 300\n")
+    (work / ".command.run").write_text("#!/bin/bash\n" + WARNED.format(folder=work))
+    array = "#!/bin/bash\n### array:\n###   work-dirs:\n###   - x\n### ...\n" + WARNED.format(folder=work / "array")
+    (work / "array" / ".command.run").write_text(array)
+    if not watched:
+        (folder / "records" / "watch").unlink()
+    with start(folder, "array/.command.run", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="0") as job:
+        deadline = time.monotonic() + 60
+        while not (work / "begun").exists():
+            assert time.monotonic() < deadline, "it does not begin"
+            time.sleep(0.02)
+        job.send_signal(signal.SIGUSR2)
+        if watched:
+            file = question(folder, "7_0.0")
+            while not file.read_text().endswith("\n"):
+                time.sleep(0.02)
+            assert file.read_text().split()[:3] == ["1", "140", "0"]
+            assert job.poll() is None
+            assert not (work / ".exitcode").exists()
+            file.unlink()
+        assert job.wait(60) == 140
+    assert (work / ".exitcode").read_text() == "143", "as without us"

@@ -59,13 +59,13 @@ def submit(folder: Path, arm: str, script: str, *words: str) -> str:
 
 def decline(folder: Path, job: str, seconds: float = 60) -> None:
     """Answer that nothing comes of it, as the watcher does."""
-    wait_for(lambda: job in spool_of(folder).questions([job]), seconds)
+    wait_for(lambda: job in spool_of(folder).questions({job: os.getuid()}), seconds)
     (folder / "records" / "asks" / f"{job}.0").unlink()
 
 
 def asks_or_ended(folder: Path, job: str) -> bool:
     """A job that ended well, or that Slurm ended, does not ask."""
-    return job in spool_of(folder).questions([job]) or told(job, "State") not in ("", "PENDING", "RUNNING")
+    return job in spool_of(folder).questions({job: os.getuid()}) or told(job, "State") not in ("", "PENDING", "RUNNING")
 
 
 def both(folder: Path, script: str, *words: str, act: Callable[[Path, str], None] | None = None) -> dict[str, str]:
@@ -237,10 +237,10 @@ def test_a_job_that_asks_has_not_ended_for_slurm(folder: Path) -> None:
     job = submit(folder, "shim", script, "--open-mode=append")
     after = submit(folder, "bare", "#!/bin/sh\ntrue\n", f"--dependency=afterok:{job}")
     never = submit(folder, "bare", "#!/bin/sh\ntrue\n", f"--dependency=afternotok:{job}", "--kill-on-invalid-dep=yes")
-    wait_for(lambda: job in spool_of(folder).questions([job]))
+    wait_for(lambda: job in spool_of(folder).questions({job: os.getuid()}))
     assert call(None, "squeue", "-h", "-j", job, "-o", "%T").stdout.strip() == "RUNNING"
-    question = spool_of(folder).questions([job])[job]
-    assert (question.owner, question.restarts, question.exit_code, question.signal) == (os.getuid(), 0, 3, None)
+    question = spool_of(folder).questions({job: os.getuid()})[job]
+    assert (question.restarts, question.exit_code, question.signal) == (0, 3, None)
     call(None, "scontrol", "requeuehold", job)
     wait_for(lambda: call(None, "squeue", "-h", "-j", job, "-o", "%T").stdout.strip() == "PENDING")
     call(None, "scontrol", "update", f"JobId={job}", "StartTime=now+2")

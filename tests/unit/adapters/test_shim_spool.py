@@ -135,15 +135,29 @@ def test_a_question_is_read_of_a_watched_job_only_and_settled_with_it(tmp_path: 
     ):
         (asks / name).write_text(text)
     (asks / "7.5").symlink_to(asks / "7.0")
-    assert spool.questions(["7", "8"]) == {
-        "7": Question(os.getuid(), 1, None, 9, 200),
-        "8_2": Question(os.getuid(), 0, 4, None, 300),
+    me = os.getuid()
+    assert spool.questions({"7": me, "8": me}) == {
+        "7": Question(1, None, 9, 200),
+        "8_2": Question(0, 4, None, 300),
     }
     spool.settle(WatchedJob("7", "", os.getuid(), "/", "", 0))
     assert sorted(path.name for path in asks.iterdir()) == ["8_2.0", "9.0"]
     spool.forget_questions(WatchedJob("8_2", "", os.getuid(), "/", "", 0))
     assert [path.name for path in asks.iterdir()] == ["9.0"]
-    assert ShimSpool(tmp_path / "spool", tmp_path / "records").questions(["9"]) == {}
+    assert ShimSpool(tmp_path / "spool", tmp_path / "records").questions({"9": me}) == {}
+
+
+@pytest.mark.finding("F-A7")
+def test_what_another_user_asks_in_the_name_of_a_job_hides_no_question_of_its_own(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    spool = ShimSpool(tmp_path / "spool", tmp_path / "records", before_end=True)
+    spool.prepare()
+    asks = tmp_path / "records" / "asks"
+    for name, user in (("7.0", 1000), ("7.99", 1001), ("8_1.0", 1001)):
+        (asks / name).write_text("1 3 0 100\n")
+        os.chown(asks / name, user, user)
+    assert spool.questions({"7": 1000, "8": 1000}) == {"7": Question(0, 3, None, 100)}
 
 
 def test_a_promise_to_decide_before_the_end_is_written_where_nodes_see_it(tmp_path: Path) -> None:
@@ -243,18 +257,33 @@ def test_what_nextflow_knows_of_a_job_is_what_the_job_wrote_down(spool: ShimSpoo
 
 
 @pytest.mark.finding("F-A3")
+def test_an_element_of_nextflows_array_prints_to_its_own_folder(spool: ShimSpool, tmp_path: Path) -> None:
+    script = "".join(f"###   - {tmp_path}/work/{name}\n" for name in ("a", "b"))
+    (tmp_path / ".command.run").write_text(f"#!/bin/bash\n### array:\n###   work-dirs:\n{script}### ...\n")
+    element = WatchedJob("13_1", "", os.getuid(), str(tmp_path), "", 0)
+    assert spool.element_logs(element) == [f"{tmp_path}/work/b/.command.err", f"{tmp_path}/work/b/.command.out"]
+    for other in (element._replace(id="13"), element._replace(id="13_2"), element._replace(directory="/nowhere")):
+        assert not spool.element_logs(other)
+
+
+@pytest.mark.finding("F-A3")
 def test_a_question_is_taken_once_by_whoever_is_first(tmp_path: Path) -> None:
     spool = ShimSpool(tmp_path, tmp_path / "records", before_end=True)
     spool.prepare()
     asks = tmp_path / "records" / "asks"
     job = WatchedJob("12", "", os.getuid(), "", "", 0)
     (asks / "12.0").write_text("1 137 0 1000 2\n")
-    question = spool.questions(["12"])["12"]
+    question = spool.questions({"12": os.getuid()})["12"]
     assert (question.exit_code, question.oom_kills) == (137, 2)
     assert spool.take(job, 0)
     assert spool.take(job, 0)  # a decision that is carried out at the second look
-    assert list(spool.questions(["12"])) == ["12"]
+    assert list(spool.questions({"12": os.getuid()})) == ["12"]
     spool.forget_questions(job)
     assert not list(asks.iterdir())
     (asks / "12.1.taken").touch()  # the job has withdrawn it
     assert not spool.take(job, 1)
+    if os.getuid() == 0:  # only root can give a file away
+        (asks / "12.2").write_text("1 137 0 1000 2\n")
+        (asks / "12.2.taken").touch()
+        os.chown(asks / "12.2.taken", 65534, 65534)
+        assert not spool.take(job, 2), "somebody else took it, and the job does not wait for them"

@@ -8,7 +8,7 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -99,7 +99,10 @@ class ShimSpool:
         try:
             os.close(os.open(f"{asked}.taken", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         except FileExistsError:
-            return asked.exists()
+            with contextlib.suppress(OSError):
+                # By us in an earlier look. If it was anybody else, the job has withdrawn its question, or does so soon.
+                return asked.exists() and os.lstat(f"{asked}.taken").st_uid == os.getuid()
+            return False
         except OSError:
             return False
         return asked.exists()
@@ -135,7 +138,7 @@ class ShimSpool:
         except (OSError, ValueError):
             return None
 
-    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
+    def questions(self, jobs: Mapping[BatchId, int]) -> Mapping[BatchId, Question]:
         if self.records is None or not self.before_end:
             return {}
         questions: dict[BatchId, Question] = {}
@@ -143,9 +146,10 @@ class ShimSpool:
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self.records / "asks"):
                 name, _, start = entry.name.partition(".")
-                if start.isdigit() and name.partition("_")[0] in jobs:
+                owner = jobs.get(name.partition("_")[0])
+                if start.isdigit() and owner is not None:
                     with contextlib.suppress(OSError, ValueError):
-                        question = _read_question(entry.path, int(start))
+                        question = _read_question(entry.path, int(start), owner)
                         if name not in questions or questions[name].restarts < question.restarts:
                             questions[name] = question
         return questions
@@ -188,20 +192,34 @@ class ShimSpool:
         except OSError:
             return ""
 
+    def element_logs(self, job: WatchedJob) -> Sequence[str]:
+        try:
+            place = _work_folder(job)
+        except (OSError, IndexError, ValueError):
+            return ()
+        return [str(place / name) for name in (".command.err", ".command.out")] if job.id != job.base else ()
+
     def told_nextflow(self, job: WatchedJob) -> bool:
         place = Path(job.directory)
         try:
-            element = job.id.partition("_")[2]
-            if element:  # of an array: where each runs stands in the script
-                with _plain(str(place / ".command.run")) as source:
-                    text = source.read(MOST_SCRIPT).decode(errors="replace")
-                place = Path(_WORK_FOLDER.findall(text)[int(element)])
+            place = _work_folder(job)
             os.lstat(place / ".exitcode")
         except FileNotFoundError:
             return not place.is_dir()
         except (OSError, IndexError, ValueError):
             return True
         return True
+
+
+def _work_folder(job: WatchedJob) -> Path:
+    """Where a task of Nextflow runs; of the elements of an array it stands in the script."""
+    place = Path(job.directory)
+    element = job.id.partition("_")[2]
+    if not element:
+        return place
+    with _plain(str(place / ".command.run")) as source:
+        text = source.read(MOST_SCRIPT).decode(errors="replace")
+    return Path(_WORK_FOLDER.findall(text)[int(element)])
 
 
 def _remove(place: Path, job: WatchedJob) -> None:
@@ -245,16 +263,17 @@ def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
     )
 
 
-def _read_question(path: str, start: int) -> Question:
+def _read_question(path: str, start: int, owner: int) -> Question:
     with _plain(path) as source:
-        owner = os.fstat(source.fileno()).st_uid
+        if os.fstat(source.fileno()).st_uid != owner:
+            raise ValueError(f"{path} is not of the job's user")
         version, code, signal, ended, *more = source.read(100).decode().split()
     if version.encode() != FORMAT:
         raise ValueError(f"{path} is not a question")
     kills = int(more[0]) if more else 0
     if int(signal):
-        return Question(owner, start, None, int(signal), int(ended), kills)
-    return Question(owner, start, int(code), None, int(ended), kills)
+        return Question(start, None, int(signal), int(ended), kills)
+    return Question(start, int(code), None, int(ended), kills)
 
 
 def _read(path: str) -> WatchedJob:

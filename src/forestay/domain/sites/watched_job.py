@@ -75,8 +75,6 @@ class WatchedJob(NamedTuple):
 class Question(NamedTuple):
     """Asked from within a job whose script has failed, while the batch system still takes the job to be running."""
 
-    owner: int
-    """The user's number, by the owner of the file."""
     restarts: int
     """Which start of the job it is."""
     exit_code: int | None

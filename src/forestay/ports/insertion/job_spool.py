@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from forestay.domain.sites.batch import BatchId
@@ -30,9 +30,9 @@ class JobSpool(Protocol):
         """The elements of an array that are settled already."""
         ...
 
-    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
-        """What those of the jobs ask that have failed and wait for a decision before they end; arrays stand for their elements. `settle` is the
-        answer that nothing more comes of it."""
+    def questions(self, jobs: Mapping[BatchId, int]) -> Mapping[BatchId, Question]:
+        """What those of the jobs ask that have failed and wait for a decision before they end; arrays stand for their elements. Each job with its
+        user: what another user has put there in its name is nothing. `settle` is the answer that nothing more comes of it."""
         ...
 
     def take(self, job: WatchedJob, start: int) -> bool:
@@ -59,6 +59,10 @@ class JobSpool(Protocol):
 
     def tail(self, path: str, owner: int) -> str:
         """The end of what a job printed; empty if it is not a plain file of its owner, or cannot be read."""
+        ...
+
+    def element_logs(self, job: WatchedJob) -> Sequence[str]:
+        """The files that an element of Nextflow's array prints to, errors first. Nextflow discards what the job itself prints."""
         ...
 
     def told_nextflow(self, job: WatchedJob) -> bool:

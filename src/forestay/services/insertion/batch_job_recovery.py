@@ -21,7 +21,6 @@ from forestay.domain.sites.watched_job import (
     JobDetails,
     JobIdentity,
     JobKind,
-    Question,
     Vouching,
     WatchedJob,
     WatchedJobAction,
@@ -135,7 +134,8 @@ class BatchJobRecovery:
                     break
 
     def _new_questions(self) -> set[tuple[BatchId, int]]:
-        questions = self.spool.questions(self._identities).items()
+        owners = {name: known.owner for name, known in self._identities.items() if known.owner is not None}
+        questions = self.spool.questions(owners).items()
         return {(name, question.restarts) for name, question in questions} - self._asked
 
     async def _outcome(self, job: WatchedJob) -> BatchOutcome:
@@ -145,10 +145,10 @@ class BatchJobRecovery:
         """What became of jobs, by the batch system and by what they ask themselves."""
         outcomes = await self.reader.outcome(sorted(job.id for job in jobs))
         # Afterwards: one that asks now was running a moment ago.
-        questions = self.spool.questions({job.base for job in jobs})
+        questions = self.spool.questions({job.base: job.owner for job in jobs})
         result: dict[WatchedJob, BatchOutcome] = {}
         for job in sorted(jobs, key=lambda job: job.id):
-            question = _own(questions, job)
+            question = questions.get(job.id)
             result[job] = outcomes[job.id] if question is None else as_asked(outcomes[job.id], question)
         return result
 
@@ -177,7 +177,7 @@ class BatchJobRecovery:
         arrays = {name: word for name, word in words.items() if self._identities[name].kind is JobKind.ARRAY}
         readings = await self._elements(arrays)
         jobs = {name: word for name, word in words.items() if name not in arrays}
-        questions = self.spool.questions(words)
+        questions = self.spool.questions({name: word.owner for name, word in words.items()})
         self._asked = {(name, question.restarts) for name, question in questions.items()}
         for name, array in arrays.items():
             asking = {element for element in questions if element.partition("_")[0] == name}
@@ -374,9 +374,12 @@ class BatchJobRecovery:
 
     async def _report(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> None:
         peak = await self.steering.peak_memory(job.id)
-        tails = [self.spool.tail(path, job.owner) for path in details.logs] if details is not None else []
-        record = self.spool.record(job, outcome.restarts)
+        logs = details.logs if details is not None else ()
         name = details.name if details is not None else "job"
+        if name.startswith(NEXTFLOW):
+            logs = (*logs, *self.spool.element_logs(job))
+        tails = [self.spool.tail(path, job.owner) for path in logs]
+        record = self.spool.record(job, outcome.restarts)
         instance = f"{name.replace(':', '-')}:{job.id}"
         why_not = self._obstacle(job, outcome, details)
         known = evidence(outcome, details, "\n".join(filter(None, tails)), peak, record)
@@ -485,7 +488,7 @@ class BatchJobRecovery:
 
     def _failed_start(self, job: WatchedJob) -> int | None:
         """Which start of a job has failed by its own word, though it may still run."""
-        question = _own(self.spool.questions([job.base]), job)
+        question = self.spool.questions({job.base: job.owner}).get(job.id)
         return None if question is None else question.restarts
 
     async def _give_up(self, job: WatchedJob) -> None:
@@ -498,9 +501,3 @@ class BatchJobRecovery:
 def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
     """Whether the batch system has the job in its queue already: what is told is a start of it that was lost."""
     return outcome.state is BatchState.LOST and details is not None and details.waiting
-
-
-def _own(questions: Mapping[BatchId, Question], job: WatchedJob) -> Question | None:
-    """What a job asks; what another user has put there in its name is nothing."""
-    question = questions.get(job.id)
-    return question if question is not None and question.owner == job.owner else None

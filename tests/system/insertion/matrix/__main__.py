@@ -1,6 +1,6 @@
 """The insertion matrix: what users of plain sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of Slurm and without it.
 
-`python -m tests.system.insertion.matrix [--only TEXT,…] [--kinds process,cgroup] [--resume] [--to FILE]`, as root
+`python -m tests.system.insertion.matrix [--only TEXT]… [--kinds process,cgroup] [--resume] [--to FILE]`, as root
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ async def run_kind(kind: str, wanted: Sequence[Key], place: Path, folder: Path) 
 
 def side_by_side(args: argparse.Namespace) -> int:
     """Each kind of Slurm in a process and a mount namespace of its own, where it is at Slurm's default place."""
-    words = [sys.executable, "-m", "tests.system.insertion.matrix", "--only", args.only, "--to", str(args.to)]
+    words = [sys.executable, "-m", "tests.system.insertion.matrix", "--to", str(args.to)]
+    words += [f"--only={text}" for text in args.only]
     words += ["--resume"] if args.resume else []
     inside = 'mkdir -p /etc/slurm && mount -t tmpfs none /etc/slurm && exec "$@"'
     started = [
@@ -148,7 +149,12 @@ def side_by_side(args: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="cells whose `engine/way/failure/kind` contains one of these texts")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="cells whose `engine/way/failure/kind` contains this text; several: any",
+    )
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of Slurm; each runs beside the others")
     parser.add_argument("--resume", action="store_true", help="leave out the cells that are known already")
     parser.add_argument("--to", type=Path, default=RESULT)
@@ -160,7 +166,7 @@ def main() -> int:
             return 2
         return side_by_side(args)
     known = {key(cell) for cell in load(args.to)} if args.resume else set()
-    texts = [text.strip() for text in args.only.split(",")]
+    texts = args.only or [""]
     wanted = [
         name
         for name in every()

@@ -77,7 +77,8 @@ async def snakemake(arm: Arm, fault: Fault, *more: str) -> Met:
 
 
 async def snakemake_arrays(arm: Arm, fault: Fault) -> Met:
-    return await snakemake(arm, fault, "--slurm-array-jobs", "all")
+    # Each element also waits for the output of the first one, and fails without it.
+    return await snakemake(arm, fault, "--slurm-array-jobs", "all", "--latency-wait", "120")
 
 
 async def nextflow(arm: Arm, fault: Fault, config: str = "") -> Met:

@@ -14,7 +14,7 @@ from forestay.services.insertion.batch_job_recovery import A_LOOK
 
 pytestmark = pytest.mark.finding("F-A2")
 
-ASKS = Question(1000, 0, 3, None, 130)
+ASKS = Question(0, 3, None, 130)
 
 
 def asking(question: Question = ASKS, service: FakeService | None = None) -> Room:
@@ -79,9 +79,8 @@ async def test_a_hold_ends_the_start_that_failed() -> None:
     assert (room.batch.done, room.batch.ended_starts) == ([("hold", "7")], [0])
 
 
-@pytest.mark.parametrize("question", [ASKS._replace(owner=1001), ASKS._replace(restarts=1)])
-async def test_the_question_of_another_user_or_of_another_start_counts_for_nothing(question: Question) -> None:
-    room = asking(question)
+async def test_the_question_of_another_start_counts_for_nothing() -> None:
+    room = asking(ASKS._replace(restarts=1))
     await room.recovery().look()
     assert not room.service.events
     assert not room.batch.done
@@ -138,7 +137,7 @@ async def test_a_job_that_did_not_wait_for_the_decision_is_not_run_again() -> No
 
 @pytest.mark.finding("F-A3")
 async def test_what_the_kernel_killed_in_a_job_that_asks_is_called_as_slurm_will_call_it() -> None:
-    room = asking(Question(1000, 0, 137, None, 130, oom_kills=1))
+    room = asking(Question(0, 137, None, 130, oom_kills=1))
     await room.recovery().look()
     (event,) = room.service.events
     assert event["evidence"]["scheduler_state"] == "OUT_OF_MEMORY"

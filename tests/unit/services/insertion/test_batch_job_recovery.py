@@ -66,7 +66,7 @@ class FakeSpool:
     def settled(self, array: WatchedJob) -> frozenset[BatchId]:
         return frozenset(self.ended)
 
-    def questions(self, jobs: Collection[BatchId]) -> Mapping[BatchId, Question]:
+    def questions(self, jobs: Mapping[BatchId, int]) -> Mapping[BatchId, Question]:
         return {name: question for name, question in self.asks.items() if name.partition("_")[0] in jobs}
 
     def take(self, job: WatchedJob, start: int) -> bool:
@@ -87,6 +87,9 @@ class FakeSpool:
 
     def tail(self, path: str, owner: int) -> str:
         return f"the end of {path}"
+
+    def element_logs(self, job: WatchedJob) -> Sequence[str]:
+        return ("/task.err",)
 
     def told_nextflow(self, job: WatchedJob) -> bool:
         return self.exit_code_written
@@ -686,6 +689,14 @@ async def test_a_job_whose_end_nextflow_knows_is_not_run_again_for_nobody(
     (event,) = [event for event in room.service.events if event["kind"] == "task-aborted"]
     assert ("Nextflow has read" in event["evidence"].get("not_recovered", "")) != again
     assert (room.service.answers["o-1"][0] == "done") == again
+
+
+@pytest.mark.finding("F-A3")
+@pytest.mark.parametrize(("name", "tail"), [("nf-part_(1)", "the end of /x.err\nthe end of /task.err"), ("align", "the end of /x.err")])  # fmt: skip
+async def test_what_a_task_of_nextflows_array_printed_is_evidence_too(name: str, tail: str) -> None:
+    room = Room(FakeBatch(OOM, name=name))
+    await room.recovery().look()
+    assert room.service.events[0]["evidence"]["log_tail"] == tail
 
 
 @pytest.mark.finding("F-A6")
