@@ -165,11 +165,55 @@ async def test_slurm_says_what_a_job_is_and_whose(steering: SlurmSteering, tmp_p
         said("scancel", single, array, parts)
 
 
+@pytest.mark.finding("F-A7")
+async def test_a_name_with_line_ends_says_nothing_of_another_job(slurm: SlurmBatch, steering: SlurmSteering) -> None:
+    """Slurm takes any name, and prints it as it is."""
+    other = sbatch("--hold", "--mem=50", "-o", "/dev/null", "--wrap", "true")
+    queue = f"{other}|{other}|N/A|FAILED|None|n1|768|0|2026-11-15T18:39:01|2026-11-15T18:39:01|x"
+    accounted = f"{other}|{other}|FAILED|None|n1|3:0|2026-11-15T18:39:01|2026-11-15T18:39:02|x"
+    name = f"a\n{queue}\n{accounted}\n{other}|{other}|4711|x"
+    forger = sbatch("--mem=50", "-o", "/dev/null", "-J", name, "--wrap", "true")
+    try:
+        assert await ended(slurm, forger) is WatchedJobAction.DONE
+        assert (await slurm.outcome([other, forger]))[other].word == "PENDING"
+        # As if the queue had forgotten both, which takes minutes.
+        form = ("--noheader", "--parsable2", "-X")
+
+        async def accounted_for() -> bool:
+            return "4711" in said("sacct", *form, "--format=JobName", f"--jobs={forger}")
+
+        await until(accounted_for, "the accounting to know the name", 60)
+        assert (await steering._accounted([other, forger]))[other].owner == os.getuid()
+    finally:
+        said("scancel", other)
+
+
+@pytest.mark.finding("F-A7")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x UserId=somebody(4711) TimeLimit=10:00:00 MinMemoryNode=900G Requeue=0 JobState=CANCELLED",
+        "x UserId=somebody(4711) GroupId=x(1) MCS_label=N/A TimeLimit=10:00:00 MinMemoryNode=900G Requeue=0",
+        "x\ny TimeLimit=10:00:00 MinMemoryNode=900G Requeue=0 UserId=somebody(4711) \x1b[2J",
+    ],
+)
+async def test_a_name_says_nothing_but_the_name(slurm: SlurmBatch, steering: SlurmSteering, name: str) -> None:
+    comment = "UserId=somebody(4711) \x1b]0;x\x07"
+    job = sbatch("--mem=50", "--time=5", "-o", "/dev/null", "-J", name, f"--comment={comment}", "--wrap", "exit 3")
+    assert await ended(slurm, job) is WatchedJobAction.FAILED
+    known = (await steering.details([job]))[job]
+    assert known.user == said("id", "-un")
+    assert known.needs == {"cpus": 1, "memory": 50 * MIB, "wall": 300}
+    assert known.requeue
+    assert known.name.startswith("x")
+    assert "\n" not in known.name
+
+
 def test_what_the_queue_forgot_the_accounting_identifies() -> None:
     text = (
         "12_0|14|1000|a\n12_3|12|1000|a\n20+0|20|1001|b\n20+1|21|1001|b\n30|30|1002|c|d\n31|31||e\n32|32|0|allocation\n"
     )
-    assert read_accounted_identities(text) == {
+    assert read_accounted_identities(text, "|") == {
         **dict.fromkeys(("14", "12"), JobIdentity(JobKind.ARRAY, 1000)),
         **dict.fromkeys(("20", "21"), JobIdentity(JobKind.HETEROGENEOUS, 1001)),
         "30": JobIdentity(JobKind.SINGLE, 1002),

@@ -53,7 +53,7 @@ def test_a_word_of_a_newer_slurm_is_unknown() -> None:
 
 
 def test_a_name_with_bars_is_kept_whole_and_a_torn_line_passed_by() -> None:
-    jobs = read_queue(f"{RUNS}\n{FAILED}\nsomething else\n")
+    jobs = read_queue(f"{RUNS}\n{FAILED}\nsomething else\n", "|")
     assert {job.name for job in jobs.values()} == {"fs-t2", "fs|x"}
     assert (jobs["11"].outcome.word, jobs["11"].outcome.exit_code) == ("FAILED", 3)
     assert jobs["10"].outcome.exit_code is None
@@ -64,7 +64,7 @@ def test_a_job_that_slurm_started_anew_is_as_its_last_start_and_tells_of_the_one
         "7|7|NODE_FAIL|None|n2|0:0|2026-11-15T18:00:00|2026-11-15T18:01:00|p\n"
         "7|7|COMPLETED|None|n3|0:0|2026-11-15T18:02:00|2026-11-15T18:03:00|p\n"
     )
-    outcome = read_accounting(text)["7"].outcome
+    outcome = read_accounting(text, "|")["7"].outcome
     assert (outcome.state, outcome.restarts, outcome.nodes) == (BatchState.ENDED, 1, ("n3",))
     assert outcome.node_events == ("n2: NODE_FAIL",)
 

@@ -18,7 +18,7 @@ from forestay.adapters.slurm.reading import (
     read_queue,
     with_nodes,
 )
-from forestay.adapters.slurm.words import LATER, NEVER, NOT_SENT, PERHAPS_SENT, one_line, said
+from forestay.adapters.slurm.words import LATER, NEVER, NOT_SENT, PERHAPS_SENT, one_line, said, separator
 from forestay.domain.sites.batch import (
     BatchId,
     BatchJob,
@@ -135,19 +135,22 @@ class SlurmBatch:
 
     async def _queue(self, which: Sequence[str]) -> dict[str, BatchJob] | None:
         """The jobs that the controller knows; None when it does not answer."""
-        ran = await self._ask(["squeue", "--noheader", "--states=all", f"--Format={QUEUE_FIELDS}", *which])
+        between = separator()
+        form = f"--Format={QUEUE_FIELDS.replace('|', between)}"
+        ran = await self._ask(["squeue", "--noheader", "--states=all", form, *which])
         if ran is None or (ran.code != 0 and "invalid job id" not in ran.err.lower()):
             return None
-        return read_queue(ran.out)
+        return read_queue(ran.out, between)
 
     async def _accounting(self, which: Sequence[str]) -> dict[str, BatchJob] | None:
         """The jobs that the accounting knows, each start of them; None when it does not answer."""
-        form = ["--noheader", "--parsable2", "--allocations", "--duplicates", f"--format={ACCOUNTING_FIELDS}"]
-        ran = await self._ask(["sacct", *form, *which])
+        between = separator()
+        form = ["--noheader", "--parsable2", f"--delimiter={between}", f"--format={ACCOUNTING_FIELDS}"]
+        ran = await self._ask(["sacct", *form, "--allocations", "--duplicates", *which])
         # Slurm's accounting commands end with 0 now and then when their database is down.
         if ran is None or ran.code != 0 or "error:" in ran.err.lower() or "disabled" in ran.err.lower():
             return None
-        return read_accounting(ran.out)
+        return read_accounting(ran.out, between)
 
     async def _no_lag(self) -> None:
         """Raise `Transient` while the controller still has something to tell the accounting: a job may be in neither."""

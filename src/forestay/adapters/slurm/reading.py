@@ -9,16 +9,16 @@ from forestay.adapters.slurm.words import TOLD_BY_NODE, exit_of, nodes_of, secon
 from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState, ended_event
 
 QUEUE_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
-"""The name last: it is the only one that a person chooses, and may hold a bar."""
+"""The name last: it is the only one that a person chooses. Bars stand for the `separator`."""
 ACCOUNTING_FIELDS = "JobID,JobIDRaw,State,Reason,NodeList,ExitCode,Start,End,JobName"
 _NO_REASON = frozenset({"", "None", "(null)"})
 
 
-def read_queue(text: str) -> dict[str, BatchJob]:
+def read_queue(text: str, separator: str) -> dict[str, BatchJob]:
     """The jobs that the controller knows, by id; elements of arrays by theirs, ``12_3``."""
     jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
-        parts = line.split("|", 10)
+        parts = line.split(separator, 10)
         if len(parts) != 11:
             continue
         job, array, element, word, reason, nodes, status, restarts, started, ended, name = parts
@@ -41,11 +41,11 @@ def read_queue(text: str) -> dict[str, BatchJob]:
     return jobs
 
 
-def read_accounting(text: str) -> dict[str, BatchJob]:
+def read_accounting(text: str, separator: str) -> dict[str, BatchJob]:
     """The jobs that the accounting knows, by id: of one that was started anew the last start, with what became of those before."""
     jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
-        parts = line.split("|", 8)
+        parts = line.split(separator, 8)
         if len(parts) != 9:
             continue
         shown, job, word, reason, nodes, status, started, ended, name = parts

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from forestay.adapters.slurm.batch import SlurmBatch
-from forestay.adapters.slurm.words import nodes_of, one_line, said, state_of
+from forestay.adapters.slurm.words import nodes_of, one_line, said, separator, state_of
 from forestay.domain.sites.batch import OVER, BatchId, slices
 from forestay.domain.sites.watched_job import NEVER_STARTS, ArrayReading, JobDetails, JobIdentity, JobKind, several
 from forestay.ports.commands import CommandResult
@@ -65,10 +65,14 @@ class SlurmSteering:
             identities |= read_identities(await self._queue(some, "--states=all", f"--Format={IDENTITY_FIELDS}"))
             forgotten = [job for job in some if job not in identities]
             if forgotten:
-                ids = f"--jobs={','.join(forgotten)}"
-                ran = await self._run("sacct", "--noheader", "--parsable2", "-X", f"--format={ACCOUNTED_FIELDS}", ids)
-                identities |= read_accounted_identities(ran.out) if ran.code == 0 else {}
+                identities |= await self._accounted(forgotten)
         return identities
+
+    async def _accounted(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
+        between = separator()
+        form = ("--noheader", "--parsable2", f"--delimiter={between}", "-X", f"--format={ACCOUNTED_FIELDS}")
+        ran = await self._run("sacct", *form, f"--jobs={','.join(jobs)}")
+        return read_accounted_identities(ran.out, between) if ran.code == 0 else {}
 
     async def elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
         readings: dict[BatchId, ArrayReading] = {}
@@ -234,10 +238,18 @@ class SlurmSteering:
     async def _fields(self, job: BatchId) -> dict[str, str] | None:
         ran = await self._run("scontrol", "--oneliner", "show", "job", job)
         if ran.code == 0:
-            return _read(ran.out)
+            return _read(ran.out if _is_plain(ran.out) else await self._without_name(job, ran.out))
         if said(ran.err + ran.out, ("invalid job id",)):
             return None
         raise Transient(one_line(ran.err or ran.out) or "scontrol does not respond")
+
+    async def _without_name(self, job: BatchId, text: str) -> str:
+        """What scontrol says of a job, with a name that cannot be taken for other fields."""
+        ran = await self._run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--Format=Name:")
+        name = ran.out.removesuffix("\n")
+        if ran.code != 0 or f"JobName={name} UserId=" not in text:
+            raise Transient(one_line(ran.err) or f"Slurm gives job {job} two names")
+        return text.replace(f"JobName={name} UserId=", f"JobName={re.sub(r'[^!-<>-~]', '_', name)} UserId=", 1)
 
     async def _remembered(self, job: BatchId) -> dict[str, str]:
         fields = await self._fields(job)
@@ -285,11 +297,11 @@ def read_identities(text: str) -> dict[BatchId, JobIdentity]:
     return identities
 
 
-def read_accounted_identities(text: str) -> dict[BatchId, JobIdentity]:
+def read_accounted_identities(text: str, between: str) -> dict[BatchId, JobIdentity]:
     """From the accounting's lines, where an element of an array is called ``12_3`` and a part of a heterogeneous job ``12+1``."""
     identities: dict[BatchId, JobIdentity] = {}
     for line in text.splitlines():
-        parts = line.split("|", 3)
+        parts = line.split(between, 3)
         if len(parts) != 4 or parts[3] == UNNAMED:
             continue
         name, job, user, _ = parts
@@ -365,9 +377,16 @@ def _refuse_several(job: BatchId, fields: Mapping[str, str]) -> None:
         raise Permanent(why)
 
 
+def _is_plain(text: str) -> bool:
+    """Whether the name of a job ends where it seems to."""
+    fields = [match[1] for match in _FIELD.finditer(text)]
+    after = fields[fields.index("JobName") + 1 :] if "JobName" in fields else []
+    return after[:2] == ["UserId", "GroupId"] and fields.count("UserId") == 1 and "\n" not in text.strip()
+
+
 def _read(text: str) -> dict[str, str]:
     """The fields of one line; a value ends where the next field begins."""
-    line = text.strip().splitlines()[0] if text.strip() else ""
+    line = " ".join(text.split("\n")).strip()
     places = list(_FIELD.finditer(line))
     ends = [*(place.start() for place in places[1:]), len(line)]
     result: dict[str, str] = {}

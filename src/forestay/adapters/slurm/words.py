@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -91,6 +92,12 @@ def said(words: str, table: Iterable[str]) -> bool:
     """Whether one of a table's phrases stands in what Slurm said."""
     low = words.lower()
     return any(phrase in low for phrase in table)
+
+
+def separator() -> str:
+    """What stands between the fields of one answer. Nobody who names a job can know it: a name may hold line ends, and lines that look like those of other
+    jobs."""
+    return f"~{secrets.token_hex(6)}~"
 
 
 def one_line(words: str) -> str:
