@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,39 @@ def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Pa
     os.link(spool.folder / "new" / "8.0.1", tmp_path / "elsewhere")
     leave(spool, "9")
     assert [job.id for job in spool.jobs()] == ["9"]
+
+
+@pytest.mark.finding("F-A7")
+def test_what_is_swapped_while_it_is_looked_at_is_never_read_through(spool: ShimSpool, tmp_path: Path) -> None:
+    """A plain file, a link to what its owner may not read, a second link and a pipe, one after the other under one name."""
+    leave(spool, "8", name="secret", run="secret")
+    secret = (spool.folder / "new" / "secret").rename(tmp_path / "secret")
+    draft = tmp_path / "draft"
+
+    def plain() -> None:
+        leave(spool, "8", name="9999", run="own")
+        (spool.folder / "new" / "9999").rename(draft)
+
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            for make in (plain, lambda: draft.symlink_to(secret), lambda: os.link(secret, draft), lambda: os.mkfifo(draft)):  # fmt: skip
+                make()
+                draft.rename(spool.folder / "new" / "8.0.1")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        seen: Counter[str] = Counter()
+        deadline = time.monotonic() + 60
+        while seen["own"] < 500:
+            assert time.monotonic() < deadline
+            seen.update(job.run for job in spool.jobs())
+    finally:
+        over.set()
+        swapping.join()
+    assert set(seen) == {"own"}
 
 
 @pytest.mark.finding("F-A7")

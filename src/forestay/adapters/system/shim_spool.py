@@ -279,8 +279,10 @@ def _read_question(path: str, start: int, owner: int) -> Question:
 def _read(path: str) -> WatchedJob:
     with _plain(path) as source:
         known = os.fstat(source.fileno())
-        # Whoever makes a second link to a file of another user puts that user's name on what they did themselves.
-        if known.st_nlink != 1:
+        # Whoever makes a second link to a file of another user puts that user's name on what they did themselves. It may be gone again by now: only
+        # what has this name, and no other, is a word.
+        named = os.lstat(path)
+        if not os.path.samestat(named, known) or named.st_nlink != 1:
             raise ValueError(f"{path} has several links")
         parts = source.read(MOST_WORD).split(b"\0")
     if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
