@@ -243,7 +243,11 @@ pages:
 pages-test *args:
     eval "$(scripts/servers env)" && uv run pytest tests/system/web {{ args }}
 
-# The same, and the pictures of the documents are taken anew.
+# A server with 3,000 jobs, nineteen kinds of failure, a storm, approvals and regressions, to look at in a browser; prints a link that signs in.
+filled-site:
+    uv run python -m tests.system.web.filled_site
+
+# The same as pages-test, and the pictures of the documents are taken anew.
 pictures *args:
     eval "$(scripts/servers env)" && FORESTAY_PICTURES=1 uv run pytest tests/system/web {{ args }}
 

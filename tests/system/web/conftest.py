@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from playwright.async_api import Browser, async_playwright, expect
 from tests.live.run_site import TENANT, RunSite, run_site
 from tests.system.web.acts import ACTS
 from tests.system.web.browser import PHONE, WIDE, Person, chromium
+from tests.system.web.filled_site import TENANT as FILLED_TENANT
+from tests.system.web.filled_site import FilledSite, filled_site
 from tests.unit.apps.server.asks import submit
 from tests.unit.apps.server.running import until
 
@@ -49,13 +52,35 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
+@pytest.fixture(scope="session")
+async def filled(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FilledSite]:
+    """The site as operators meet it on a bad day; the tests that change it each take a group of their own."""
+    async with filled_site(tmp_path_factory.mktemp("filled")) as site:
+        yield site
+
+
 @pytest.fixture
 async def log_in(request: pytest.FixtureRequest, site: RunSite, browser: Browser) -> AsyncIterator[LogIn]:
     """Somebody with these roles at a browser of their own."""
+    async with _visitors(request, site, browser, TENANT) as come:
+        yield come
+
+
+@pytest.fixture
+async def log_in_filled(request: pytest.FixtureRequest, filled: FilledSite, browser: Browser) -> AsyncIterator[LogIn]:
+    """The same, at the filled site."""
+    async with _visitors(request, filled, browser, FILLED_TENANT) as come:
+        yield come
+
+
+@asynccontextmanager
+async def _visitors(request: pytest.FixtureRequest, site: RunSite, browser: Browser, home: str) -> AsyncIterator[LogIn]:
     people: list[Person] = []
 
-    async def come(name: str, *roles: str, phone: bool = False, dark: bool = False, tenant: str = TENANT) -> Person:
-        size = PHONE if phone else WIDE
+    async def come(
+        name: str, *roles: str, phone: bool = False, dark: bool = False, tenant: str = home, width: int = 0
+    ) -> Person:
+        size = PHONE if phone else {"width": width or WIDE["width"], "height": 900 if width else WIDE["height"]}
         scheme = "dark" if dark else "light"
         context = await browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE)
