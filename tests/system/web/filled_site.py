@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -116,12 +117,12 @@ class FilledSite(RunSite):
                 async with asyncio.timeout(600):
                     await self.fly(await self.new_pilot())
 
-    async def fingerprints(self, kind: Kind) -> set[str]:
-        """Those of the failures of a kind that wait for somebody."""
+    async def fingerprints(self, kind: Kind) -> dict[str, int]:
+        """Those of the failures of a kind that wait for somebody, with how many there are."""
         found = (await self.login().get("/v1/incidents", params={"state": "held,waiting", "limit": 1000})).json()[
             "incidents"
         ]
-        return {incident["fingerprint"] for incident in found if self.kinds.get(incident["job"]) is kind}
+        return Counter(incident["fingerprint"] for incident in found if self.kinds.get(incident["job"]) is kind)
 
 
 @dataclass(eq=False)

@@ -1,11 +1,59 @@
-"""The filled site is what its description says, so that what is shown on it is shown on a site of that size."""
+"""The main tasks of an operator on a filled site, by mouse and by keyboard, with the clicks that each takes.
+
+A count is of what the page got as events (`hands.py`), from the inbox as it stands after the log-in, or from the incident where it says so.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
-from tests.system.web.filled_site import APPROVED, JOBS, KINDS, OWNERS, REGRESSED, STORM, STORMY, FilledSite
+from playwright.async_api import Page, expect
+from tests.system.web.conftest import LogIn
+from tests.system.web.filled_site import (
+    APPROVED,
+    JOBS,
+    KINDS,
+    LARGEST,
+    OWNERS,
+    REGRESSED,
+    STORM,
+    STORMY,
+    FilledSite,
+    Kind,
+)
+from tests.system.web.hands import By, Hands
+from tests.unit.apps.server.running import until
 
 pytestmark = pytest.mark.pages
+by_hand = pytest.mark.parametrize("by", ["mouse", "keyboard"])
+MOST = {"understand": 2, "recover": 4, "rule": 6, "ask": 3, "approve": 2}
+"""Clicks that a task may take."""
+EVERYTHING = ("operator", "rule-author", "approver")
+Start = Callable[..., Awaitable[tuple[Page, Hands]]]
+
+
+@pytest.fixture
+def start(filled: FilledSite, log_in_filled: LogIn) -> Start:
+    """Somebody at the inbox, whose clicks are counted from now on."""
+
+    async def begin(by: By, path: str = "/inbox", name: str = "zoe") -> tuple[Page, Hands]:
+        person = await log_in_filled(name, *EVERYTHING, width=1280)
+        hands = await Hands.at(person.page, by)
+        await hands.begin(f"{filled.server.url}{path}")
+        return person.page, hands
+
+    return begin
+
+
+async def incident_of(filled: FilledSite, kind: Kind) -> dict[str, Any]:
+    (fingerprint, *_) = await filled.fingerprints(kind)
+    asked = {"fingerprint": fingerprint, "state": "held", "limit": 1}
+    (incident,) = (await filled.login().get("/v1/incidents", params=asked)).json()["incidents"]
+    return dict(incident)
 
 
 async def test_the_filled_site_holds_what_it_promises(filled: FilledSite) -> None:
@@ -17,8 +65,120 @@ async def test_the_filled_site_holds_what_it_promises(filled: FilledSite) -> Non
     assert len(known) >= len(KINDS) == 19
     (storm,) = [group for group in inbox["groups"] if group["group"]]
     assert (storm["fingerprint"], storm["count"]) == (*await filled.fingerprints(STORMY), STORM)
+    # Failures of one kind are one error, and those of different kinds are not.
+    for kind in KINDS:
+        assert len(await filled.fingerprints(kind)) == (0 if kind.helps else 1), kind.task
     regressed = {group["fingerprint"] for group in inbox["groups"] if group["state"] == "regressed"}
     assert regressed == set().union(*[await filled.fingerprints(kind) for kind in REGRESSED])
     approvals = (await ann.get("/v1/approvals", params={"state": "waiting"})).json()["approvals"]
     assert len(approvals) == APPROVED.many
     assert filled.seconds < 180, "it is made for every run of the tests of the pages"
+
+
+@by_hand
+async def test_the_largest_group_is_understood(start: Start, by: By) -> None:
+    page, hands = await start(by)
+    await hands.press(page.get_by_role("link", name=re.compile("^Open: ")).first)
+    main = page.get_by_role("main")
+    await expect(main.get_by_role("heading", level=1)).to_contain_text("run_ilastik.sh")
+    await expect(main.get_by_text(f"Failures: {LARGEST.many}.")).to_be_visible()
+    await expect(main.get_by_role("heading", name="Advice")).to_be_visible()
+    await expect(main.locator("mark").first).to_contain_text("Killed")
+    hosts = main.get_by_role("row").filter(has_text="node0")
+    assert await hosts.count() >= 5
+    assert await hands.clicks() <= MOST["understand"]
+
+
+@by_hand
+async def test_failures_are_counted_by_cause_owner_time_and_host(start: Start, filled: FilledSite, by: By) -> None:
+    page, hands = await start(by)
+    for facet, value in (("Cause", "memory"), ("Owner", "ada"), ("Since", "yesterday")):
+        group = page.get_by_role("group", name=facet, exact=True)
+        await hands.press(group.locator(f"[data-value={value}]"))
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    asked = {"cause": "memory", "owner": "ada", "since": yesterday.isoformat(), "by": "host", "state": "held,waiting"}
+    counts = (await filled.login().get("/v1/incidents/counts", params=asked)).json()["counts"]
+    hosts = page.get_by_role("group", name="Host", exact=True).get_by_role("button")
+    assert len(counts) >= 5
+    await expect(hosts).to_have_text([f"{host} {many}" for host, many in counts.items()])
+    await expect(page.get_by_role("link", name=re.compile("^Open: "))).to_have_count(2)
+    assert "cause=memory&owner=ada&since=yesterday" in page.url
+    assert await hands.clicks() <= MOST["ask"]
+    await page.reload()
+    await expect(page.get_by_role("link", name=re.compile("^Open: "))).to_have_count(2)
+
+
+@by_hand
+async def test_a_request_is_approved_knowing_what_it_does(start: Start, filled: FilledSite, by: By) -> None:
+    page, hands = await start(by)
+    await hands.choose_tab("Awaiting approval")
+    cards = page.get_by_role("article")
+    card = cards.first
+    await expect(card).to_contain_text("force-complete job")
+    await expect(card).to_contain_text("FastQC writes no report for empty lanes")
+    await expect(card).to_contain_text(re.compile("Owner (cleo|dan)"))
+    await expect(card).to_contain_text("Job trim")
+    await expect(card).to_contain_text("Missing output file(s)")
+    await expect(card).to_contain_text("counts as completed without its outputs")
+    before = await cards.count()
+    on = str((await filled.login().get("/v1/approvals", params={"state": "waiting"})).json()["approvals"][0]["on"])
+    reason = card.get_by_label("Reason")
+    await expect(reason).to_be_focused()
+    await expect(card.get_by_role("button", name="Approve")).to_be_disabled()
+    await hands.write(reason, "the lane is empty")
+    await hands.press(card.get_by_role("button", name="Approve"))
+    await expect(cards).to_have_count(before - 1)
+    assert await hands.clicks() <= MOST["approve"]
+    assert (await filled.login().get(f"/v1/jobs/{on}")).json()["state"] == "forced_complete"
+
+
+@by_hand
+async def test_a_rule_is_written_from_an_incident_and_acts(start: Start, filled: FilledSite, by: By) -> None:
+    kind = next(kind for kind in KINDS if kind.task == ("solve" if by == "mouse" else "simulate"))
+    incident = await incident_of(filled, kind)
+    page, hands = await start(by, f"/incidents/{incident['id']}")
+    await hands.press(page.get_by_role("link", name="Write a rule from this incident"))
+    await hands.press(page.get_by_role("button", name="resubmit unchanged"))
+    await hands.press(page.get_by_role("button", name="Check against all reference incidents, and replay"))
+    await expect(page.get_by_text(re.compile("were replayed"))).to_be_visible()
+    await hands.press(page.get_by_role("button", name="Add in shadow mode"))
+    await hands.press(page.get_by_role("button", name="Promote"))
+    await expect(page.get_by_role("button", name="Back to shadow")).to_be_visible()
+    assert await hands.clicks() <= MOST["rule"]
+    ruling = (await filled.login().post("/v1/rules/test", json={"incident": incident["id"]})).json()
+    assert ruling["active"]["conclusion"] == {"steps": [{"action": "resubmit", "how": "same"}]}
+
+
+@by_hand
+async def test_the_largest_group_is_recovered_by_a_canary(start: Start, filled: FilledSite, by: By) -> None:
+    """By mouse the largest, by keyboard the next one: what is recovered is gone."""
+    kind = LARGEST if by == "mouse" else next(kind for kind in KINDS if kind.task == "couple")
+    ((fingerprint, many),) = (await filled.fingerprints(kind)).items()
+    page, hands = await start(by)
+    link = page.locator(f'a[href="/errors/{fingerprint}"]')
+    await hands.press(link)
+    main = page.get_by_role("main")
+    await hands.write(main.get_by_role("textbox", name="Reason"), "the nodes have more memory now")
+    await hands.press(main.get_by_role("button", name=f"Apply to all {many} by canary"))
+    await expect(main.get_by_text("All jobs of this group are done.")).to_be_visible()
+    assert await hands.clicks() <= MOST["recover"]
+    ann = filled.login()
+    log = (await ann.get("/v1/audit")).json()["entries"]
+    acts = [
+        entry["detail"]
+        for entry in log
+        if entry["detail"].get("fingerprint") == fingerprint and "many" in entry["detail"]
+    ]
+    assert [act["many"] for act in acts] == [1, 10, many - 11]
+    # What was tried first, and then, is of this error alone.
+    tried = {name for act in acts for name in act["incidents"]}
+    asked = {"fingerprint": fingerprint, "limit": 1000}
+    of_it = {incident["id"] for incident in (await ann.get("/v1/incidents", params=asked)).json()["incidents"]}
+    assert tried <= of_it
+
+    async def recovered() -> bool:
+        return not await filled.fingerprints(kind)
+
+    await until(recovered, "the group to be recovered")
+    await page.get_by_role("link", name="← Inbox").click()
+    await expect(link).to_have_count(0)

@@ -1,6 +1,6 @@
 import { Anchor, Badge, Button, Checkbox, Group, Paper, Radio, Select, Stack, Text, Textarea, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { api, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
@@ -67,6 +67,7 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   const [reason, setReason] = useState("");
   const [anyway, setAnyway] = useState(false);
   const [done, setDone] = useState<Act[]>([]);
+  const [canary, setCanary] = useState(false);
   const last = done.at(-1);
   const playbooks = useQuery({ queryKey: ["playbooks"], queryFn: () => told(api.GET("/v1/playbooks")), enabled: may });
   const followed = useQuery({
@@ -93,6 +94,16 @@ export function GroupActs({ group }: { group: InboxGroup }) {
       void queries.invalidateQueries({ queryKey: ["members"] });
     },
   });
+  // The next step of a canary follows when all of the last one have succeeded; it is asked for once.
+  const next = canary && followed.data !== undefined && followed.data.id === last?.id && followed.data.pending === 0 ? followed.data.next : null;
+  const stopped = canary && followed.data !== undefined && (followed.data.bad > 0 || followed.data.whole);
+  const { mutate } = acting;
+  useEffect(() => {
+    if (next !== null) mutate(next);
+  }, [next, last?.id, mutate]);
+  useEffect(() => {
+    if (stopped || acting.isError) setCanary(false);
+  }, [stopped, acting.isError]);
   if (!may) return <Text c="dimmed">{texts.app.ofRole("operator")}</Text>;
   const step: Reach = current === undefined ? "one" : (current.next ?? NEXT[current.reach]);
   const over = current !== undefined && current.whole;
@@ -153,18 +164,48 @@ export function GroupActs({ group }: { group: InboxGroup }) {
               <Checkbox label={texts.inbox.anyway} checked={anyway} onChange={(event) => setAnyway(event.currentTarget.checked)} />
             )}
             <ProblemBox problem={acting.error} />
+            {canary && (
+              <Text fz="sm" role="status">
+                {texts.inbox.canaryGoes}
+              </Text>
+            )}
             <Group gap="xs">
-              <Button disabled={!ready || !allowed} loading={acting.isPending} onClick={() => acting.mutate(step)}>
-                {texts.inbox.doIt[step]}
-              </Button>
-              {current !== undefined && (
-                <Button variant="default" onClick={() => setDone([])}>
-                  {texts.inbox.again}
+              {canary ? (
+                <Button variant="default" onClick={() => setCanary(false)}>
+                  {texts.inbox.canaryStop}
                 </Button>
+              ) : (
+                <>
+                  {current === undefined && group.count > 1 && (
+                    <Button
+                      disabled={!ready}
+                      loading={acting.isPending}
+                      onClick={() => {
+                        setCanary(true);
+                        acting.mutate("one");
+                      }}
+                    >
+                      {texts.inbox.canaryAll(group.count)}
+                    </Button>
+                  )}
+                  <Button
+                    variant={current === undefined && group.count > 1 ? "default" : "filled"}
+                    disabled={!ready || !allowed}
+                    loading={acting.isPending}
+                    onClick={() => acting.mutate(step)}
+                  >
+                    {texts.inbox.doIt[step]}
+                  </Button>
+                  {current !== undefined && (
+                    <Button variant="default" onClick={() => setDone([])}>
+                      {texts.inbox.again}
+                    </Button>
+                  )}
+                </>
               )}
             </Group>
             <Text fz="sm" c="dimmed">
-              {texts.inbox.stepOne}
+              {group.count > 1 ? texts.inbox.canaryWords : texts.inbox.stepOne}
             </Text>
           </>
         )}

@@ -1,6 +1,6 @@
-import { Anchor, Badge, Button, Card, Center, Group, Kbd, Loader, Modal, Select, Stack, Table, Tabs, Text, Title } from "@mantine/core";
+import { Anchor, Badge, Button, Card, Center, Group, Kbd, Loader, Modal, Stack, Table, Tabs, Text, Title } from "@mantine/core";
 import { useDisclosure, useDocumentTitle, useMediaQuery } from "@mantine/hooks";
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { IconCircleCheck } from "../../parts/icons";
 import { useCallback, useMemo, useRef } from "react";
 import { Link, useLocation, useSearchParams } from "wouter";
@@ -15,6 +15,8 @@ import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
+import { Approvals } from "../error/approvals";
+import { Filters, SINCE, sinceTime, type Filter } from "./filters";
 
 const SHOWN = 100;
 const VIEWS = ["attention", "approval", "recovering", "recovered"] as const;
@@ -25,6 +27,8 @@ const KEYS = [
   ["?", "help"],
 ] as const;
 type View = (typeof VIEWS)[number];
+/** The states of what each view counts. */
+const STATES: Record<View, string> = { attention: "held,waiting", approval: "held", recovering: "open,acting,waiting", recovered: "complete" };
 
 /** The error in one line; of a group that was recorded before there were fingerprints why it waits. */
 const titleOf = (group: InboxGroup): string => group.title || group.note;
@@ -168,20 +172,18 @@ function Nothing() {
   return <FirstSteps title={texts.inbox.first} words={texts.inbox.firstWords} steps={texts.inbox.firstSteps} />;
 }
 
-interface Asked {
+interface Asked extends Filter {
   view?: View;
-  cause: string;
-  owner: string;
   snoozed: "hide" | "show";
 }
 
-/** The dearest groups, of one cause or owner if they are named; the server counts, and sends no more than is shown. */
-function useGroups({ view, cause, owner, snoozed }: Asked) {
+/** The dearest groups, narrowed by what is named; the server counts, and sends no more than is shown. Rows of another filter are not shown meanwhile. */
+function useGroups({ view, cause, owner, host, since: from, snoozed }: Asked) {
+  const since = sinceTime(from);
   return useQuery({
-    queryKey: ["inbox", view, cause, owner, snoozed],
-    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { view, cause, owner, snoozed, limit: SHOWN } } })),
+    queryKey: ["inbox", view, cause, owner, host, since, snoozed],
+    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { view, cause, owner, host, since, snoozed, limit: SHOWN } } })),
     refetchInterval: 30_000,
-    placeholderData: keepPreviousData,
   });
 }
 
@@ -232,12 +234,17 @@ function Keys() {
 /** What waits, by error. The view and the filters stand in the address, so that a list can be sent, and Back finds it again. */
 export default function Inbox() {
   const texts = useTexts();
-  const cause = useCause();
-  const narrow = useMediaQuery("(max-width: 48em)");
+  const narrow = useMediaQuery("(max-width: 48em)") ?? false;
   const [, navigate] = useLocation();
   const [search, setSearch] = useSearchParams();
   const view: View = VIEWS.find((one) => one === search.get("view")) ?? "attention";
-  const asked: Asked = { cause: search.get("cause") ?? "", owner: search.get("owner") ?? "", snoozed: search.get("snoozed") === "show" ? "show" : "hide" };
+  const asked: Asked = {
+    cause: search.get("cause") ?? "",
+    owner: search.get("owner") ?? "",
+    host: search.get("host") ?? "",
+    since: SINCE.find((one) => one === search.get("since")) ?? "",
+    snoozed: search.get("snoozed") === "show" ? "show" : "hide",
+  };
   const ask = (field: string, value: string | null) =>
     setSearch((before) => {
       const after = new URLSearchParams(before);
@@ -245,8 +252,8 @@ export default function Inbox() {
       else after.delete(field);
       return after;
     });
-  // What waits is one answer for both of the first views, and tells what can be chosen.
-  const whole = useGroups({ cause: "", owner: "", snoozed: "hide" });
+  // What waits is one answer for both of the first views.
+  const whole = useGroups({ cause: "", owner: "", host: "", since: "", snoozed: "hide" });
   const later = view === "recovering" || view === "recovered";
   const inbox = useGroups({ ...asked, view: later ? view : undefined });
   const groups = (inbox.data?.groups ?? []).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
@@ -254,47 +261,21 @@ export default function Inbox() {
   const count = whole.data?.count ?? 0;
   const approvals = whole.data?.groups.filter((one) => one.waits_for === "an approval").length ?? 0;
   const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals };
-  const causes = (whole.data?.causes ?? []).map((one) => ({ value: one, label: cause(one)[0] }));
   const hidden = useRef(0);
   if (asked.snoozed === "hide" && inbox.data !== undefined) hidden.current = inbox.data.snoozed;
   useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Forestay`);
   const empty = whole.data !== undefined && whole.data.many === 0 && whole.data.snoozed === 0 && view === "attention";
   return (
     <Stack gap="sm" maw={1280}>
-      <Group justify="space-between" align="flex-end">
-        <div>
-          <Title order={1}>{texts.inbox.title}</Title>
-          {inbox.data !== undefined && !later && groups.length > 0 && (
-            <Text c="dimmed" aria-live="polite">
-              {texts.inbox.summary(inbox.data.count, inbox.data.many, hours(texts, inbox.data.core_hours))} {inbox.data.more && texts.inbox.more(groups.length)}
-            </Text>
-          )}
-        </div>
-        {!empty && (
-          <Group gap="xs" grow={narrow} w={narrow ? "100%" : undefined} data-filter>
-            <Select
-              size="xs"
-              clearable
-              aria-label={texts.inbox.cause}
-              placeholder={texts.inbox.anyCause}
-              data={causes}
-              value={asked.cause || null}
-              onChange={(value) => ask("cause", value)}
-            />
-            <Select
-              size="xs"
-              clearable
-              searchable
-              aria-label={texts.inbox.owner}
-              placeholder={texts.inbox.anyOwner}
-              data={whole.data?.owners ?? []}
-              value={asked.owner || null}
-              onChange={(value) => ask("owner", value)}
-            />
-          </Group>
+      <div>
+        <Title order={1}>{texts.inbox.title}</Title>
+        {inbox.data !== undefined && view === "attention" && groups.length > 0 && (
+          <Text c="dimmed" aria-live="polite">
+            {texts.inbox.summary(inbox.data.count, inbox.data.many, hours(texts, inbox.data.core_hours))} {inbox.data.more && texts.inbox.more(groups.length)}
+          </Text>
         )}
-      </Group>
-      <Tabs value={view} onChange={(value) => ask("view", value === "attention" ? null : value)}>
+      </div>
+      <Tabs value={view} activateTabWithKeyboard={false} onChange={(value) => ask("view", value === "attention" ? null : value)}>
         <Tabs.List aria-label={texts.inbox.title}>
           {VIEWS.map((one) => (
             <Tabs.Tab
@@ -314,6 +295,8 @@ export default function Inbox() {
         </Tabs.List>
         <Tabs.Panel value={view} pt="sm">
           <Stack gap="sm">
+            {!empty && view !== "approval" && <Filters state={STATES[view]} filter={asked} ask={ask} narrow={narrow} />}
+            {view === "approval" && approvals > 0 && <Approvals focus />}
             <ProblemBox problem={inbox.error} />
             {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
             {empty && (

@@ -194,6 +194,8 @@ async def read_inbox(
     cause: Word = "",
     owner: Word = "",
     fingerprint: Word = "",
+    host: Word = "",
+    since: Since = "",
     snoozed: Annotated[Literal["hide", "show"], Query(description="Whether snoozed errors are listed")] = "hide",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
@@ -206,6 +208,8 @@ async def read_inbox(
         owner=owner or None,
         cause=cause or None,
         fingerprint=fingerprint or None,
+        host=host or None,
+        since=asked_time(since or None, "since"),
         snoozed=snoozed == "show",
         most=limit,
     )

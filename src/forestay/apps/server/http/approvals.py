@@ -32,6 +32,8 @@ class ApprovalOut(Out):
     owner: str
     by: str
     """Who asked, or the rule."""
+    incident: str
+    """The incident whose rule asks; empty: a person asked by hand."""
     why: str
     at: Time
     until: Time
@@ -96,6 +98,7 @@ def approval_public(known: ApprovalRecord) -> dict[str, object]:
         "owner": asking.owner,
         "by": asking.by,
         "why": asking.why,
+        "incident": str(asking.act.get("incident", "")),
         "at": time_text(asking.at),
         "until": time_text(asking.until),
         "answered_by": answer.by if answer is not None else None,

@@ -87,6 +87,8 @@ class InboxReader:
         owner: str | None = None,
         cause: str | None = None,
         fingerprint: str | None = None,
+        host: str | None = None,
+        since: int | None = None,
         snoozed: bool = False,
         most: int,
     ) -> Inbox:
@@ -99,6 +101,8 @@ class InboxReader:
                 owner=owner,
                 cause=cause,
                 fingerprint=fingerprint,
+                host=host,
+                since=since,
                 states=shown_states,
                 changed=now - DAY if view is InboxView.RECOVERED else None,
             )

@@ -64,6 +64,14 @@ async def test_an_error_tells_since_when_where_and_whose_and_shows_a_log(server:
     question["since"] = "2126-01-01T00:00:00Z"
     assert (await olga.get("/v1/incidents/counts", params=question)).json()["counts"] == {}
     assert "not a time" in problem(await olga.get("/v1/incidents", params={"since": "soon"}), 422)["detail"]
+    (host,) = error["tags"]["host"]
+    for asked, many in (
+        ({"host": host}, 2),
+        ({"host": "elsewhere"}, 0),
+        ({"since": error["first_seen"]}, 2),
+        ({"since": question["since"]}, 0),
+    ):
+        assert len((await olga.get("/v1/inbox", params=asked)).json()["groups"]) == many, asked
     assert error["retry_record"]["words"] == "seen 3 times here, no retry has ended"
     by_host = {"by": "host", "fingerprint": zero["fingerprint"]}
     assert (await olga.get("/v1/incidents/counts", params=by_host)).json()["counts"] == error["tags"]["host"]
