@@ -79,6 +79,22 @@ async def test_a_rule_gives_a_node_that_was_held_for_memory_more_of_it(
     assert asked == "400"
 
 
+async def test_a_node_that_was_held_for_its_input_is_explained_by_the_reason_of_the_hold(
+    dag: RealDag, local: RunningServer, tenant: str
+) -> None:
+    """It never ran, so nothing else tells why. No rule answers: it comes out as without the script."""
+    wants = ("should_transfer_files = YES", "transfer_input_files = nowhere.txt", "periodic_remove = JobStatus == 5")
+    dag.write(chain(dag, "", *wants), "RETRY ALL_NODES 1 UNLESS-EXIT 77", *hooked(dag, local, tenant))
+    assert await asyncio.to_thread(dag.go) == 1
+    assert (dag.runs("A"), dag.runs("B"), dag.rescues()) == (0, 0, ["night.dag.rescue001"])
+    ada = local.person("viewer", tenant=tenant)
+    found = await until(lambda: incidents(ada), "the incidents")
+    assert [value["task"] for value in found] == ["A"] * 2
+    evidence = (await ada.get(f"/v1/incidents/{found[0]['id']}")).json()["context"]["evidence"]
+    assert (found[0]["cause"], evidence["hold_code"]) == ("data-missing", 13)
+    assert "nowhere.txt" in evidence["scheduler_reason"]
+
+
 async def test_a_rescue_dag_is_written_and_taken_up_as_without_the_script(
     dag: RealDag, local: RunningServer, tenant: str
 ) -> None:

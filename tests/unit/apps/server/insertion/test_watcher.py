@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -69,6 +72,34 @@ async def test_a_failure_that_nobody_can_recover_is_shown_as_it_is(
     job = user.sbatch("--wrap", "echo 'KeyError: x' >&2; exit 3")
     assert "FAILED" in await user.settled(job)
     assert (await incident_of(local, tenant, job))["state"] == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.finding("F-A7")
+async def test_a_name_and_a_comment_with_escape_codes_are_data(
+    local: RunningServer, tenant: str, begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job is recovered like any other, and nothing that is printed of it moves a cursor, sets a title or begins a line."""
+    await add_rule(local, tenant, MORE)
+    user = await begin()
+    name = "x\x1b[2J\x1b]0;owned\x07\x9b31m\u202ey\r\nerror: forged"
+    job = user.sbatch("--mem=100", "-J", name, f"--comment={name}", "--wrap", f"python3 -c '{GREEDY}'")
+    assert "COMPLETED" in await user.settled(job)
+    incident = await incident_of(local, tenant, job)
+    assert (incident["cause"], incident["state"]) == ("memory", "complete")
+    environment = {**os.environ, "FORESTAY_SERVER": local.url, "FORESTAY_TOKEN": local.domain.token("viewer", tenant=tenant)}  # fmt: skip
+    for words, shows in ((["explain", job], True), (["explain", incident["id"]], True), (["inbox"], False)):
+        command = shlex.join([sys.executable, "-m", "forestay", *words])
+        done = await asyncio.to_thread(
+            subprocess.run, ["script", "-qec", command, "/dev/null"], env=environment, capture_output=True, check=False
+        )
+        printed = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout.decode())
+        assert done.returncode == 0, (words, printed)
+        assert not set("\x07\x1b\x9b\u202e") & set(printed), (words, printed)
+        assert "owned" in printed or not shows, (words, printed)
+        assert "\nerror: forged" not in printed.replace("\r", ""), (words, printed)
+    logged = capsys.readouterr()
+    assert not set("\x07\x1b\x9b") & set(logged.out + logged.err)
 
 
 async def test_who_looks_on_explains_and_changes_nothing_in_slurm(
