@@ -29,6 +29,7 @@ ACTS: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/v1/runs/{run}/resume"): SUBMIT,
     ("POST", "/v1/runs/{run}/triggers"): SUBMIT,
     ("POST", "/v1/runs/{run}/verbs"): SUBMIT,
+    ("POST", "/v1/errors/{fingerprint}/teach"): OPERATE,
     ("POST", "/v1/errors/{fingerprint}/triage"): OPERATE,
     ("POST", "/v1/hosts/{host}/close"): OPERATE,
     ("POST", "/v1/hosts/{host}/open"): OPERATE,
