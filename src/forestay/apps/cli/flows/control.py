@@ -8,6 +8,8 @@ import typer
 
 from forestay.apps.cli import neutral
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.flows.many_runs import RUN as SOME
+from forestay.apps.cli.flows.many_runs import FlowFilter, OwnerFilter, StateFilter, for_each
 from forestay.apps.cli.flows.run import RUN, read_params
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.jobs.queue import whoami
@@ -16,29 +18,64 @@ from forestay.apps.cli.session import Session
 Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the run's history.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TASK = typer.Argument(metavar="TASK", help="The task, as `forestay runs show RUN --json` names it.")
+RESUMED = ("suspended", "failed", "removed")
 Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only this task of the run.")]
 
 
-def cancel(session: Session, run: Annotated[str, RUN], reason: Reason = "", yes: Yes = False) -> int:
-    """Cancel a run. Its jobs are stopped; nothing is compensated.
+def cancel(
+    session: Session,
+    run: Annotated[str, SOME] = "",
+    flow: FlowFilter = "",
+    state: StateFilter = "",
+    owner: OwnerFilter = "",
+    reason: Reason = "",
+    yes: Yes = False,
+) -> int:
+    """Cancel a run, or all that are found. Their jobs are stopped; nothing is compensated.
 
     forestay runs cancel 4f1c9d2a --reason "wrong input"
+
+    forestay runs cancel --flow nightly --owner ada
     """
-    return _send(session, run, "remove", reason=reason, ask="Cancel", yes=yes)
+    filters = {"name": flow, "state": state, "owner": owner}
+
+    def act(name: str) -> int:
+        return _send(session, name, "remove", reason=reason, ask="Cancel" if run else "", yes=yes)
+
+    return for_each(session, run, filters, lambda found: found["ended"] is None, "Cancel", act, yes=yes)
 
 
-def suspend(session: Session, run: Annotated[str, RUN], task: Task = "", reason: Reason = "") -> int:
-    """Suspend a run or a task. Running jobs continue; no new ones start.
+def suspend(
+    session: Session,
+    run: Annotated[str, SOME] = "",
+    task: Task = "",
+    flow: FlowFilter = "",
+    state: StateFilter = "",
+    owner: OwnerFilter = "",
+    reason: Reason = "",
+    yes: Yes = False,
+) -> int:
+    """Suspend a run, all that are found, or a task. Running jobs continue; no new ones start.
 
     forestay runs suspend 4f1c9d2a --reason "the file system is full"
+
+    forestay runs suspend --owner ada
     """
-    return _send(session, run, "suspend", task, reason=reason)
+    filters = {"name": flow, "state": state, "owner": owner}
+
+    def act(name: str) -> int:
+        return _send(session, name, "suspend", task, reason=reason)
+
+    return for_each(session, run, filters, lambda found: found["ended"] is None, "Suspend", act, yes=yes)
 
 
 def resume(
     session: Session,
-    run: Annotated[str, RUN],
+    run: Annotated[str, SOME] = "",
     task: Task = "",
+    flow: FlowFilter = "",
+    state: StateFilter = "",
+    owner: OwnerFilter = "",
     holder: Annotated[
         str, typer.Option("--holder", metavar="NAME", help="Who suspended it, if it was not you (operators).")
     ] = "",
@@ -55,17 +92,28 @@ def resume(
     reason: Reason = "",
     yes: Yes = False,
 ) -> int:
-    """Resume a run that was suspended, failed or was cancelled, or a suspended task.
+    """Resume a run that was suspended, failed or was cancelled, all that are found, or a suspended task.
 
     A run that has ended keeps its results. Only what failed, was cancelled or compensated runs again, and what comes after it; of a scatter only those
     elements. If somebody else suspended a run too, it stays suspended until they resume it.
 
     forestay runs resume 4f1c9d2a --dry-run
+
+    forestay runs resume --flow nightly --state failed
     """
-    name = session.flow_run(run)
     params = read_params(None, param or [])
-    if first or params or dry_run or session.client.run(name)["ended"]:
-        return _resume_ended(session, name, first, params, reason, dry_run=dry_run, yes=yes)
+    filters = {"name": flow, "state": state, "owner": owner}
+
+    def act(name: str) -> int:
+        name = session.flow_run(name)
+        if first or params or dry_run or session.client.run(name)["ended"]:
+            return _resume_ended(session, name, first, params, reason, dry_run=dry_run, yes=yes)
+        return _continue(session, name, task, holder, reason)
+
+    return for_each(session, run, filters, lambda found: found["state"] in RESUMED, "Resume", act, yes=yes or dry_run)
+
+
+def _continue(session: Session, name: str, task: str, holder: str, reason: str) -> int:
     return _send(session, name, "continue", task, reason=reason, holder=holder or _holder(session, name, task))
 
 

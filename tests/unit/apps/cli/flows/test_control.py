@@ -1,4 +1,4 @@
-"""`forestay runs resume`: a suspended run is continued, an ended one goes on."""
+"""`forestay runs resume`, `cancel`: a suspended run is continued, an ended one goes on; one by one, or all that a filter finds."""
 
 from __future__ import annotations
 
@@ -71,3 +71,36 @@ def test_a_suspended_run_is_continued(forestay: Shell, runs: Runs) -> None:
     runs.ended = False
     assert forestay("runs", "resume", RUN).code == 0
     assert [(request.path, request.body["verb"]) for request in runs.asked] == [(f"/v1/runs/{RUN}/verbs", "continue")]
+
+
+def test_all_runs_that_a_filter_finds_are_resumed(
+    forestay: Shell, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Request] = []
+    many = [run_json(number) | {"state": state} for number, state in ((1, "failed"), (2, "running"), (3, "failed"))]
+
+    def answer(request: Request) -> tuple[int, Any]:
+        asked.append(request)
+        if request.path == "/v1/runs":
+            return 200, {"runs": many, "cursor": None}
+        if request.method == "GET":
+            return 200, run_json(1) | {"ended": "2026-05-01T12:00:00Z"}
+        if many[0]["id"] in request.path:
+            return 409, {"title": "Conflict", "detail": "the run has not ended", "status": 409}
+        return 200, {"id": RUN, "resumed": True, "kept": [], "again": AGAIN}
+
+    monkeypatch.setattr(api, "answer", answer)
+    done = forestay("runs", "resume", "--flow", "nightly", "--state", "failed")
+    assert done.code == 1, "one was refused"
+    (refused,) = [line for line in done.err.splitlines() if line.startswith(f"{many[0]['id']}: ")]
+    assert "the run has not ended" in refused
+    assert done.out == f"{many[2]['id']}\n", "and the next was tried"
+    assert (asked[0].query["name"], asked[0].query["state"]) == (["nightly"], ["failed"])
+
+
+@pytest.mark.parametrize("words", [(), (RUN, "--flow", "nightly")])
+def test_a_run_or_a_filter_is_needed_and_not_both(forestay: Shell, runs: Runs, words: tuple[str, ...]) -> None:
+    ended = forestay("runs", "cancel", *words)
+    assert ended.code == 2
+    assert "choose several by --flow" in ended.err
+    assert runs.asked == []
