@@ -31,7 +31,7 @@ def cancel(
     reason: Reason = "",
     yes: Yes = False,
 ) -> int:
-    """Cancel a run, or all that are found. Their jobs are stopped; nothing is compensated.
+    """Cancel runs. Their jobs are stopped; nothing is compensated.
 
     forestay runs cancel 4f1c9d2a --reason "wrong input"
 
@@ -55,7 +55,7 @@ def suspend(
     reason: Reason = "",
     yes: Yes = False,
 ) -> int:
-    """Suspend a run, all that are found, or a task. Running jobs continue; no new ones start.
+    """Suspend runs, or a task. Running jobs continue; no new ones start.
 
     forestay runs suspend 4f1c9d2a --reason "the file system is full"
 
@@ -92,7 +92,7 @@ def resume(
     reason: Reason = "",
     yes: Yes = False,
 ) -> int:
-    """Resume a run that was suspended, failed or was cancelled, all that are found, or a suspended task.
+    """Resume suspended, failed or cancelled runs, or a task.
 
     A run that has ended keeps its results. Only what failed, was cancelled or compensated runs again, and what comes after it; of a scatter only those
     elements. If somebody else suspended a run too, it stays suspended until they resume it.
