@@ -47,6 +47,9 @@ UNNAMED = "allocation"
 DEPENDENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,UserID:|,Dependency:"
 _DEPENDENCY = re.compile(r"\((?:failed|unfulfilled)\)|_\*")
 """What Slurm adds to a dependency when it prints one."""
+_AFTER_NAME = re.compile(r"(?: HetJobIdSet=[\d,-]+)? UserId=\S+\(\d+\) GroupId=")
+_NAME = re.compile(rf" JobName=(?:(?! [A-Za-z][A-Za-z_/:]*=).)*{_AFTER_NAME.pattern}")
+"""A name without anything that looks like a field in it."""
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=")
 _AMOUNT = re.compile(r"^([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -245,11 +248,16 @@ class SlurmSteering:
 
     async def _without_name(self, job: BatchId, text: str) -> str:
         """What scontrol says of a job, with a name that cannot be taken for other fields."""
-        ran = await self._run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--Format=Name:")
-        name = ran.out.removesuffix("\n")
-        if ran.code != 0 or f"JobName={name} UserId=" not in text:
+        between = separator()
+        form = f"--Format=JobID:{between},Name:{between}"
+        ran = await self._run("squeue", "--noheader", "--states=all", f"--jobs={job}", form)
+        head, _, rest = text.partition(" JobName=")
+        # An id may stand for several jobs; the first of them is read.
+        names = [name for name in ran.out.split(between)[1::2] if rest.startswith(name)]
+        name = next((name for name in names if _AFTER_NAME.match(rest, len(name))), None)
+        if ran.code != 0 or name is None:
             raise Transient(one_line(ran.err) or f"Slurm gives job {job} two names")
-        return text.replace(f"JobName={name} UserId=", f"JobName={re.sub(r'[^!-<>-~]', '_', name)} UserId=", 1)
+        return f"{head} JobName={re.sub(r'[^!-<>-~]', '_', name)}{rest.removeprefix(name)}"
 
     async def _remembered(self, job: BatchId) -> dict[str, str]:
         fields = await self._fields(job)
@@ -379,14 +387,20 @@ def _refuse_several(job: BatchId, fields: Mapping[str, str]) -> None:
 
 def _is_plain(text: str) -> bool:
     """Whether the name of a job ends where it seems to."""
-    fields = [match[1] for match in _FIELD.finditer(text)]
-    after = fields[fields.index("JobName") + 1 :] if "JobName" in fields else []
-    return after[:2] == ["UserId", "GroupId"] and fields.count("UserId") == 1 and "\n" not in text.strip()
+    record = _first_record(text)
+    fields = [match[1] for match in _FIELD.finditer(record)]
+    name = _NAME.search(record)
+    return name is not None and fields.count("UserId") == fields.count("JobName") == 1 and "\n" not in record
+
+
+def _first_record(text: str) -> str:
+    """Of an id that stands for several jobs, the first."""
+    return text.strip().split("\nJobId=", 1)[0]
 
 
 def _read(text: str) -> dict[str, str]:
     """The fields of one line; a value ends where the next field begins."""
-    line = " ".join(text.split("\n")).strip()
+    line = " ".join(_first_record(text).split("\n"))
     places = list(_FIELD.finditer(line))
     ends = [*(place.start() for place in places[1:]), len(line)]
     result: dict[str, str] = {}
