@@ -119,7 +119,7 @@ def test_one_that_waits_again_is_running_for_nextflow_which_would_give_it_up(fol
     sleeps = ("--wrap", "sleep 300")
     if watched:
         spool_of(folder).vouch(600, hide=100)
-    ours, another, first, array, parts, fails = jobs = [
+    ours, another, first, array, parts, fails, _ = jobs = [
         call(None, *words, *more).stdout.strip()
         for more in (
             ("-J", "nf-part_(1)", *sleeps),
@@ -128,6 +128,7 @@ def test_one_that_waits_again_is_running_for_nextflow_which_would_give_it_up(fol
             ("-J", "nf-part_(3)", "--array=0-1", "--hold", *sleeps),
             ("-n1", "-J", "nf-parts", "--hold", ":", "-n1", "--mem=50", *sleeps),
             ("-J", "nf-part_(4)", "--wrap", "exit 3"),
+            ("-J", "x\n7 F\n7|F|1|nf-", "--hold", *sleeps),  # its name is no line of its own
         )
     ]
     try:
