@@ -12,7 +12,9 @@ from tests.unit.services.recorded import HOUR, Story, record
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.system.clock import SystemClock
+from forestay.domain.exceptions.incidents.error_triage import TriageAct
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
+from forestay.domain.exceptions.incidents.incident import status_of
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.rules.answer import AnswerKind
@@ -21,6 +23,7 @@ from forestay.domain.rules.replay import DecisionError
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.errors import NotFound
+from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules import rule_replay
 from forestay.services.rules.rule_cache import RuleCache
@@ -55,7 +58,7 @@ class Desk:
             RuleCache(RuleStore(stores.documents), conditions), conditions, sandbox, clock,
         )  # fmt: skip
         self.promoting = RulePromotion(self.edit, self.replaying)
-        self.proposing = RuleProposals(self.replaying)
+        self.proposing = RuleProposals(self.replaying, stores.documents, ErrorTriages(stores.documents, clock).quiet)
 
     def draft(self, condition: str, context: dict[str, Any], *steps: dict[str, Any]) -> RuleDraft:
         return RuleDraft(
@@ -227,3 +230,42 @@ async def test_what_helped_again_and_again_is_proposed(desk: Desk) -> None:
     assert time.proposal.by_hand == 3
     rules = await desk.replaying.rules.newest(DEFAULT_POLICY)
     assert rules == 0, "nothing is added"
+
+
+async def test_what_a_person_does_to_one_error_is_offered_until_it_is_dismissed(desk: Desk) -> None:
+    def demonstrated(place: int) -> Story:
+        failure = {"cause": "unknown", "by": "ann", "log": (f"frob {place} failed in bay",), "exit_code": place}
+        return Story(f"f{place}", [failure], decisions=["hold"], memory=1 << 31)
+
+    stories = [demonstrated(place) for place in range(1, 5)]
+    await record(desk.stores.jobs, desk.stores.incidents, *stories)
+    error = status_of(stories[0].made()[1][0][0]).fingerprint
+    request = ReplayRequest(DEFAULT_POLICY)
+
+    async def offered() -> dict[str, Any]:
+        proposals = (await desk.proposing.propose(request)).proposals
+        return {proposed.proposal.fingerprint: proposed for proposed in proposals if proposed.proposal.fingerprint}
+
+    proposed = (await offered())[error]
+    assert proposed.proposal.condition == f'cause == "unknown" && exception.fingerprint == "{error}"'
+    needs = {"memory": {"factor": 2.0, "at_most": 1 << 31}}
+    assert proposed.proposal.steps == ({"action": "resubmit", "how": "changed", "needs": needs},)
+    assert (proposed.proposal.helped, proposed.proposal.by_hand) == (4, 4)
+    assert (proposed.report.incidents, proposed.report.differs, proposed.report.wrongs) == (4, 4, 0)
+    triages = ErrorTriages(desk.stores.documents, desk.replaying.clock)
+    for act, quiet in ((TriageAct.SNOOZE, True), (TriageAct.REOPEN, False), (TriageAct.RESOLVE, True)):
+        until = desk.replaying.clock.now() + HOUR if act is TriageAct.SNOOZE else 0
+        await triages.say("lab", error, act, by="olga", why="", until=until)
+        assert (error not in await offered()) is quiet, act
+    # It came back: a regression.
+    later = Story("late", stories[0].failures, decisions=["hold"], memory=1 << 31, at=desk.replaying.clock.now() + HOUR)
+    await record(desk.stores.jobs, desk.stores.incidents, later)
+    again = (await offered())[error]
+    assert again.proposal.id == proposed.proposal.id
+    await desk.proposing.dismiss(DEFAULT_POLICY, proposed.proposal.id, by="ann", why="it leaks")
+    assert error not in await offered()
+    other = RuleSetId("lab", RuleSetLevel.DOMAIN, "elsewhere")
+    assert (await desk.proposing.dismissed(DEFAULT_POLICY), await desk.proposing.dismissed(other)) == (
+        frozenset({proposed.proposal.id}),
+        frozenset(),
+    )

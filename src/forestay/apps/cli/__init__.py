@@ -125,6 +125,7 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
                 "demote": "rules.rules:demote",
                 "remove": "rules.rules:remove",
                 "propose": "rules.replay:propose",
+                "dismiss": "rules.replay:dismiss",
                 "fields": "rules.rules:fields",
                 "versions": "rules.versions:versions",
                 "diff": "rules.versions:diff",

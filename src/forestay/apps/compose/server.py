@@ -25,6 +25,7 @@ from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.result_reader import ResultReader
 from forestay.services.exceptions.detect.cleanup_failures import CleanupFailures
 from forestay.services.exceptions.engines.engine_event_intake import EngineEventIntake
+from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.flows.flow_suspensions import FlowSuspensions
 from forestay.services.insertion.task_factory import TaskFactory
@@ -215,7 +216,9 @@ class ServerComponents:
         self.inputs = InputCounter(clock)
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)
         self.usage_history = UsageHistory(store, components.incidents, clock)
-        self.rule_proposals = RuleProposals(self.rule_replay)
+        self.rule_proposals = RuleProposals(
+            self.rule_replay, components.documents, ErrorTriages(components.documents, clock).quiet
+        )
         writer.listeners += [self.hosts, self.claims, self.job_events, self.outputs, self.tasks]
         self.relays = ProxyComponents(self)
 

@@ -62,6 +62,11 @@ def propose_rules(name: str, query: Mapping[str, Any]) -> Call[Json]:
     return Call("GET", _place(name, "proposals"), document, [(key, str(value)) for key, value in query.items()])
 
 
+def dismiss_proposal(name: str, proposal: str, *, reason: str = "") -> Call[Json]:
+    """Do not propose this rule any more."""
+    return _post(_place(name, "proposals", proposal, "dismiss"), {"reason": reason})
+
+
 def remove_rule(name: str, rule_id: str, *, confirmed: bool = False) -> Call[Json]:
     return Call("DELETE", _place(name, "rules", rule_id), document, [("confirmed", "true")] if confirmed else [])
 

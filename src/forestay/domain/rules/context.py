@@ -57,6 +57,7 @@ FIELDS: tuple[Field, ...] = (
     Field("exception.type", _T, "the exception's type, such as `abort`"),
     Field("exception.task", _T, "the task it concerns; empty for a run"),
     Field("exception.trigger", _T, "the name of the external trigger"),
+    Field("exception.fingerprint", _T, "the error that a failure is, as `forestay inbox` names it; it is another one once its cause is taught"),
     Field("exception.task_id", _T, "for a timeout: the task instance past its deadline; empty if it is the run's"),
     Field("cause", _T, "the cause, such as `memory`, or `unknown`"),
     Field("confidence", _N, "the confidence of the classification, from 0 to 1"),

@@ -2,7 +2,7 @@
 
 Pure: the incidents are handed over one by one with what came of them (`outcome`). Each that was followed by something tells of one *remedy*: the job was tried again as it was, on another host, or with more of
 something; or a person failed it, cancelled it or said that it counts as done. Remedies are counted over groups of incidents, from the broad (a cause) to the narrow (a cause with a pattern, an exit code, a task, a
-job's name, a host). A rule is proposed for a group in which a remedy helped at least `LEAST` times, and did not in at most a fifth of the tries. Where further tries were in vain again and again, it is proposed to ask a person.
+job's name, a host, and at last one error). A rule is proposed for a group in which a remedy helped at least `LEAST` times, and did not in at most a fifth of the tries. Where further tries were in vain again and again, it is proposed to ask a person.
 
 The condition is as narrow as the support allows: the facts that make the group, and every further fact that all supporting incidents share. A proposal is only words; nothing acts by it, and whoever adds it adds a shadow.
 """
@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
@@ -30,14 +31,16 @@ MOST_GROUPS = 20_000
 EXAMPLES = 5
 MOST_SHARED = 3
 """Further facts of a condition."""
+FINGERPRINT = "exception.fingerprint"
 FACTS = (
     "cause", "pattern", "exception.task", "job.name", "evidence.exit_code", "evidence.signal", "evidence.scheduler_state",
-    "evidence.scheduler_reason", "evidence.stage", "host.name",
+    "evidence.scheduler_reason", "evidence.stage", "host.name", FINGERPRINT,
 )  # fmt: skip
 """What conditions of proposals compare, the most telling first."""
 SPLITS: tuple[tuple[str, ...], ...] = (
     ("cause",), ("cause", "pattern"), ("cause", "exception.task"), ("cause", "job.name"), ("cause", "evidence.exit_code"),
     ("cause", "evidence.signal"), ("cause", "evidence.scheduler_reason"), ("cause", "host.name"),
+    ("cause", FINGERPRINT),
 )  # fmt: skip
 """The groups that are looked at, the broad ones first."""
 UNKNOWN = "unknown"
@@ -112,6 +115,17 @@ class Proposal:
         return self.examples[0]
 
     @property
+    def id(self) -> str:
+        """The same for the same rule, whenever it is proposed."""
+        text = json.dumps([self.type.value, self.condition, self.remedy.kind.value, self.remedy.amounts])
+        return blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """The error that it is for; empty: it is for more than one."""
+        return str(dict(self.facts).get(FINGERPRINT, ""))
+
+    @property
     def answer(self) -> Answer:
         """What it would answer; the name is only good among proposals."""
         return answer_of_steps(self.steps, f"proposal#{self.condition}")
@@ -159,8 +173,10 @@ class Proposals:
         facts_data: Mapping[str, object],
         attempt: Attempt,
         outcome: IncidentOutcome,
+        *,
+        by_person: bool = False,
     ) -> None:
-        """Look at one incident; the newest come first."""
+        """Look at one incident; the newest come first. ``by_person``: a person decided what was done, such as a playbook for a group of the inbox."""
         found_remedy = remedy_of(outcome)
         if found_remedy is None:
             return
@@ -180,7 +196,8 @@ class Proposals:
                     continue
                 group = self.groups[key] = {}
             for proposed_remedy, good in seen:
-                _note(group.setdefault(proposed_remedy, Support()), incident, facts, attempt, outcome, good=good)
+                support = group.setdefault(proposed_remedy, Support())
+                _note(support, incident, facts, attempt, outcome, good=good, by_hand=by_person or bool(outcome.hands))
 
     def made(self) -> list[Proposal]:
         """The rules that are proposed, the best supported first. A narrow group is passed over where a broad one has the same remedy."""
@@ -205,6 +222,7 @@ def _note(
     outcome: IncidentOutcome,
     *,
     good: bool,
+    by_hand: bool,
 ) -> None:
     support.tried += 1
     if not good:
@@ -212,7 +230,7 @@ def _note(
             support.against.append(incident)
         return
     support.helped += 1
-    support.by_hand += bool(outcome.hands)
+    support.by_hand += by_hand
     if support.shared is None:
         support.shared = dict(facts)
     else:
@@ -245,8 +263,10 @@ def _proposal(key: ProposalGroupKey, remedy: ProposedRemedy, support: Support) -
     further = [
         (name, value)
         for name, value in (support.shared or {}).items()
-        if name in FACTS and name not in dict(key.facts) and name != "cause"
+        if name in FACTS and name not in dict(key.facts) and name not in ("cause", FINGERPRINT)
     ]
+    if FINGERPRINT in dict(key.facts):
+        further = []  # nothing is narrower than one error
     condition = " && ".join(_comparison(*fact) for fact in (*key.facts, *further[:MOST_SHARED]))
     return Proposal(
         key.type,
@@ -291,7 +311,8 @@ def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, objec
 
 def in_words(proposal: Proposal) -> Iterator[str]:
     """A proposal in plain words: what was seen, and what follows."""
-    where = " and ".join(f"{name} {value}" for name, value in proposal.facts)
+    named = [(name, value) for name, value in proposal.facts if not proposal.fingerprint or name == FINGERPRINT]
+    where = " and ".join(f"error {value}" if name == FINGERPRINT else f"{name} {value}" for name, value in named)
     did = {
         FollowUpKind.RETRY: "a retry recovered",
         FollowUpKind.ELSEWHERE: "a retry on another host recovered",

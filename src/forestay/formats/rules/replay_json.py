@@ -114,6 +114,8 @@ def answer_shown(answer: Answer) -> Plain:
 def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
     """A proposal with its support and its replay; `rule` is what would be added."""
     return {
+        "id": proposal.id,
+        "fingerprint": proposal.fingerprint,
         "words": list(in_words(proposal)),
         "rule": {
             "type": proposal.type.value,

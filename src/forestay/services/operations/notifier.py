@@ -41,6 +41,7 @@ from forestay.ports.errors import Permanent, PortError
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Record, Version, Written
 from forestay.ports.operations.notification_channel import NotificationChannel, NotificationMessage
+from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.shared.document_update import update_document
 
@@ -187,11 +188,21 @@ class Notifier:
             cursor: str | None = None
             while True:
                 page = await self.incidents.find(query, sort="changed", limit=MAX_FOUND, cursor=cursor)
-                notification_events += [_of_incident(stored.status) for stored in page.statuses]
+                statuses = [stored.status for stored in page.statuses]
+                quiet = await self._quiet(tenant, statuses)
+                notification_events += [_of_incident(status) for status in statuses if status.fingerprint not in quiet]
                 cursor = page.cursor
                 if cursor is None:
                     break
         return notification_events
+
+    async def _quiet(self, tenant: str, statuses: Sequence[IncidentStatus]) -> frozenset[str]:
+        """The errors that may wait, or are resolved and have not come back."""
+        last_seen: dict[str, int] = {}
+        for status in statuses:
+            if status.fingerprint:
+                last_seen[status.fingerprint] = max(status.at, last_seen.get(status.fingerprint, 0))
+        return await ErrorTriages(self.documents, self.clock).quiet(tenant, last_seen) if last_seen else frozenset()
 
     async def _alerts(self, since: int) -> list[NotificationEvent]:
         records: dict[str, Record] = {}

@@ -5,21 +5,29 @@ Two passes over the incidents: the first counts what helped (`domain.rules.propo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from forestay.domain.rules.answer import answer_of_conclusion
 from forestay.domain.rules.context import read_context, told_by
-from forestay.domain.rules.proposal import Proposal, Proposals, worth
+from forestay.domain.rules.proposal import FINGERPRINT, Proposal, Proposals, worth
 from forestay.domain.rules.replay import Replay
-from forestay.domain.rules.rule_set import RuleSet, decide
+from forestay.domain.rules.rule_set import RuleSet, RuleSetId, decide
 from forestay.domain.rules.rule_tree import Conclusion
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.services.rules.rule_editor import check_conclusion
 from forestay.services.rules.rule_replay import Progress, ReplayedIncident, ReplayRequest, RuleReplay, acting
+from forestay.services.shared.document_update import update_document
 
+KIND = "dismissed-proposals"
+MOST_DISMISSED = 500
 MOST = 20
 """Proposals that are replayed and shown; those with the most support."""
+
+
+def _name(rule_set: RuleSetId) -> str:
+    return f"{KIND}:{rule_set.tenant}:{rule_set}"
 
 
 class Proposed(NamedTuple):
@@ -44,6 +52,27 @@ class RuleProposals:
     """The service."""
 
     replaying: RuleReplay
+    documents: DocumentStore
+    quiet: Callable[[str, Mapping[str, int]], Awaitable[frozenset[str]]]
+    """Of the errors of a tenant, each with when it last happened, those that may wait or are resolved: nothing is proposed for them."""
+
+    async def dismissed(self, rule_set: RuleSetId) -> frozenset[str]:
+        """Proposals of a set that somebody did not want."""
+        name = _name(rule_set)
+        stored = (await self.documents.get([name])).get(name)
+        return frozenset(stored.document.body) if stored is not None else frozenset()
+
+    async def dismiss(self, rule_set: RuleSetId, proposal: str, *, by: str, why: str) -> None:
+        """Do not offer it any more. Of very many the oldest are forgotten."""
+        name, at = _name(rule_set), self.replaying.clock.now()
+
+        def changed(stored: StoredDocument | None) -> tuple[Document, None]:
+            known = dict(stored.document.body) if stored is not None else {}
+            known.pop(proposal, None)
+            kept = dict([*known.items(), (proposal, {"by": by, "at": at, "why": why})][-MOST_DISMISSED:])
+            return Document(name, rule_set.tenant, KIND, kept), None
+
+        await update_document(self.documents, name, changed, unsure="it is not certain that this was recorded")
 
     async def propose(self, question: ReplayRequest, progress: Progress = lambda _: None) -> FoundProposals:
         """Rules that may be added to a set."""
@@ -51,6 +80,7 @@ class RuleProposals:
 
     async def _propose(self, question: ReplayRequest, progress: Progress) -> FoundProposals:
         seen, looked = Proposals(), 0
+        last_seen: dict[str, int] = {}
 
         async def count(replayed_incident: ReplayedIncident) -> None:
             nonlocal looked
@@ -61,11 +91,25 @@ class RuleProposals:
                 replayed_incident.facts,
                 replayed_incident.attempt,
                 replayed_incident.outcome,
+                by_person=replayed_incident.decision is not None and replayed_incident.decision.by_person,
             )
+            error = replayed_incident.facts.get(FINGERPRINT)
+            if isinstance(error, str) and error:
+                last_seen.setdefault(error, replayed_incident.incident.at)
 
         whole = await self.replaying.look(question, count, lambda many: progress(many // 2))
         rule_set = acting(await self.replaying.rules.load(question.rule_set))
-        wanted = [proposal for proposal in seen.made() if await self._is_new(rule_set, proposal)][:MOST]
+        tenant, made = question.rule_set.tenant, seen.made()
+        dismissed = await self.dismissed(question.rule_set)
+        errors = {name: last_seen[name] for proposal in made if (name := proposal.fingerprint) in last_seen}
+        quiet = await self.quiet(tenant, errors) if errors else frozenset[str]()
+        wanted = [
+            proposal
+            for proposal in made
+            if proposal.id not in dismissed
+            and proposal.fingerprint not in quiet
+            and await self._is_new(rule_set, proposal)
+        ][:MOST]
         reports = [Replay(self.replaying.policy, shown=0) for _ in wanted]
         if wanted:
             await self.replaying.look(

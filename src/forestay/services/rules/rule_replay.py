@@ -85,6 +85,8 @@ class ReplayRequest(NamedTuple):
     until: int | None = None
     most: int = MOST
     shown: int = 100
+    fingerprint: str | None = None
+    """Only the failures of this error; of what came of them the job alone tells then, not its later failures of other errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,9 @@ class RuleReplay:
         later: dict[str, LaterAttempts] = {}
         only = question.rule_set.name if question.rule_set.level is RuleSetLevel.FLOW else None
         taken, turn = 0, self.clock.monotonic()
-        async with aclosing(self._read(IncidentQuery(tenant=tenant, since=question.since), later)) as known:
+        async with aclosing(
+            self._read(IncidentQuery(tenant=tenant, since=question.since, fingerprint=question.fingerprint), later)
+        ) as known:
             async for incident, decision in known:
                 looked = _looked(incident, decision, later)
                 if question.until is not None and incident.at >= question.until:

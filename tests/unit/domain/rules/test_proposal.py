@@ -160,3 +160,19 @@ def test_the_order_of_the_incidents_does_not_matter(many: list[Seen], chance: ob
     assert {(proposal.condition, proposal.helped, proposal.tried) for proposal in proposed(*many)} == {
         (proposal.condition, proposal.helped, proposal.tried) for proposal in proposed(*other)
     }
+
+
+def test_one_error_is_the_narrowest_group_and_what_a_person_decided_counts_as_by_hand() -> None:
+    looked = Proposals()
+    for place in range(4):
+        entry = seen("unknown", memory=GIB, exception__fingerprint="1-a", host__name=f"h{place}", evidence__stage="x")
+        looked.take(f"i{place}", ABORT, entry.facts, entry.attempt, entry.outcome, by_person=place < 3)
+    (proposal,) = looked.made()
+    assert proposal.condition == 'cause == "unknown" && exception.fingerprint == "1-a"'
+    assert (proposal.fingerprint, proposal.by_hand, proposal.remedy.amounts) == ("1-a", 3, ("memory",))
+    assert next(in_words(proposal)) == (
+        "Of failures with error 1-a, a retry with more memory recovered 4 of 4, 3 of them by hand."
+    )
+    (broad,) = proposed(*[seen("node", exception__fingerprint="1-a") for _ in range(4)])
+    assert (broad.condition, broad.fingerprint) == ('cause == "node"', "")
+    assert broad.id != proposal.id

@@ -164,7 +164,7 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
         </Title>
         <Group gap="xs" mt={4}>
           <ErrorState state={error.state} />
-          {groups.some((one) => one.group) && (
+          {groups.some((one) => one.storm) && (
             <Badge color="orange" variant="light" size="sm" c="var(--ink)">
               {texts.inbox.storm}
             </Badge>

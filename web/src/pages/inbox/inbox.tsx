@@ -66,7 +66,7 @@ function Marks({ group }: { group: InboxGroup }) {
   return (
     <Group gap={6} mt={4} component="span">
       {group.fingerprint && <ErrorState state={group.state} />}
-      {group.group && (
+      {group.storm && (
         <Badge color="orange" variant="light" size="sm" c="var(--ink)" tt="none">
           {texts.inbox.storm}
         </Badge>

@@ -179,7 +179,7 @@ def _show_groups(session: Session, cause: str | None, owner: str | None, *, snoo
 def _error(group: dict[str, Any]) -> str:
     """The error in one line; of a group that was recorded before there were fingerprints why it waits."""
     title = str(group.get("title") or group["note"])
-    return f"[storm] {title}" if group["group"] else title
+    return f"[storm] {title}" if group.get("storm", group["group"]) else title
 
 
 def _owner(group: dict[str, Any], *, whole: bool) -> str:

@@ -126,18 +126,40 @@ def propose(
         return ExitCode.OK
     for number, proposal in enumerate(rules["proposals"], 1):
         rule, replayed = proposal["rule"], proposal["replay"]
-        session.out.data(session.out.paint(f"{number}. {neutral.line(' '.join(proposal['words']))}", "bold"))
+        words = f"{number}. {neutral.line(' '.join(proposal['words']))} ({proposal['id']})"
+        session.out.data(session.out.paint(words, "bold"))
         session.out.data(
             f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} with a changed result; "
             f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}."
         )
         steps = json.dumps(rule["conclusion"]["steps"])
-        words = ["forestay", "rules", "add", "--set", rules["rule_set"], "--from", rule["reference_incident"], "--if", rule["condition"]]  # fmt: skip
-        session.out.data("   " + neutral.line(shlex.join([*words, "--then", steps, "--because", rule["description"]])))
+        command = ["forestay", "rules", "add", "--set", rules["rule_set"], "--from", rule["reference_incident"], "--if", rule["condition"]]  # fmt: skip
+        session.out.data(
+            "   " + neutral.line(shlex.join([*command, "--then", steps, "--because", rule["description"]]))
+        )
     if not rules["proposals"]:
         session.out.say(
             f"No proposals: in {rules['incidents']:,} incidents, nothing helped at least three times that the rules do not do already."
         )
+    else:
+        session.out.say("Each is added as a shadow. To see one no more: forestay rules dismiss ID")
+    return ExitCode.OK
+
+
+def dismiss(
+    session: Session,
+    proposal: Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its id, as `rules propose` shows it.")],
+    rule_set: RuleSet = DEFAULT_SET,
+    reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; recorded in the audit log.")] = "",
+) -> int:
+    """Do not propose this rule any more.
+
+    forestay rules dismiss 0a1b2c3d4e5f
+    """
+    from forestay.client.api import rule_calls
+
+    session.client.send(rule_calls.dismiss_proposal(set_named(rule_set), proposal, reason=reason))
+    session.out.say(f"{neutral.line(proposal)} will not be proposed any more.")
     return ExitCode.OK
 
 

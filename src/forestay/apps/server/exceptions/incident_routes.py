@@ -12,6 +12,7 @@ from forestay.apps.server.http.problems import HttpProblem, asked_time
 from forestay.apps.server.http.request_context import TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.exceptions.incidents.error_triage import QUIET
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR
 from forestay.formats.jobs.job_public import time_text
@@ -100,6 +101,8 @@ class IncidentWholeOut(IncidentOut):
 class InboxGroupOut(TriageOut):
     group: str
     """The storm that it is part of; empty: these came one by one."""
+    storm: bool
+    """It is part of a storm, and neither snoozed nor resolved."""
     fingerprint: str
     """The error that they are; empty: they were recorded before there were fingerprints, and are alike in cause and owner."""
     title: str
@@ -216,6 +219,7 @@ async def read_inbox(
     groups = [
         {
             "group": group.place.group,
+            "storm": bool(group.place.group) and inbox.state(group) not in QUIET,
             "fingerprint": group.place.fingerprint,
             "title": oldest.title if oldest is not None else "",
             "cause": group.place.cause,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
@@ -14,7 +14,7 @@ from forestay.apps.server.http.event_stream import EventStream, event, while_wan
 from forestay.apps.server.http.problems import STATUS, HttpProblem, asked_time, body_of
 from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.http.schemas import Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.rules.rule_routes import (
     EditedOut,
@@ -152,6 +152,17 @@ class ReplayOut(SummaryOut):
     messages: list[MessageOut]
 
 
+ProposalName = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
+
+
+class DismissIn(Model):
+    reason: Reason = ""
+
+
+class DismissedOut(Out):
+    proposal: str
+
+
 class ProposedRuleOut(Out):
     """As it would be added."""
 
@@ -163,6 +174,10 @@ class ProposedRuleOut(Out):
 
 
 class ProposalOut(Out):
+    id: str
+    """To dismiss it by."""
+    fingerprint: str
+    """The error that it is for; empty: it is for more than one."""
     words: list[str]
     rule: ProposedRuleOut
     remedy: str
@@ -184,6 +199,8 @@ class ProposalsOut(Out):
     proposals: list[ProposalOut]
 
 
+MOST_OF_ERROR = 500
+"""Failures of one error from which rules are proposed."""
 Work = Callable[[Progress], Awaitable[dict[str, Any]]]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "What it came to"}
@@ -231,13 +248,20 @@ async def propose_rules(
     since: Annotated[str | None, Query(max_length=40)] = None,
     until: Annotated[str | None, Query(max_length=40)] = None,
     most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST,
+    fingerprint: Annotated[
+        str | None, Query(max_length=64, description="Only from the newest 500 failures of this error")
+    ] = None,
 ) -> Response:
     """Rules that follow from what recovered recorded failures and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
 
     With `Accept: text/event-stream` the answer is a stream, as for a replay.
     """
     question = ReplayRequest(
-        set_named(who, level, name), since=asked_time(since, "since"), until=asked_time(until, "until"), most=most
+        set_named(who, level, name),
+        since=asked_time(since, "since"),
+        until=asked_time(until, "until"),
+        most=min(most, MOST_OF_ERROR) if fingerprint else most,
+        fingerprint=fingerprint or None,
     )
 
     async def work(progress: Progress) -> dict[str, Any]:
@@ -251,6 +275,19 @@ async def propose_rules(
         return {**about, "proposals": shown}
 
     return await _answer(request, context, question, work)
+
+
+@router.post(
+    "/{level}/{name}/proposals/{proposal}/dismiss", response_model=DismissedOut, responses=errors(404, body=True)
+)
+async def dismiss_proposal(
+    context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, proposal: ProposalName, body: DismissIn
+) -> Response:
+    """Do not propose this rule any more."""
+    rule_set = set_named(who, level, name)
+    await context.note(who, "rule.dismiss", f"{rule_set}#{proposal}", why=body.reason)
+    await context.services.rule_proposals.dismiss(rule_set, proposal, by=who.subject, why=body.reason)
+    return json_answer({"proposal": proposal})
 
 
 @router.post(

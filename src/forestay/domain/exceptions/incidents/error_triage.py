@@ -37,6 +37,10 @@ class ErrorState(StrEnum):
     REGRESSED = "regressed"
 
 
+QUIET = frozenset({ErrorState.SNOOZED, ErrorState.RESOLVED})
+"""States in which an error is shown to who asks, and nobody is told of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorTriage:
     """The last thing said, and who has it. Times are milliseconds since 1970."""

@@ -145,6 +145,16 @@ def fingerprint_of(incident: Incident) -> Fingerprint:
     return fingerprint(line, task, incident.cause)
 
 
+def with_fingerprint(incident: Incident) -> Incident:
+    """The incident with the id of its error among what rules may ask."""
+    return _named(incident, fingerprint_of(incident).id)
+
+
+def _named(incident: Incident, fingerprint: str) -> Incident:
+    exception = {**_part(incident, "exception"), "fingerprint": fingerprint}
+    return replace(incident, context={**incident.context, "exception": exception})
+
+
 def _part(incident: Incident, name: str) -> Mapping[str, object]:
     part = incident.context.get(name)
     return part if isinstance(part, Mapping) else {}
@@ -174,11 +184,11 @@ def judged_again(status: IncidentStatus, incident: Incident) -> IncidentStatus:
 
 
 def as_judged(incident: Incident, status: IncidentStatus) -> Incident:
-    """The incident with the cause that was given to it last."""
+    """The incident with the cause that was given to it last, and with its error, which those of an earlier release did not keep."""
     finding = status.extra.get(FINDING)
-    if not isinstance(finding, Mapping):
-        return incident
-    return replace(incident, cause=status.cause, context={**incident.context, FINDING: finding})
+    if isinstance(finding, Mapping):
+        incident = replace(incident, cause=status.cause, context={**incident.context, FINDING: finding})
+    return _named(incident, status.fingerprint) if FINDING in incident.context and status.fingerprint else incident
 
 
 def _exit_code(incident: Incident) -> str:

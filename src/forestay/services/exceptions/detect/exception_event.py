@@ -10,7 +10,14 @@ from typing import Any
 import orjson
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import MAX_DOCUMENT, OWN_ENGINE, Incident, incident_id
+from forestay.domain.exceptions.incidents.incident import (
+    FINDING,
+    MAX_DOCUMENT,
+    OWN_ENGINE,
+    Incident,
+    incident_id,
+    with_fingerprint,
+)
 
 ROOM = MAX_DOCUMENT * 3 // 4
 """Bytes of an incident's context; the rest of the document needs some too."""
@@ -78,7 +85,7 @@ def incident_raised(raised: ExceptionEvent, external: Mapping[str, object]) -> I
         context["exception"].setdefault("task_id", raised.instance)
     if raised.instance:
         context["task"] = {"name": raised.instance, "round": raised.round} | _group(context, "task")
-    return Incident(
+    incident = Incident(
         id=raised.id,
         tenant=raised.tenant,
         owner=raised.owner,
@@ -96,6 +103,7 @@ def incident_raised(raised: ExceptionEvent, external: Mapping[str, object]) -> I
         round=raised.round,
         context=fitting(context),
     )
+    return with_fingerprint(incident) if FINDING in context else incident
 
 
 def _group(facts: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from forestay.domain.exceptions.causes.taught_pattern import is_taught
 from forestay.domain.exceptions.evidence.evidence import Evidence, evidence_of
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, failure_event, failure_incident_id
+from forestay.domain.exceptions.incidents.incident import Incident, failure_event, failure_incident_id, with_fingerprint
 from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
 from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
 from forestay.domain.jobs.lifecycle import Event
@@ -346,7 +346,7 @@ def failure_incident(
         context["run"] = context.get("run", {}) | found
         context["task"] = context.get("task", {}) | {"name": instance, "round": round_}
     kind = ExceptionType.ABORT
-    return Incident(
+    incident = Incident(
         id=failure_incident_id(document),
         tenant=document.tenant,
         owner=document.owner,
@@ -362,6 +362,7 @@ def failure_incident(
         round=round_,
         context=fitting(context),
     )
+    return with_fingerprint(incident)
 
 
 def _more(document: JobDocument, now: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from forestay.domain.exceptions.incidents.error_triage import ErrorState, ErrorTriage, TriageAct
+from forestay.domain.exceptions.incidents.error_triage import QUIET, ErrorState, ErrorTriage, TriageAct
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.services.shared.document_update import update_document
@@ -28,6 +28,12 @@ class ErrorTriages:
         names = {_name(tenant, fingerprint): fingerprint for fingerprint in fingerprints if fingerprint}
         found = await self.documents.get(sorted(names)) if names else {}
         return {names[name]: _triage(stored) for name, stored in found.items()}
+
+    async def quiet(self, tenant: str, last_seen: Mapping[str, int]) -> frozenset[str]:
+        """Of errors, each with when it last happened, those of which nobody wants to hear now: they may wait, or are resolved and have not come back."""
+        now = self.clock.now()
+        triages = await self.get(tenant, last_seen)
+        return frozenset(name for name, triage in triages.items() if triage.state_at(now, last_seen[name]) in QUIET)
 
     async def say(
         self,

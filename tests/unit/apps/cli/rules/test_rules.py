@@ -45,7 +45,7 @@ REPLAYED: dict[str, Any] = {
 PROPOSED: dict[str, Any] = {
     "rule_set": "domain/site", "incidents": 40, "all": True,
     "proposals": [{
-        "words": ["Of failures with cause node, a retry on another host recovered 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
+        "id": "0a1b2c3d4e5f", "fingerprint": "", "words": ["Of failures with cause node, a retry on another host recovered 5 of 5."], "remedy": "elsewhere", "helped": 5, "tried": 5, "by_hand": 2,
         "rule": {
             "type": "abort", "condition": 'cause == "node"', "reference_incident": "i1", "description": "proposed: it helped",
             "conclusion": {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]},
@@ -94,6 +94,8 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
                 return 200, {
                     "changes": [{"change": "added", "type": "abort", "task": "*", "rule": RULE["id"], "after": RULE}]
                 }
+            case ("POST", ["domain", "site", "proposals", "0a1b2c3d4e5f", "dismiss"]):
+                return 200, {"proposal": "0a1b2c3d4e5f"}
             case ("GET", ["domain", "site", "proposals"]):
                 return 200, PROPOSED
             case ("POST", ["domain", "site", "replay"]):
@@ -268,6 +270,11 @@ def test_a_proposal_comes_with_the_line_that_adds_it(
     assert not wrong
     assert conclusion == {"steps": [{"action": "avoid-host"}, {"action": "resubmit"}]}
     assert json.loads(forestay("rules", "propose", "--json").out)["incidents"] == 40
+    assert "(0a1b2c3d4e5f)" in ended.out
+    assert "forestay rules dismiss ID" in ended.err
+    dismissed = forestay("rules", "dismiss", "0a1b2c3d4e5f", "--reason", "it leaks")
+    assert dismissed.code == 0, dismissed.err
+    assert asked[-1].body == {"reason": "it leaks"}
     monkeypatch.setitem(PROPOSED, "proposals", [])
     assert "No proposals" in forestay("rules", "propose").err
 

@@ -386,3 +386,23 @@ async def test_a_notification_channel_is_tried_by_hand(tmp_path: Path) -> None:
         assert "s3cret" not in out + err
         code, _, err = await forestay("notifications", "test", "pager")
         assert (code, err) == (1, "forestay: there is no notification channel pager; known: ops\n")
+
+
+async def test_nobody_is_told_of_an_error_that_may_wait_until_it_regresses(server: RunningServer, tenant: str) -> None:
+    async with listen() as listener:
+        table = {"name": f"q-{tenant}", "kind": "webhook", "url": listener.url("/hook"), "tenants": [tenant]}
+        async with server.domain.reconciler(notification_channels=[table]) as reconciler:
+            notifier = telling(reconciler)
+            olga = server.person("operator", tenant=tenant, subject="olga")
+            await fail(server, tenant, 1)
+            (group,) = (await olga.get("/v1/inbox")).json()["groups"]
+            place = f"/v1/errors/{group['fingerprint']}/triage"
+            await olga.post(place, json={"act": "snooze", "seconds": 3600})
+            await notifier.look()
+            assert listener.seen == []
+            await olga.post(place, json={"act": "resolve"})
+            await notifier.look()
+            assert listener.seen == [], "it has not happened since"
+            await fail(server, tenant, 1)
+            await notifier.look()
+            assert [seen.body["count"] for seen in listener.seen] == [2], "the regression, with what still waits"

@@ -141,6 +141,15 @@ async def test_a_rule_is_proposed_from_what_recovered_failures(server: RunningSe
     (value,) = body["proposals"]
     assert (value["helped"], value["tried"], value["by_hand"], value["remedy"]) == (4, 4, 4, "more")
     assert value["replay"]["wrong"] == 0
+    newest = (await ann.get("/v1/incidents")).json()["incidents"][0]
+    for error, many in ((newest["fingerprint"], 4), ("1-000000000000", 0)):
+        alone = (await ann.get("/v1/rules/domain/site/proposals", params={"fingerprint": error})).json()
+        assert (alone["incidents"], len(alone["proposals"])) == (many, bool(many))
+    place = f"/v1/rules/domain/site/proposals/{value['id']}/dismiss"
+    problem(await server.person("viewer", tenant=tenant).post(place, json={}), 403)
+    problem(await ann.post("/v1/rules/domain/site/proposals/nothing/dismiss", json={}), 422)
+    assert (await server.person("operator", tenant=f"{tenant}-eve").post(place, json={})).status_code == 200
+    assert len((await ann.get("/v1/rules/domain/site/proposals")).json()["proposals"]) == 1, "each tenant for itself"
     rule = value["rule"]
     assert rule["conclusion"]["steps"][0]["needs"] == {"memory": {"factor": 2.0, "at_most": 1 << 31}}
     done = await ann.post("/v1/rules/domain/site", json=rule)
