@@ -299,7 +299,7 @@ class TestSearch:
         first, last = min(incident.at for incident in MANY), max(incident.at for incident in MANY)
         step = max(1, (last - first) // 5)
         query = IncidentQuery("alpha", since=first + 1, until=last)
-        for by in sorted(TALLY_FIELDS):
+        for by in sorted(TALLY_FIELDS - {"fingerprint"}):
             expected: list[Counter[str]] = [Counter() for _ in range((last - 1 - first - 1) // step + 1)]
             for incident in MANY:
                 if incident.tenant == "alpha" and first < incident.at < last:
@@ -307,6 +307,15 @@ class TestSearch:
                     expected[(incident.at - first - 1) // step][value] += 1
             assert sum(map(bool, expected)) > 1
             assert await stores.incidents.tally(query, step=step, by=by) == expected
+        named = {status_of(incident).fingerprint for incident in MANY[:2]}
+        expected = [Counter() for _ in expected]
+        for incident in MANY:
+            error = status_of(incident).fingerprint
+            if incident.tenant == "alpha" and first < incident.at < last and error in named:
+                expected[(incident.at - first - 1) // step][error] += 1
+        assert sum(map(bool, expected)) > 1
+        errors = replace(query, fingerprints=frozenset(named))
+        assert await stores.incidents.tally(errors, step=step, by="fingerprint") == expected
         for wrong, by in ((IncidentQuery(since=1), "cause"), (query, "owner")):
             with pytest.raises(Permanent):
                 await stores.incidents.tally(wrong, step=step, by=by)

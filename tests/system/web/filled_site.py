@@ -100,7 +100,8 @@ class FilledSite(RunSite):
 
     clock: LaterClock = field(default_factory=LaterClock)
     seconds: float = 0.0
-    """How long it took to fill."""
+    """How long it took to fill, and of the processor."""
+    cpu_seconds: float = 0.0
     kinds: dict[str, Kind] = field(default_factory=dict)
     """How each job fails that does, by its id."""
 
@@ -211,7 +212,7 @@ async def _rule(site: FilledSite) -> None:
 
 async def fill(site: FilledSite) -> None:
     """Three days of a site; the storm was a few minutes ago."""
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.process_time()
     filling = _Filling(site)
     await _rule(site)
     usual = [kind for kind in KINDS if kind not in (STORMY, APPROVED)]
@@ -228,7 +229,7 @@ async def fill(site: FilledSite) -> None:
     await filling.run()
     await _storm(site, filling)
     site.clock.ahead = 0
-    site.seconds = time.monotonic() - began
+    site.seconds, site.cpu_seconds = time.monotonic() - began, time.process_time() - worked
 
 
 async def _storm(site: FilledSite, filling: _Filling) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
+from tests.speed import cpu_limit
 from tests.system.web.conftest import LogIn
 from tests.system.web.filled_site import (
     APPROVED,
@@ -72,7 +73,20 @@ async def test_the_filled_site_holds_what_it_promises(filled: FilledSite) -> Non
     assert regressed == set().union(*[await filled.fingerprints(kind) for kind in REGRESSED])
     approvals = (await ann.get("/v1/approvals", params={"state": "waiting"})).json()["approvals"]
     assert len(approvals) == APPROVED.many
-    assert filled.seconds < 180, "it is made for every run of the tests of the pages"
+    assert filled.cpu_seconds < cpu_limit(60), "it is made for every run of the tests of the pages"
+
+
+async def test_a_lost_connection_is_told_and_everything_is_read_again(start: Start) -> None:
+    page, _ = await start("mouse")
+    row = page.get_by_role("row").filter(has_text="run_ilastik.sh")
+    await expect(row.get_by_role("img", name=re.compile(r"^\d+ failures in the last 24 hours$"))).to_be_visible()
+    await page.route("**/v1/inbox/changes", lambda route: route.abort())
+    await page.reload()
+    banner = page.get_by_role("alert").filter(has_text=re.compile(r"No connection since \d\d:\d\d\."))
+    await expect(banner).to_be_visible()
+    async with page.expect_request("**/v1/inbox?*"), page.expect_request("**/v1/errors/hours?*"):
+        await page.unroute("**/v1/inbox/changes")
+        await expect(banner).to_have_count(0)
 
 
 @by_hand

@@ -1,7 +1,7 @@
-import { ActionIcon, AppShell, Badge, Burger, Button, Group, NavLink, Popover, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, Alert, AppShell, Badge, Burger, Button, Group, NavLink, Popover, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useQueryClient } from "@tanstack/react-query";
-import { IconChartBar, IconInbox, IconListDetails, IconLogout, IconMoon, IconRoute, IconServer2, IconSitemap, IconSun, IconUser } from "../parts/icons";
+import { IconAlertTriangle, IconChartBar, IconInbox, IconListDetails, IconLogout, IconMoon, IconRoute, IconServer2, IconSitemap, IconSun, IconUser } from "../parts/icons";
 import { useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { api, told } from "../api/client";
@@ -20,10 +20,16 @@ export function Shell({ children }: { children: ReactNode }) {
   const scheme = useComputedColorScheme("light");
   const queries = useQueryClient();
   const [waiting, setWaiting] = useState<number | null>(null);
-  const connected = useLive("/v1/inbox/changes", "inbox", (data) => {
-    setWaiting((data as { waiting: number }).waiting);
-    for (const what of ["inbox", "error", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
-  });
+  const { connected, lost } = useLive(
+    "/v1/inbox/changes",
+    "inbox",
+    (data) => {
+      setWaiting((data as { waiting: number }).waiting);
+      for (const what of ["inbox", "error", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
+    },
+    // Whatever changed meanwhile was not told: all of it is read again.
+    () => void queries.invalidateQueries(),
+  );
   const logOut = async () => {
     await told(api.DELETE("/v1/session"));
     location.assign("/");
@@ -116,6 +122,13 @@ export function Shell({ children }: { children: ReactNode }) {
         ))}
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>
+        {lost !== null && (
+          <Alert role="alert" color="orange" mb="sm" icon={<IconAlertTriangle size={18} aria-hidden />}>
+            <Text fz="sm" c="var(--ink)">
+              {texts.app.lost(lost.toLocaleTimeString(texts.language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }))}
+            </Text>
+          </Alert>
+        )}
         {children}
       </AppShell.Main>
     </AppShell>

@@ -224,6 +224,8 @@ def _query(query: IncidentQuery) -> dict[str, Any]:
         filters.append({"terms": {"state": sorted(state.value for state in query.states)}})
     if query.jobs:
         filters.append({"terms": {"job": sorted(query.jobs)}})
+    if query.fingerprints:
+        filters.append({"terms": {"fingerprint": sorted(query.fingerprints)}})
     happened = {name: bound for name, bound in (("gte", query.since), ("lt", query.until)) if bound is not None}
     if happened:
         filters.append({"range": {"at": happened}})

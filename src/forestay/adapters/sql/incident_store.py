@@ -261,6 +261,8 @@ def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
         wanted.append(statuses.c.state.in_(bindparam(None, states, expanding=True, literal_execute=True)))
     if query.jobs:
         wanted.append(statuses.c.job.in_(sorted(escaped(job) for job in query.jobs)))
+    if query.fingerprints:
+        wanted.append(statuses.c.fingerprint.in_(sorted(escaped(name) for name in query.fingerprints)))
     if query.since is not None:
         wanted.append(statuses.c.at >= query.since)
     if query.changed is not None:

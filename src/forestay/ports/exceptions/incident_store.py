@@ -23,8 +23,10 @@ QUERY_TEXTS = (
 )  # fmt: skip
 TEXT_FIELDS = frozenset({*QUERY_TEXTS, "state"})
 COUNT_FIELDS = TEXT_FIELDS - {"run", "instance", "job"}
-TALLY_FIELDS = frozenset({"state", "cause", "kind"})
-"""Fields with few values: a tally has one number a step for each."""
+TALLY_FIELDS = frozenset({"state", "cause", "kind", "fingerprint"})
+"""Fields with few values: a tally has one number a step for each. Fingerprints are few where the query names them."""
+MAX_TALLIED = 100
+"""Values of a step that are told apart."""
 SORT_FIELDS = frozenset({"at", "due", "changed"})
 MAX_FOUND = 1000
 """Incidents of a page, and values of a count."""
@@ -62,6 +64,8 @@ class IncidentQuery:
     exit_code: str | None = None
     jobs: frozenset[str] = frozenset()
     """They are about one of these jobs."""
+    fingerprints: frozenset[str] = frozenset()
+    """They are one of these errors."""
     since: int | None = None
     """They happened at this time or later."""
     until: int | None = None

@@ -60,6 +60,35 @@ function ErrorLink({ group }: { group: InboxGroup }) {
   );
 }
 
+/** Failures of each of the last 24 hours, small enough for a row. */
+function Sparkline({ hours }: { hours: number[] | undefined }) {
+  const texts = useTexts();
+  if (hours === undefined) return null;
+  const most = Math.max(1, ...hours);
+  const all = hours.reduce((sum, one) => sum + one, 0);
+  return (
+    <svg viewBox="0 0 96 20" width="96" height="20" role="img" aria-label={texts.error.lately(all)}>
+      <line x1="0" y1="19.5" x2="96" y2="19.5" stroke="var(--line)" />
+      {hours.map((one, place) => one > 0 && <rect key={place} x={place * 4 + 0.5} width="3" y={19 - Math.max(2, (one / most) * 18)} height={Math.max(2, (one / most) * 18)} fill="var(--chart-5)" />)}
+    </svg>
+  );
+}
+
+type Hours = Record<string, number[]>;
+
+/** Asked for when the list is there, which need not wait for it. */
+function useHours(groups: InboxGroup[]): Hours {
+  const fingerprint = [...new Set(groups.map((one) => one.fingerprint).filter(Boolean))].sort();
+  const hours = useQuery({
+    queryKey: ["inbox", "hours", fingerprint],
+    queryFn: () => told(api.GET("/v1/errors/hours", { params: { query: { fingerprint } } })),
+    enabled: fingerprint.length > 0,
+    placeholderData: (before) => before,
+    refetchInterval: 60_000,
+  });
+  return useMemo(() => hours.data?.hours ?? {}, [hours.data]);
+}
+
 /** What is said of a group in a word or two: where its error stands, a storm, one host, who has it. */
 function Marks({ group }: { group: InboxGroup }) {
   const texts = useTexts();
@@ -85,7 +114,7 @@ function Marks({ group }: { group: InboxGroup }) {
   );
 }
 
-function useColumns(): Column<InboxGroup>[] {
+function useColumns(lately: Hours): Column<InboxGroup>[] {
   const texts = useTexts();
   const cause = useCause();
   return useMemo(
@@ -100,6 +129,12 @@ function useColumns(): Column<InboxGroup>[] {
             <Marks group={original} />
           </div>
         ),
+      },
+      {
+        id: "lately",
+        accessorFn: (one) => lately[one.fingerprint]?.reduce((sum, many) => sum + many, 0) ?? 0,
+        header: texts.inbox.lately,
+        cell: ({ row: { original } }) => <Sparkline hours={lately[original.fingerprint]} />,
       },
       { accessorKey: "cause", header: texts.inbox.cause, cell: ({ row: { original } }) => cause(original.cause)[0] },
       { id: "owner", accessorFn: (one) => one.owner, header: texts.inbox.owner, cell: ({ row }) => <Owner group={row.original} /> },
@@ -123,11 +158,11 @@ function useColumns(): Column<InboxGroup>[] {
         cell: ({ row }) => texts.inbox.waits[row.original.waits_for] ?? row.original.waits_for,
       },
     ],
-    [texts, cause],
+    [texts, cause, lately],
   );
 }
 
-function Cards({ groups }: { groups: InboxGroup[] }) {
+function Cards({ groups, lately }: { groups: InboxGroup[]; lately: Hours }) {
   const texts = useTexts();
   const cause = useCause();
   return (
@@ -138,7 +173,10 @@ function Cards({ groups }: { groups: InboxGroup[] }) {
             <ErrorLink group={one} />
             <Text fw={600}>{one.count.toLocaleString(texts.language)}</Text>
           </Group>
-          <Marks group={one} />
+          <Group justify="space-between" align="flex-end" wrap="nowrap">
+            <Marks group={one} />
+            <Sparkline hours={lately[one.fingerprint]} />
+          </Group>
           <Text fz="sm" c="dimmed" mt={4}>
             {cause(one.cause)[0]} · <Owner group={one} /> · {hours(texts, one.core_hours)} {texts.inbox.hours.toLowerCase()} · <Ago at={one.last_seen} />
           </Text>
@@ -257,7 +295,8 @@ export default function Inbox() {
   const later = view === "recovering" || view === "recovered";
   const inbox = useGroups({ ...asked, view: later ? view : undefined });
   const groups = (inbox.data?.groups ?? []).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
-  const columns = useColumns();
+  const lately = useHours(groups);
+  const columns = useColumns(lately);
   const count = whole.data?.count ?? 0;
   const approvals = whole.data?.groups.filter((one) => one.waits_for === "an approval").length ?? 0;
   const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals };
@@ -307,7 +346,7 @@ export default function Inbox() {
             {!empty && inbox.data !== undefined && groups.length === 0 && <Text c="dimmed">{texts.inbox.none}</Text>}
             {groups.length > 0 &&
               (narrow ? (
-                <Cards groups={groups} />
+                <Cards groups={groups} lately={lately} />
               ) : (
                 <div className="panel">
                   <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} openRow={(one) => navigate(pageOf(one))} />

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
@@ -18,13 +18,15 @@ from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.rules.retry_record import RetryRecord
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.incident_public import retry_record_public, status_public
+from forestay.ports.exceptions.incident_store import MAX_TALLIED
 from forestay.ports.operations.identity import Principal
 from forestay.services.exceptions.inbox.error_reader import ErrorReader, ErrorSummary
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.rules.retry_records import RetryRecords
 
 router = Router(prefix="/v1/errors", tags=["incidents"])
-FingerprintId = Annotated[str, Path(pattern=r"^[0-9]{1,4}-[0-9a-f]{4,64}$")]
+FINGERPRINT = r"^[0-9]{1,4}-[0-9a-f]{4,64}$"
+FingerprintId = Annotated[str, Path(pattern=FINGERPRINT)]
 MOST_VALUES = 20
 """Values that are shown of each tag."""
 SHOWN_LINES = 40
@@ -116,9 +118,28 @@ class KnownErrorOut(TriageOut):
     samples: list[SampleOut]
 
 
+class ErrorHoursOut(Out):
+    hours: dict[str, list[int]]
+    """By fingerprint: failures in each of the last 24 hours; the last is this hour."""
+    since: Time
+
+
 def error_reader(context: RequestContext) -> ErrorReader:
     parts = context.services.components
     return ErrorReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
+
+
+@router.get("/hours", response_model=ErrorHoursOut, responses=errors())
+async def read_error_hours(
+    context: TheDesk,
+    who: Viewer,
+    fingerprint: Annotated[
+        list[Annotated[str, Query(pattern=FINGERPRINT)]], Query(max_length=MAX_TALLIED, description="One or several")
+    ],
+) -> Response:
+    """How many failures each of these errors had in each of the last 24 hours."""
+    hours, since = await error_reader(context).hours(who.tenant, fingerprint)
+    return json_answer({"hours": {name: list(numbers) for name, numbers in hours.items()}, "since": time_text(since)})
 
 
 @router.get("/{fingerprint}", response_model=KnownErrorOut, responses=errors(404))

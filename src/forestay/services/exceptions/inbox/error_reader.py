@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,6 +114,16 @@ class ErrorReader:
             common=await self._common(tenant, fingerprint, now),
             samples=[as_judged(incidents[status.id], status) for status in statuses if status.id in incidents],
         )
+
+    async def hours(self, tenant: str, fingerprints: Collection[str]) -> tuple[Mapping[str, Sequence[int]], int]:
+        """How many failed in each of the last hours, of each of these errors, and when the first of the hours began."""
+        now = self.clock.now()
+        since = now - now % HOUR - (STEPS - 1) * HOUR
+        if not fingerprints:
+            return {}, since
+        lately = IncidentQuery(tenant, fingerprints=frozenset(fingerprints), since=since, until=since + STEPS * HOUR)
+        steps = await self.incidents.tally(lately, step=HOUR, by="fingerprint")
+        return {name: [step.get(name, 0) for step in steps] for name in fingerprints}, since
 
     async def _common(self, tenant: str, fingerprint: str, now: int) -> Sequence[CommonTag]:
         """What nearly all its failures of the last days have, and the other failures of these days rarely."""
