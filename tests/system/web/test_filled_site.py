@@ -96,7 +96,7 @@ async def test_the_largest_group_is_understood(start: Start, by: By) -> None:
     main = page.get_by_role("main")
     await expect(main.get_by_role("heading", level=1)).to_contain_text("run_ilastik.sh")
     await expect(main.get_by_text(f"Failures: {LARGEST.many}.")).to_be_visible()
-    await expect(main.get_by_role("heading", name="Advice")).to_be_visible()
+    await expect(main.get_by_role("heading", name="What to do")).to_be_visible()
     await expect(main.locator("mark").first).to_contain_text("Killed")
     hosts = main.get_by_role("row").filter(has_text="node0")
     assert await hosts.count() >= 5
