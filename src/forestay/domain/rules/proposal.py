@@ -43,6 +43,8 @@ SPLITS: tuple[tuple[str, ...], ...] = (
     ("cause", FINGERPRINT),
 )  # fmt: skip
 """The groups that are looked at, the broad ones first."""
+OF_ONE_ERROR = SPLITS[-1:]
+"""Where only the failures of one error are looked at: nothing broader follows from them."""
 UNKNOWN = "unknown"
 
 Fact = tuple[str, str | int]
@@ -165,6 +167,7 @@ class Proposals:
     """Takes one incident after the other. Its size is bounded by the groups that there are."""
 
     groups: dict[ProposalGroupKey, dict[ProposedRemedy, Support]] = field(default_factory=dict)
+    splits: tuple[tuple[str, ...], ...] = SPLITS
 
     def take(
         self,
@@ -186,7 +189,7 @@ class Proposals:
         if remedy.kind in (FollowUpKind.RETRY, FollowUpKind.ELSEWHERE, FollowUpKind.MORE):
             # To ask a person is right where a try was in vain to the end, and an exception where one was not.
             seen.append((ProposedRemedy(FollowUpKind.ASK), outcome.came is OutcomeKind.AGAIN))
-        for names in SPLITS:
+        for names in self.splits:
             key = ProposalGroupKey(type_, tuple((name, facts[name]) for name in names if name in facts))
             if len(key.facts) < len(names):
                 continue

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from forestay.domain.rules.answer import answer_of_conclusion
 from forestay.domain.rules.context import read_context, told_by
-from forestay.domain.rules.proposal import FINGERPRINT, Proposal, Proposals, worth
+from forestay.domain.rules.proposal import FINGERPRINT, OF_ONE_ERROR, SPLITS, Proposal, Proposals, worth
 from forestay.domain.rules.replay import Replay
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, decide
 from forestay.domain.rules.rule_tree import Conclusion
@@ -79,7 +79,7 @@ class RuleProposals:
         return await self.replaying.alone(lambda: self._propose(question, progress))
 
     async def _propose(self, question: ReplayRequest, progress: Progress) -> FoundProposals:
-        seen, looked = Proposals(), 0
+        seen, looked = Proposals(splits=OF_ONE_ERROR if question.fingerprint else SPLITS), 0
         last_seen: dict[str, int] = {}
 
         async def count(replayed_incident: ReplayedIncident) -> None:

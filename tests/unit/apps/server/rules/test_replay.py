@@ -145,6 +145,7 @@ async def test_a_rule_is_proposed_from_what_recovered_failures(server: RunningSe
     for error, many in ((newest["fingerprint"], 4), ("1-000000000000", 0)):
         alone = (await ann.get("/v1/rules/domain/site/proposals", params={"fingerprint": error})).json()
         assert (alone["incidents"], len(alone["proposals"])) == (many, bool(many))
+        assert {proposal["fingerprint"] for proposal in alone["proposals"]} <= {error}
     place = f"/v1/rules/domain/site/proposals/{value['id']}/dismiss"
     problem(await server.person("viewer", tenant=tenant).post(place, json={}), 403)
     problem(await ann.post("/v1/rules/domain/site/proposals/nothing/dismiss", json={}), 422)
