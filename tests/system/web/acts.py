@@ -54,6 +54,7 @@ ACTS: dict[str, Act] = {
     "snooze an error": _post(TRIAGE, act="snooze", seconds=...),
     "resolve an error": _post(TRIAGE, act="resolve"),
     "reopen an error": _post(TRIAGE, act="reopen"),
+    "dismiss a proposal": _post("/v1/rules/{level}/{name}/proposals/{proposal}/dismiss"),
     "teach an error": _post("/v1/errors/{fingerprint}/teach", dry_run=False),
     "agree": _post("/v1/approvals/{request}", agree=True),
     "try a storm on one again": _post("/v1/safeguards/groups", do="try"),

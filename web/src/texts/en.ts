@@ -185,6 +185,15 @@ export const en = {
     assignTo: "Assign to",
     assign: "Assign",
     members: "Newest failures",
+    offer: {
+      title: "Make it a rule",
+      did: (helped: number, tried: number, byHand: number) => `This recovered ${helped} of ${tried}, ${byHand} of them by hand:`,
+      replay: (incidents: number, differs: number, wrong: number) =>
+        `On past failures it would answer ${incidents}, ${differs} of them with another result; ${wrong} would be wrong.`,
+      add: "Add as a shadow rule",
+      added: "Added. It observes and does not act until it is promoted:",
+      dismiss: "Do not offer this again",
+    },
     teach: {
       title: "Teach this site",
       words: "Choose what these failures are. A pattern is drafted from what they share and tried on past failures.",

@@ -181,6 +181,14 @@ export const zh: Texts = {
     assignTo: "交给",
     assign: "指派",
     members: "最新的故障",
+    offer: {
+      title: "设为规则",
+      did: (helped, tried, byHand) => `以下做法在 ${tried} 次中恢复了 ${helped} 次，其中 ${byHand} 次由人执行：`,
+      replay: (incidents, differs, wrong) => `在过去的故障中，它会处理 ${incidents} 个，其中 ${differs} 个结果不同；${wrong} 个会出错。`,
+      add: "添加为影子规则",
+      added: "已添加。在启用之前，它只观察，不执行：",
+      dismiss: "不再提供",
+    },
     teach: {
       title: "教会本站",
       words: "选择这些故障的原因。系统会根据它们的共同之处起草一个模式，并在过去的故障上试验。",

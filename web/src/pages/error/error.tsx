@@ -16,6 +16,7 @@ import { useTexts } from "../../texts/texts";
 import { Approvals } from "./approvals";
 import { GroupActs } from "./group-acts";
 import { Members } from "./members";
+import { Offer } from "./offer";
 import { Storm } from "./storm";
 import { Teach } from "./teach";
 import { Triage } from "./triage";
@@ -223,6 +224,7 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
                 {texts.incident.write}
               </Button>
             )}
+            <Offer fingerprint={fingerprint} />
             <Teach error={error} />
             <Triage error={error} />
             <Members fingerprint={fingerprint} />
