@@ -78,7 +78,7 @@ async def snakemake(arm: Arm, fault: Fault, *more: str) -> Met:
 
 async def snakemake_arrays(arm: Arm, fault: Fault) -> Met:
     # Each element also waits for the output of the first one, and fails without it. By sacct, all elements have the state of the last one.
-    settings = ("--latency-wait", "120", "--slurm-status-command", "squeue")
+    settings = ("--latency-wait", "240", "--slurm-status-command", "squeue")
     return await snakemake(arm, fault, "--slurm-array-jobs", "all", *settings)
 
 
