@@ -56,8 +56,8 @@ async def test_an_error_tells_since_when_where_and_whose_and_shows_a_log(server:
     assert sum(error["tags"]["host"].values()) == 3
     assert (len(error["hours"]), sum(error["hours"])) == (24, 3)
     assert error["first_seen"] <= error["last_seen"]
-    asked = {"fingerprint": [zero["fingerprint"], "1-00000000"]}
-    hours = (await olga.get("/v1/errors/hours", params=asked)).json()
+    named = {"fingerprint": [zero["fingerprint"], "1-00000000"]}
+    hours = (await olga.get("/v1/errors/hours", params=named)).json()
     assert hours == {
         "hours": {zero["fingerprint"]: error["hours"], "1-00000000": [0] * 24},
         "since": error["hours_since"],
