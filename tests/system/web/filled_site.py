@@ -166,12 +166,12 @@ class _Filling:
     def end(self, claim: Mapping[str, Any]) -> dict[str, Any]:
         kind = self.site.kinds.get(claim["job"])
         if kind is None or (kind.helps and claim["attempt"] > 1):
-            return {"host": self.chance.choice(HOSTS), "wall": self.chance.uniform(60, 7000)}
+            return {"host": self.chance.choice(HOSTS), "wall": self.chance.uniform(60, 5000)}
         known = self.known[kind]
         number = self.chance.randrange(1000, 9999)
         log = f"{kind.task}: sample S{number}, {number * 7 % 60} chunks\n{known['log_tail']}"
         ended = {"outcome": "failure", "reason": "exit", "host": self.chance.choice(kind.hosts)}
-        return known | ended | {"log_tail": log, "wall": self.chance.uniform(60, 7000)}
+        return known | ended | {"log_tail": log, "wall": self.chance.uniform(60, 5000)}
 
     async def run(self) -> None:
         """Everything that was submitted, and what else can be claimed, is claimed and ended."""
