@@ -121,18 +121,20 @@ class _PatternReading:
 class Classifier:
     """Patterns made ready to be asked often, and the second classifier beside them, if there is one."""
 
-    def __init__(self, patterns: Iterable[FailurePattern], wording_model: WordingModel | None = None) -> None:
+    def __init__(
+        self,
+        patterns: Iterable[FailurePattern],
+        wording_model: WordingModel | None = None,
+        index: PatternIndex | None = None,
+    ) -> None:
         self.patterns = tuple(sorted(patterns, key=lambda pattern: (pattern.name, pattern.pack)))
         self._wording_model = wording_model
-        self._indexes: tuple[PatternIndex, ...] = (PatternIndex(self.patterns),)
+        self._index = index or PatternIndex(self.patterns)
 
     def with_patterns(self, patterns: Iterable[FailurePattern]) -> Classifier:
         """With some more, such as those of one tenant. The large index is shared, and only the small one is made."""
         more = tuple(patterns)
-        classifier = Classifier((), self._wording_model)
-        classifier.patterns = tuple(sorted((*self.patterns, *more), key=lambda pattern: (pattern.name, pattern.pack)))
-        classifier._indexes = (*self._indexes, PatternIndex(more))
-        return classifier
+        return Classifier((*self.patterns, *more), self._wording_model, PatternIndex(more, self._index))
 
     def classify(self, evidence: Evidence) -> CauseFinding:
         """What the evidence points to; `unknown` rather than a guess."""
@@ -178,7 +180,7 @@ class Classifier:
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
         """Every pattern that the evidence shows."""
-        matches = (pattern.match(seen) for index in self._indexes for pattern in index.candidates(seen))
+        matches = (pattern.match(seen) for pattern in self._index.candidates(seen))
         return [match for match in matches if match is not None]
 
 

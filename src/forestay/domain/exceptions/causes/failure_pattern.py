@@ -199,9 +199,10 @@ def _any(searches: tuple[Search, ...], text: str) -> bool:
 
 
 class PatternIndex:
-    """Patterns by what they need."""
+    """Patterns by what they need, beside those of another index."""
 
-    def __init__(self, patterns: Iterable[FailurePattern]) -> None:
+    def __init__(self, patterns: Iterable[FailurePattern], others: PatternIndex | None = None) -> None:
+        self._others = others
         self._by_line: dict[str, list[FailurePattern]] = {}
         self._by_fact: dict[Hashable, list[FailurePattern]] = {}
         self._always: list[FailurePattern] = []
@@ -222,7 +223,9 @@ class PatternIndex:
         self._anchored = ExpressionSet(filter(is_anchored, expressions))
 
     def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
-        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match, beside those of other indexes."""
+        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match."""
+        if self._others is not None:
+            yield from self._others.candidates(seen)
         matched = self._matched(seen)
         seen.matched = {**seen.matched, **matched} if seen.matched else matched
         patterns: dict[int, FailurePattern] = {}

@@ -43,6 +43,7 @@ ACTS: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/v1/rules/check"): WRITE,
     ("POST", "/v1/rules/test"): LOOK,
     ("POST", "/v1/rules/{level}/{name}"): WRITE,
+    ("POST", "/v1/rules/{level}/{name}/proposals/{proposal}/dismiss"): WRITE,
     ("POST", "/v1/rules/{level}/{name}/replay"): WRITE,
     ("POST", "/v1/rules/{level}/{name}/rollback"): WRITE,
     ("POST", "/v1/rules/{level}/{name}/rules/{rule}/state"): WRITE,
