@@ -94,7 +94,9 @@ class FailureReview:
             cursor, read = None, 0
             while True:
                 page = await self.pipeline.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
-                statuses = [stored.status for stored in page.statuses]
+                # As they are now: a search may lag, and find what was judged a moment ago where it was.
+                now_stored = await self.pipeline.incidents.get_statuses([stored.status.id for stored in page.statuses])
+                statuses = [stored.status for stored in now_stored.values()]
                 fingerprints = await self._judge(await self._still_held(statuses), pattern)
                 judged += len(fingerprints)
                 now = now or (fingerprints[0] if fingerprints and query is error else "")
