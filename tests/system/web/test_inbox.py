@@ -11,7 +11,6 @@ from playwright.async_api import expect
 from tests.live.run_site import TENANT, RunSite
 from tests.system.web.browser import ROOT
 from tests.system.web.conftest import LogIn
-from tests.unit.apps.server.running import until
 
 pytestmark = pytest.mark.pages
 
@@ -299,34 +298,3 @@ async def test_an_unknown_error_is_taught_in_three_clicks(log_in: LogIn, broken:
     await expect(main.get_by_role("button", name="The cause is wrong")).to_be_visible()
     viewer = site.server.person("viewer", tenant=TENANT)
     assert {(await viewer.get(f"/v1/incidents/{name}")).json()["cause"] for name in incidents} == {"code"}
-
-
-@pytest.mark.acts("add a rule", "dismiss a proposal")
-async def test_what_was_done_by_hand_is_offered_as_a_rule(log_in: LogIn, broken: Broken, site: RunSite) -> None:
-    fingerprints = {}
-    operator = site.server.person("operator", tenant=TENANT, subject="ann")
-    for name in ("grate", "sieve"):
-        incidents = await broken(3, name, owner="uma", log_tail=f"the {name} failed to open its lid\n")
-        for incident in incidents:
-            shown = (await operator.get(f"/v1/incidents/{incident}")).json()
-            fingerprints[name] = shown["fingerprint"]
-            assert (await operator.post(f"/v1/jobs/{shown['job']}/retry", json={"reason": "again"})).status_code == 200
-
-            async def well(job: str = shown["job"]) -> bool:
-                return bool((await operator.get(f"/v1/jobs/{job}")).json()["state"] == "completed")
-
-            await until(well, "the retry to succeed", 60)
-    ann = await log_in("ann", "operator", "rule-author")
-    for name, button, words in (("grate", "Do not offer this again", ""), ("sieve", "Add as a shadow rule", "Added.")):
-        await ann.open(f"/errors/{fingerprints[name]}")
-        offer = ann.page.get_by_role("region", name="Make it a rule")
-        await expect(offer.get_by_text("This recovered 3 of 3, 3 of them by hand:")).to_be_visible()
-        await ann.check()
-        await offer.get_by_role("button", name=button).click()
-        if words:
-            await expect(offer.get_by_text(words)).to_be_visible()
-        else:
-            await expect(offer).to_have_count(0)
-    rules = str((await operator.get("/v1/rules/domain/site")).json())
-    assert fingerprints["sieve"] in rules
-    assert fingerprints["grate"] not in rules

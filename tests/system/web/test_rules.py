@@ -189,3 +189,39 @@ async def test_a_rule_that_overturns_a_reference_incident_is_added_by_who_says_s
     await page.get_by_label("Add anyway").check()
     await save.click()
     await expect(page.get_by_text("Added in shadow mode")).to_be_visible()
+
+
+@pytest.mark.acts("add a rule", "dismiss a proposal")
+async def test_what_was_done_by_hand_is_offered_as_a_rule(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
+) -> None:
+    fingerprints = {}
+    before = (await site.server.person("viewer", tenant=TENANT).get("/v1/rules/domain/site")).json()["version"]
+    operator = site.server.person("operator", tenant=TENANT, subject="ann")
+    for name in ("grate", "sieve"):
+        incidents = await broken(3, name, owner="uma", log_tail=f"the {name} failed to open its lid\n")
+        for failure in incidents:
+            shown = (await operator.get(f"/v1/incidents/{failure}")).json()
+            fingerprints[name] = shown["fingerprint"]
+            assert (await operator.post(f"/v1/jobs/{shown['job']}/retry", json={"reason": "again"})).status_code == 200
+
+            async def well(job: str = shown["job"]) -> bool:
+                return bool((await operator.get(f"/v1/jobs/{job}")).json()["state"] == "completed")
+
+            await until(well, "the retry to succeed", 60)
+    ann = await log_in("ann", "operator", "rule-author")
+    for name, button, words in (("grate", "Do not offer this again", ""), ("sieve", "Add as a shadow rule", "Added.")):
+        await ann.open(f"/errors/{fingerprints[name]}")
+        offer = ann.page.get_by_role("region", name="Make it a rule")
+        await expect(offer.get_by_text("This recovered 3 of 3, 3 of them by hand:")).to_be_visible()
+        await ann.check()
+        await offer.get_by_role("button", name=button).click()
+        if words:
+            await expect(offer.get_by_text(words)).to_be_visible()
+        else:
+            await expect(offer).to_have_count(0)
+    rules = str((await operator.get("/v1/rules/domain/site")).json())
+    assert fingerprints["sieve"] in rules
+    assert fingerprints["grate"] not in rules
+    author = site.server.person("rule-author", tenant=TENANT, subject="ann")
+    assert (await author.post("/v1/rules/domain/site/rollback", json={"version": before})).status_code == 200

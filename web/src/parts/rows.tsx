@@ -67,11 +67,15 @@ export function Rows<Row>({ caption, columns, rows, idOf, openRow, first = [] }:
               style={openRow && { cursor: "pointer" }}
               onClick={openRow && ((event) => meant(event) && openRow(row.original))}
             >
-              {row.getVisibleCells().map((cell) => (
-                <Table.Td key={cell.id} className={(cell.column.columnDef as Column<Row>).meta?.numbers ? "numbers" : undefined}>
-                  {flexRender(cell.column.columnDef.cell, cell.getContext())}
-                </Table.Td>
-              ))}
+              {row.getVisibleCells().map((cell) => {
+                // Called, not made an element of: columns made anew, with what came later, would be other components, and a focused link would be lost.
+                const draw = cell.column.columnDef.cell;
+                return (
+                  <Table.Td key={cell.id} className={(cell.column.columnDef as Column<Row>).meta?.numbers ? "numbers" : undefined}>
+                    {typeof draw === "function" ? draw(cell.getContext()) : draw}
+                  </Table.Td>
+                );
+              })}
             </Table.Tr>
           ))}
         </Table.Tbody>
