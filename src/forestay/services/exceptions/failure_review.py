@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.taught_pattern import TaughtPattern
-from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence
+from forestay.domain.exceptions.evidence.evidence import PreparedEvidence
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.inbox import asks_approval
 from forestay.domain.exceptions.incidents.incident import (
@@ -21,6 +21,8 @@ from forestay.domain.exceptions.incidents.incident import (
     IncidentState,
     IncidentStatus,
     as_judged,
+    context_part,
+    deciding_pattern,
     is_about,
     judged_again,
 )
@@ -142,7 +144,9 @@ class FailureReview:
     async def _judge(self, held: Sequence[_Held], taught: TaughtPattern) -> Sequence[str]:
         pattern = taught.pattern()
         matching = [
-            failure for failure in held if pattern.match(PreparedEvidence(_evidence(failure.incident))) is not None
+            failure
+            for failure in held
+            if pattern.match(PreparedEvidence(read_evidence(context_part(failure.incident, "evidence")))) is not None
         ]
         return await self._decide(matching, {}) if matching else ()
 
@@ -160,7 +164,7 @@ class FailureReview:
                 why = f"{type(error).__name__}: {error}; it stays as it is"
                 self.pipeline.quarantine.report(f"incident {status.id}", why, self.pipeline.troubled)
                 continue
-            if failed.incident.cause == status.cause and failed.finding.pattern == _pattern(incident):
+            if failed.incident.cause == status.cause and failed.finding.pattern == deciding_pattern(incident):
                 continue
             decision = await self.pipeline.decider.decide_failure(failed, self.pipeline.clock.now(), n=status.n + 1)
             judged = {"judged_again": {"cause": failed.incident.cause, "pattern": failed.finding.pattern}}
@@ -180,8 +184,7 @@ class FailureReview:
         return [pending.status.fingerprint for pending in pendings]
 
     async def _detected(self, held: _Held, past: PastFailures, given: CauseFinding | None) -> FailedAttempt:
-        evidence = held.incident.context.get("evidence")
-        log = str(evidence.get("log_tail") or "") if isinstance(evidence, Mapping) else ""
+        log = str(context_part(held.incident, "evidence").get("log_tail") or "")
         failed = await self.pipeline.detector.detect(held.document, log, past, self.pipeline.clock.now())
         if given is not None:
             finding = with_verdict(given, failed.evidence)
@@ -203,13 +206,3 @@ class FailureReview:
                     del left[status.id]
             if not left:
                 return
-
-
-def _evidence(incident: Incident) -> Evidence:
-    plain = incident.context.get("evidence")
-    return read_evidence(plain if isinstance(plain, Mapping) else {})
-
-
-def _pattern(incident: Incident) -> str:
-    finding = incident.context.get("finding")
-    return str(finding.get("pattern") or "") if isinstance(finding, Mapping) else ""

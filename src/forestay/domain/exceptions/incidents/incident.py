@@ -137,7 +137,9 @@ class IncidentStatus:
 
 def fingerprint_of(incident: Incident) -> Fingerprint:
     """Which error it is. An exception without evidence is known by its type and by who raised it."""
-    finding, evidence, exception, job = (_part(incident, name) for name in ("finding", "evidence", "exception", "job"))
+    finding, evidence, exception, job = (
+        context_part(incident, name) for name in ("finding", "evidence", "exception", "job")
+    )
     line = deciding_line(finding, evidence)
     if not line:
         line = ": ".join(part for part in (incident.kind.value, str(exception.get("trigger") or "")) if part)
@@ -151,11 +153,17 @@ def with_fingerprint(incident: Incident) -> Incident:
 
 
 def _named(incident: Incident, fingerprint: str) -> Incident:
-    exception = {**_part(incident, "exception"), "fingerprint": fingerprint}
+    exception = {**context_part(incident, "exception"), "fingerprint": fingerprint}
     return replace(incident, context={**incident.context, "exception": exception})
 
 
-def _part(incident: Incident, name: str) -> Mapping[str, object]:
+def deciding_pattern(incident: Incident) -> str:
+    """The name of the pattern that found its cause; empty: none did."""
+    return str(context_part(incident, FINDING).get("pattern") or "")
+
+
+def context_part(incident: Incident, name: str) -> Mapping[str, object]:
+    """A part of its context, such as its evidence; empty if it has none."""
     part = incident.context.get(name)
     return part if isinstance(part, Mapping) else {}
 
@@ -168,7 +176,7 @@ def status_of(incident: Incident, *, due: int | None = None, group: str = "", co
         due=incident.at if due is None else due, cause=incident.cause, flow=incident.flow, run=incident.run,
         instance=incident.instance, job=incident.job, group=group, core_seconds=core_seconds,
         changed=incident.at, fingerprint=error.id, title=error.title, exit_code=_exit_code(incident),
-        host=str(_part(incident, "host").get("name") or ""), site=str(_part(incident, "site").get("name") or ""),
+        host=str(context_part(incident, "host").get("name") or ""), site=str(context_part(incident, "site").get("name") or ""),
     )  # fmt: skip
 
 
@@ -192,7 +200,7 @@ def as_judged(incident: Incident, status: IncidentStatus) -> Incident:
 
 
 def _exit_code(incident: Incident) -> str:
-    evidence = _part(incident, "evidence")
+    evidence = context_part(incident, "evidence")
     signal, code = evidence.get("signal"), evidence.get("exit_code")
     if signal:
         return f"signal {signal}"

@@ -6,7 +6,7 @@ A pattern is tried on every error of the past that is kept, up to a bound: failu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -28,7 +28,13 @@ from forestay.domain.exceptions.causes.taught_pattern import (
 from forestay.domain.exceptions.evidence.evidence import Evidence, PreparedEvidence
 from forestay.domain.exceptions.evidence.linear_regex import problem_of
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, IncidentStatus, as_judged
+from forestay.domain.exceptions.incidents.incident import (
+    FINDING,
+    IncidentStatus,
+    as_judged,
+    context_part,
+    deciding_pattern,
+)
 from forestay.formats.rules.evidence_json import read_evidence
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound
@@ -139,12 +145,16 @@ class ErrorTeacher:
         if not members:
             raise NotFound("there is no such error")
         title = page.statuses[0].status.title
-        evidences = [_evidence(incident) for incident in members]
+        evidences = [read_evidence(context_part(incident, "evidence")) for incident in members]
         prepared = [PreparedEvidence(evidence) for evidence in evidences]
         lines = [
             line
             for incident, seen in zip(members, prepared, strict=True)
-            if (line := telling_line(_deciding(incident), seen))
+            if (
+                line := telling_line(
+                    deciding_line(context_part(incident, FINDING), context_part(incident, "evidence")), seen
+                )
+            )
         ] or [line for line in [last_shared_line(prepared)] if line]
         expression = request.expression or drafted(lines)
         if not expression:
@@ -166,7 +176,7 @@ class ErrorTeacher:
             why=request.why,
         )
         pack = await self.taught.pack(tenant)
-        decided = tuple(sorted({name for incident in members if is_taught(name := _pattern(incident))}))
+        decided = tuple(sorted({name for incident in members if is_taught(name := deciding_pattern(incident))}))
         trial = PatternTrial(pattern, decided, len(members))
         packs = await self.classifiers.classifier(None)
         after = self._weighed(trial, packs, pack, evidences)
@@ -207,7 +217,7 @@ class ErrorTeacher:
         others = {known.incident: known for known in pack.corrected if known.cause is not cause}
         incidents = await self.incidents.get_incidents(sorted(others)) if others else {}
         for name, incident in incidents.items():
-            finding = after.classify(_evidence(incident))
+            finding = after.classify(read_evidence(context_part(incident, "evidence")))
             if finding.pattern == trial.pattern.name:
                 known = others[name]
                 words = f"it would call incident {name} {cause}, and {known.by} said that this one is {known.cause}"
@@ -233,7 +243,7 @@ class ErrorTeacher:
             for status in some:
                 if status.id not in incidents or status.fingerprint in hit:
                     continue
-                evidence = _evidence(incidents[status.id])
+                evidence = read_evidence(context_part(incidents[status.id], "evidence"))
                 if await _changes(evidence, pattern, before, after):
                     hit[status.fingerprint] = AnsweredError(
                         status.fingerprint, status.title, status.cause, counts[status.fingerprint]
@@ -274,20 +284,3 @@ async def _changes(evidence: Evidence, pattern: FailurePattern, before: Classifi
     if pattern.match(PreparedEvidence(evidence)) is None:
         return False
     return after.classify(evidence).cause is pattern.cause and before.classify(evidence).cause is not pattern.cause
-
-
-def _part(incident: Incident, name: str) -> Mapping[str, object]:
-    part = incident.context.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
-def _evidence(incident: Incident) -> Evidence:
-    return read_evidence(_part(incident, "evidence"))
-
-
-def _deciding(incident: Incident) -> str:
-    return deciding_line(_part(incident, "finding"), _part(incident, "evidence"))
-
-
-def _pattern(incident: Incident) -> str:
-    return str(_part(incident, "finding").get("pattern") or "")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from forestay.domain.exceptions.causes.cause import RetryNeed
 from forestay.domain.exceptions.causes.taught_pattern import TaughtPattern
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import Incident, IncidentStatus, as_judged
+from forestay.domain.exceptions.incidents.incident import IncidentStatus, as_judged, deciding_pattern
 from forestay.domain.rules.retry_record import RetryRecord, retry_record
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore
@@ -79,12 +79,7 @@ class PatternScores:
             newest.setdefault(status.fingerprint, status)
         incidents = await self.incidents.get_incidents([status.id for status in newest.values()]) if newest else {}
         return {
-            name: _pattern(as_judged(incidents[status.id], status))
+            name: deciding_pattern(as_judged(incidents[status.id], status))
             for name, status in newest.items()
             if status.id in incidents
         }
-
-
-def _pattern(incident: Incident) -> str:
-    finding = incident.context.get("finding")
-    return str(finding.get("pattern") or "") if isinstance(finding, Mapping) else ""
